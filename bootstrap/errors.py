@@ -1,0 +1,67 @@
+"""What can go wrong, and the exit code that says so.
+
+* RailheadError        1   something failed while it ran
+  - HostsFailed        1   on some hosts; every host's outcome is told
+  - RunFailed          1   a run ended badly; result.json says how
+  - BelowThreshold     3   the run succeeded and its evaluation did not reach min_accuracy
+  - UsageError         2   a rule broken or a precondition not met: nothing was started
+    + HostsNotReady    2   some hosts cannot be used; every host's outcome is told
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class RailheadError(Exception):
+    """An error for people: what failed, and `hint`, the next command to type."""
+
+    code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message + (f"\n  next: {self.hint}" if self.hint else "")
+
+
+class RunFailed(RailheadError):
+    """A run ended with a failure; the message names the rank, its host and its last lines."""
+
+
+class BelowThreshold(RailheadError):
+    """The evaluation stands below the threshold that the settings ask for."""
+
+    code = 3
+
+
+class UsageError(RailheadError):
+    """A rule was broken or a precondition is not met: nothing was started."""
+
+    code = 2
+
+
+def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
+    width = max(len(name) for name in outcomes)
+    lines = []
+    for name, told in outcomes.items():
+        first, *rest = told.splitlines() or [""]
+        lines.append(f"  {name:<{width}}  {first}")
+        lines += [f"  {'':<{width}}  {line}" for line in rest]
+    return "\n".join([what, *lines])
+
+
+class HostsFailed(RailheadError):
+    """Something failed on one or more hosts. `outcomes` has a line for every host, ok ones too."""
+
+    def __init__(self, what: str, outcomes: Mapping[str, str], *, hint: str = "") -> None:
+        super().__init__(_per_host(what, outcomes), hint=hint)
+        self.outcomes = dict(outcomes)
+
+
+class HostsNotReady(HostsFailed, UsageError):
+    """Hosts that cannot be used, found out before anything was started on any of them."""
+
+    code = 2
