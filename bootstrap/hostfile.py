@@ -1,0 +1,89 @@
+"""The files by which the chief's mpirun finds and trusts the other hosts. Pure.
+
+Inside a cluster every host goes by an alias (railhead-1 is the chief), because OpenMPI cuts
+names at dots and reads numbers as addresses; ssh_config gives the alias its true address and key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bootstrap.facts import HostFacts
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One host as the others see it: address and port from inside, its pinned public key."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    slots: int
+    host_key: str
+
+
+def alias(index: int) -> str:
+    """The name of the host at `index` (from 0) inside the cluster."""
+    return f"railhead-{index + 1}"
+
+
+def hostfile(peers: Sequence[Peer]) -> str:
+    """OpenMPI's hostfile: one line per host, chief first."""
+    return "".join(f"{alias(i)} slots={p.slots}\n" for i, p in enumerate(peers))
+
+
+def known_hosts(peers: Sequence[Peer]) -> str:
+    """The pins for the aliases: the very keys that the control side verified."""
+    return "".join(f"{alias(i)} {p.host_key}\n" for i, p in enumerate(peers))
+
+
+def ssh_config(peers: Sequence[Peer], *, key: str, pins: str) -> str:
+    """ssh_config for the chief: nothing but our key, our pins and the inside addresses."""
+    return "".join(_stanza(i, p, peers[0], key, pins) for i, p in enumerate(peers))
+
+
+def _stanza(index: int, peer: Peer, chief: Peer, key: str, pins: str) -> str:
+    return f"""Host {alias(index)}
+  HostName {peer.address}
+  Port {peer.port}
+  User {peer.user}
+  HostKeyAlias {alias(index)}
+  BindAddress {chief.address}
+  IdentityFile "{key}"
+  IdentitiesOnly yes
+  IdentityAgent none
+  UserKnownHostsFile "{pins}"
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  UpdateHostKeys no
+  BatchMode yes
+  ConnectTimeout 10
+  ServerAliveInterval 10
+  ForwardAgent no
+"""
+
+
+def authorized_line(public_key: str, chief_address: str, cluster: str) -> str:
+    """The line of authorized_keys that lets the chief, from its own address only, start ranks."""
+    kind, data = public_key.split()[:2]
+    return f'from="{chief_address}",restrict {kind} {data} railhead:{cluster}'
+
+
+def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
+    """The networks that the peers' addresses are in, as OpenMPI's *_if_include takes them.
+
+    An address whose network is not known here (it is behind a NAT) stands alone, as a /32.
+    """
+    found = dict.fromkeys(_network(p.address, facts[p.name]) for p in peers)
+    return ",".join(found)
+
+
+def _network(address: str, facts: HostFacts) -> str:
+    ip = ipaddress.ip_address(address)
+    for own in facts.addresses:
+        if ip.version == 4 and ":" not in own.network and ip in ipaddress.ip_network(own.network):
+            return own.network
+    return f"{address}/{ip.max_prefixlen}"

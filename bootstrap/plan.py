@@ -1,0 +1,54 @@
+"""What will be done, before it is done: steps with their why, in the order they happen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SECONDS, MINUTES = "seconds", "minutes"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change on one host. `takes` is a duration class, `fetches` the MB that it downloads."""
+
+    host: str
+    name: str
+    why: str
+    takes: str = SECONDS
+    fetches: int = 0
+
+    def __str__(self) -> str:
+        notes = [self.takes] if self.takes != SECONDS else []
+        notes += [f"fetches about {self.fetches} MB"] if self.fetches else []
+        return f"{self.name}: {self.why}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every step of every host; `notes` are choices worth saying that change nothing themselves."""
+
+    hosts: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """True when every host already is as it should be."""
+        return not self.steps
+
+    def of(self, host: str) -> tuple[Step, ...]:
+        """The steps of one host, in order."""
+        return tuple(step for step in self.steps if step.host == host)
+
+    def needs(self, host: str, name: str) -> bool:
+        """Whether `host` has a step called `name`."""
+        return any(step.name == name for step in self.of(host))
+
+    def describe(self) -> list[str]:
+        """Lines for people: the notes, then for each host its steps or that there are none."""
+        lines = [*self.notes]
+        for host in self.hosts:
+            steps: Sequence[Step] = self.of(host)
+            lines += [f"[{host}] {step}" for step in steps] or [f"[{host}] nothing to do"]
+        return lines
