@@ -1,0 +1,24 @@
+"""Presets: named differences from the default settings. Each module has SUMMARY and CHANGES."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from training.config import require_choice
+from training.configs import default, linear, smoke, synthetic
+
+DEFAULT = "digits"
+PRESETS = {"digits": default, "linear": linear, "smoke": smoke, "synthetic": synthetic}
+
+
+def changes(preset: str) -> Mapping[str, Any]:
+    """What this preset changes; ConfigError for an unknown name."""
+    require_choice("preset", preset, PRESETS)
+    found: Mapping[str, Any] = PRESETS[preset].CHANGES
+    return found
+
+
+def summaries() -> dict[str, str]:
+    """Name and one line of each preset."""
+    return {name: preset.SUMMARY for name, preset in PRESETS.items()}

@@ -1,0 +1,102 @@
+"""One training as it was asked for: by a run document on a cluster, or by the command line.
+
+Standard library only, and nothing is read at import.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training import configs
+from training.config import (
+    STRATEGIES,
+    ConfigError,
+    TrainConfig,
+    parse_assignments,
+    require_choice,
+    resolve,
+)
+
+MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
+MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, how, where results go, and this process's place on its machine."""
+
+    strategy: str
+    config: TrainConfig
+    results: Path
+    local_rank: int = 0
+    processes: int | None = None  # of the whole run; None: whatever the launcher started
+    threads: int = 1  # CPU threads for this process
+
+
+def from_words(
+    preset: str | None, strategy: str | None, assignments: list[str], environ: Mapping[str, str]
+) -> Job:
+    """The job that the command line asks for; ConfigError for a wrong name or value."""
+    changes = dict(configs.changes(preset or configs.DEFAULT))
+    config = resolve({**changes, **parse_assignments(assignments)})
+    strategy = strategy or "one-device"
+    require_choice("strategy", strategy, STRATEGIES)
+    sharing = int(environ.get(MPI_LOCAL_SIZE, "1"))
+    return Job(
+        strategy=strategy,
+        config=config,
+        results=Path("results"),
+        local_rank=int(environ.get(MPI_LOCAL_RANK, "0")),
+        threads=config.threads or share_of_cores(sharing),
+    )
+
+
+def from_run(environ: Mapping[str, str]) -> Job:
+    """The job of the run document that RAILHEAD_RUN_FILE names, for the rank in the environment."""
+    run = json.loads(Path(environ["RAILHEAD_RUN_FILE"]).read_text(encoding="utf-8"))
+    require_choice("strategy", run["strategy"], STRATEGIES)
+    if run["program"]["kind"] != "training":
+        raise ConfigError(f"program.kind must be 'training', not {run['program']['kind']!r}")
+    config = resolve(run["program"]["settings"])
+    sharing = ranks_on_this_machine(run, environ.get("RAILHEAD_HOST", ""))
+    return Job(
+        strategy=run["strategy"],
+        config=config,
+        results=Path(environ["RAILHEAD_RESULTS"]),
+        local_rank=int(environ.get("RAILHEAD_LOCAL_RANK", "0")),
+        processes=int(environ["RAILHEAD_SIZE"]) if "RAILHEAD_SIZE" in environ else None,
+        threads=config.threads or share_of_cores(sharing),
+    )
+
+
+def ranks_on_this_machine(run: Mapping[str, Any], host: str) -> int:
+    """How many of the run's processes compute on the machine that `host` is on.
+
+    Hosts with loopback addresses are all one machine, whatever their names: MPI takes them for
+    several, and each rank would start as many threads as there are cores.
+    """
+    ranks = {item["name"]: _ranks(run["strategy"], item) for item in run["hosts"]}
+    loopback = [item["name"] for item in run["hosts"] if _is_loopback(item["peer_address"])]
+    if host in loopback:
+        return sum(ranks[name] for name in loopback)
+    return ranks.get(host, 1)
+
+
+def share_of_cores(processes: int) -> int:
+    """This process's even share of the cores it may use, at least 1."""
+    usable = getattr(os, "sched_getaffinity", None)  # Linux only
+    cores = len(usable(0)) if usable else os.cpu_count() or 1
+    return max(1, cores // max(1, processes))
+
+
+def _ranks(strategy: str, host: Mapping[str, Any]) -> int:
+    return int(host["slots"]) if strategy == "horovod" else 1
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")
