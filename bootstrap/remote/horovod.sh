@@ -1,0 +1,111 @@
+#!/bin/sh
+# Build the Horovod wheel for the TensorFlow that is installed in ENV_DIR.
+#
+#     sh horovod.sh ENV_DIR OUT_DIR LOCK
+#
+# ENV_DIR  a virtual environment made from a runtime lock: it holds TensorFlow and pip
+# OUT_DIR  where the wheel is put (made if need be)
+# LOCK     locks/horovod.txt: the source distribution, by its hash
+#
+# Operations on the CPU, over MPI and Gloo. Prints a line for each twentieth of the
+# compilation; the last line is the wheel's path. Exit 1 with the last lines of the log if
+# the build fails, 2 if something that it needs is missing: then nothing was downloaded.
+set -eu
+
+say() { printf 'horovod: %s\n' "$*"; }
+
+refuse() {
+    printf 'horovod: %s\n' "$*" >&2
+    exit 2
+}
+
+check_tools() {
+    missing=
+    for tool in g++ cmake make mpicxx; do
+        command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+    done
+    has_mpi_header || missing="$missing mpi.h"
+    [ -z "$missing" ] || refuse "not found:$missing;" \
+        "on Debian and Ubuntu: apt-get install -y g++ cmake make openmpi-bin libopenmpi-dev"
+}
+
+has_mpi_header() {
+    for dir in $(mpicxx --showme:incdirs 2>/dev/null); do
+        if [ -e "$dir/mpi.h" ]; then return 0; fi
+    done
+    return 1
+}
+
+check_environment() {
+    [ -x "$python" ] || refuse "no Python at $python"
+    "$python" -c 'import cloudpickle, packaging, pip, psutil, setuptools, wheel, yaml' ||
+        refuse "$env_dir was not made from a runtime lock: the line above names what it lacks"
+    [ -r "$lock" ] || refuse "cannot read $lock"
+}
+
+# A translation unit takes up to about 1.5 GB, so memory bounds the jobs as cores do.
+jobs() {
+    cores=$(nproc)
+    room=$(awk '/^MemAvailable:/ { print int($2 / 1572864) }' /proc/meminfo)
+    if [ "$room" -lt "$cores" ]; then cores=$room; fi
+    if [ "$cores" -lt 1 ]; then cores=1; fi
+    echo "$cores"
+}
+
+# HOROVOD_* of the caller's own must not change what is built under this lock.
+choose_parts() {
+    for name in $(env | sed -n 's/^\(HOROVOD_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+    export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
+    export HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1
+    export CMAKE_POLICY_VERSION_MINIMUM=3.5 # its CMakeLists are older than cmake 4 accepts
+    export MAKEFLAGS="-j$(jobs)"
+    export PATH="$env_dir/bin:$PATH" TMPDIR="$work"
+}
+
+# A cached wheel may have been built against another TensorFlow: hence --no-cache-dir.
+build() {
+    "$python" -m pip --disable-pip-version-check wheel -v --no-deps --no-build-isolation \
+        --no-cache-dir --no-binary horovod --require-hashes -r "$lock" -w "$work/wheel" 2>&1
+    echo $? >"$work/status"
+}
+
+progress() {
+    tee "$work/log" | awk '
+        match($0, /\[ *[0-9]+%\]/) {
+            percent = substr($0, RSTART + 1, RLENGTH - 3) + 0
+            if (percent >= next_percent) {
+                printf "horovod: [%3d%%] compiled\n", percent
+                fflush()
+                next_percent = percent - percent % 5 + 5
+            }
+        }'
+}
+
+fail() {
+    tail -n 30 "$work/log" >&2
+    say "the build failed: $*; the last lines of its log are above" >&2
+    exit 1
+}
+
+[ $# -eq 3 ] || refuse "usage: sh horovod.sh ENV_DIR OUT_DIR LOCK"
+env_dir=$1 out_dir=$2 lock=$3
+python=$env_dir/bin/python
+check_tools
+check_environment
+work=$(mktemp -d "${TMPDIR:-/tmp}/railhead-horovod.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+choose_parts
+
+say "building with make $MAKEFLAGS: some minutes, once for this system, Python and TensorFlow"
+set +e
+build | progress
+set -e
+[ "$(cat "$work/status" 2>/dev/null)" = 0 ] || fail "pip ended with $(cat "$work/status")"
+wheel=$(ls "$work"/wheel/horovod-*.whl)
+"$python" -m zipfile -l "$wheel" | grep -q 'horovod/tensorflow/mpi_lib' ||
+    fail "the wheel has no TensorFlow library in it"
+mkdir -p "$out_dir"
+mv "$wheel" "$out_dir/"
+echo "$out_dir/$(basename "$wheel")"
