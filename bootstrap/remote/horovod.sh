@@ -58,7 +58,8 @@ choose_parts() {
     export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
     export HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1
     export CMAKE_POLICY_VERSION_MINIMUM=3.5 # its CMakeLists are older than cmake 4 accepts
-    export MAKEFLAGS="-j$(jobs)"
+    MAKEFLAGS="-j$(jobs)"
+    export MAKEFLAGS
     export PATH="$env_dir/bin:$PATH" TMPDIR="$work"
 }
 

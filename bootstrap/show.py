@@ -1,0 +1,158 @@
+"""Words for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
+
+No colour is ever used, so there is none to turn off. Text from hosts is cleaned before it is
+printed: an escape sequence in a script's output must not reach the terminal of who started it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # moves, colours
+    r"|(?:\x1b[\]PX^_]|\x9d)[^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, clipboards, links
+    r"|\x1b[ -/]*[0-~]?"
+)
+_UNITS = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
+_SCORES = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "val_loss": "held-out loss",
+    "val_accuracy": "held-out accuracy",
+}
+
+
+def progress_line(record: Mapping[str, Any], cells: int = 0) -> str:
+    """A record of metrics.jsonl as one line, empty for a kind that has nothing to show.
+
+    Progress starts with a bar of so many `cells`: for a terminal, not for a log.
+    """
+    kind = record.get("kind")
+    if kind == "progress":
+        return _joined(_progress_parts(record, cells))
+    if kind == "epoch":
+        return _joined([_counted("epoch", record), *_scores(record), _speed(record)])
+    if kind == "evaluation":
+        samples = _number(record, "samples")
+        on = f"on {samples:,.0f} held-out samples" if samples is not None else ""
+        return _joined(["evaluation", *_scores(record), on])
+    return clean(str(record.get("text", ""))) if kind == "message" else ""
+
+
+def _progress_parts(record: Mapping[str, Any], cells: int) -> list[str]:
+    step, steps = _number(record, "step"), _number(record, "steps")
+    left = _number(record, "seconds_left")
+    return [
+        bar(step / steps, cells) if cells and step is not None and steps else "",
+        _counted("epoch", record),
+        _counted("step", record),
+        *_scores(record),
+        _speed(record),
+        f"{duration(left)} left" if left is not None else "",
+    ]
+
+
+def _counted(word: str, record: Mapping[str, Any]) -> str:
+    """`epoch 2/5`; a number is padded to the width of its total, so that the line holds still."""
+    done, total = _number(record, word), _number(record, f"{word}s")
+    if done is None:
+        return ""
+    most = "" if total is None else f"{total:.0f}"
+    return f"{word} {done:>{len(most)}.0f}" + (f"/{most}" if most else "")
+
+
+def _scores(record: Mapping[str, Any]) -> list[str]:
+    values = {word: _number(record, key) for key, word in _SCORES.items()}
+    return [f"{word} {_score(value)}" for word, value in values.items() if value is not None]
+
+
+def _score(value: float) -> str:
+    plain = value == 0 or 0.001 <= abs(value) < 1000 or not math.isfinite(value)
+    return f"{value:.3f}" if plain else f"{value:.1e}"
+
+
+def _speed(record: Mapping[str, Any]) -> str:
+    speed = _number(record, "samples_per_s")
+    if speed is None:
+        return ""
+    return f"{speed:,.0f} samples/s" if speed >= 10 else f"{speed:.1f} samples/s"
+
+
+def _number(record: Mapping[str, Any], key: str) -> float | None:
+    """A field that is a number; None for one that is missing or is not."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # JSON has no largest integer
+        return None
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return "  ".join(part for part in parts if part)
+
+
+def bar(fraction: float, width: int) -> str:
+    """A bar of `width` cells between brackets; a fraction outside 0 to 1 counts as the nearer."""
+    share = min(max(fraction, 0.0), 1.0) if math.isfinite(fraction) else 0.0
+    full = int(share * width)
+    return f"[{'#' * full}{'.' * (width - full)}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people, with two units at most: `0.4 s`, `12 s`, `1 min 15 s`, `2 h 5 min`."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, large, lesser, small in _UNITS:
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {unit}" + (f" {rest} {lesser}" if rest else "")
+    return f"{whole} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of 1000: `812 B`, `1.2 kB`, `21 MB`, `1.6 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.1f} {unit}" if count < 9.95 and unit != "B" else f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def clean(text: str) -> str:
+    """One printable line: no escapes, no control or direction characters; breaks are spaces."""
+    plain = _ESCAPE.sub("", text)
+    return "".join(_printable(char) for char in plain)
+
+
+def _printable(char: str) -> str:
+    if char in "\t\n\r\v\f\x85\u2028\u2029":
+        return " "
+    return "" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
+
+
+def fit(text: str, columns: int) -> str:
+    """`text` cut to so many columns of a terminal, ending in `...` where something was cut."""
+    if columns_of(text) <= columns:
+        return text
+    kept, room = "", columns - 3
+    for char in text:
+        room -= columns_of(char)
+        if room < 0:
+            break
+        kept += char
+    return (kept + "...")[: max(columns, 0)]
+
+
+def columns_of(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining marks none."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
