@@ -34,7 +34,8 @@ class TrainConfig:
 
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
     model: str = setting("cnn", "network", choices=tuple(MODELS))
-    epochs: int = setting(12, "passes over the training set", least=1)
+    shift: int = setting(1, "pixels by which training images move at random", least=0, most=8)
+    epochs: int = setting(20, "passes over the training set", least=1)
     steps_per_epoch: int = setting(0, "end each epoch after so many steps; 0 = never", least=0)
     batch_size: int = setting(32, "samples per replica and step, at most", least=1)
     optimizer: str = setting("adam", "update rule", choices=OPTIMIZERS)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from training import data, models, strategies
 from training.config import TrainConfig
+from training.data.augment import shifted
 from training.data.pipeline import batches, interleaved
 from training.data.shards import steps_in_epoch, training_batches
 from training.evaluate import TALLIES, evaluator, metrics_of, tally
@@ -137,7 +138,7 @@ class Training:
     def _replica_step(self, batch: Any) -> Any:
         images, labels, weights = batch
         with tf.GradientTape() as tape:
-            logits = self.model(images, training=True)
+            logits = self.model(shifted(images, self.config.shift), training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
             loss = tf.reduce_mean(losses)
         variables = behind(self.model.trainable_variables)

@@ -7,6 +7,7 @@ from typing import Any
 SUMMARY = "the CNN on made-up images, for launch tests and timings"
 CHANGES: dict[str, Any] = {
     "data": "synthetic",
+    "shift": 0,
     "synthetic_samples": 8192,
     "epochs": 3,
     "batch_size": 64,

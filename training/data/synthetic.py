@@ -1,6 +1,7 @@
 """Made-up images, for launch tests and for benchmarks of everything but the data.
 
-The label is the brightest of the first ten pixels, so a loss that does not fall means a fault.
+The label is the brightest of the first ten pixels, so a loss that does not fall means a fault
+(or a `shift` other than 0, which moves those pixels).
 """
 
 from __future__ import annotations
