@@ -38,7 +38,7 @@ has_mpi_header() {
 
 check_environment() {
     [ -x "$python" ] || refuse "no Python at $python"
-    "$python" -c 'import cloudpickle, packaging, pip, psutil, setuptools, wheel, yaml' ||
+    "$python" -c 'import cloudpickle, packaging, psutil, setuptools, wheel, yaml' ||
         refuse "$env_dir was not made from a runtime lock: the line above names what it lacks"
     [ -r "$lock" ] || refuse "cannot read $lock"
 }
