@@ -48,7 +48,9 @@ while IFS= read -r l; do
 case $l in @go) eval "$s"; s=;; *) s="$s
 $l";; esac
 done"""
-START_AGENT = "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
+START_AGENT = (
+    "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
+)
 
 
 class UnknownHostKey(SSHException):
@@ -104,14 +106,18 @@ class Session:
         return parse(self.sh(script()))
 
     def start_agent(self, python: str) -> None:
-        """Hand the channel to the agent, run by the host's `python`."""
+        """Hand the channel to the agent, run by the host's `python`; once per session."""
+        if self._agent:
+            return
         source = AGENT.read_bytes()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
         self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
         self._agent = True
         self._answer("agent", stop_at="agent")
 
-    def ask(self, op: str, *, told: Callable[[Mapping[str, Any]], None] | None = None, **kw: Any) -> Any:
+    def ask(
+        self, op: str, *, told: Callable[[Mapping[str, Any]], None] | None = None, **kw: Any
+    ) -> Any:
         """Run one operation of remote/agent.py; its events go to `told`.
 
         Raises:
@@ -130,11 +136,20 @@ class Session:
 
         manifest = bundle.manifest()["files"]
         return self.ask(
-            "tree", told=needed, manifest=manifest, blobs="~/.railhead/blobs", dest=dest, prune=prune
+            "tree",
+            told=needed,
+            manifest=manifest,
+            blobs="~/.railhead/blobs",
+            dest=dest,
+            prune=prune,
         )
 
     def run(
-        self, argv: Sequence[str], *, told: Callable[[Mapping[str, Any]], None] | None = None, **kw: Any
+        self,
+        argv: Sequence[str],
+        *,
+        told: Callable[[Mapping[str, Any]], None] | None = None,
+        **kw: Any,
     ) -> Reply:
         """Run a command on the host, `~` at a word's start meaning the host's home."""
         answer = self.ask("run", told=told, argv=list(argv), **kw)
@@ -194,7 +209,9 @@ class Session:
             if self._channel.recv_stderr_ready():
                 said = self._channel.recv_stderr(4096)
         detail = said.decode(errors="replace").strip()[-600:]
-        return ConnectionLost(f"the connection to {self.host} broke" + (f": {detail}" if detail else ""))
+        return ConnectionLost(
+            f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
+        )
 
 
 class ConnectionLost(RailheadError):
@@ -222,7 +239,11 @@ def _config() -> Config:
 def _connection(host: Host, inventory: Inventory) -> Connection:
     kwargs: dict[str, Any] = {"banner_timeout": 20, "auth_timeout": 20}
     if inventory.key_file:
-        kwargs |= {"key_filename": [inventory.key_file], "allow_agent": False, "look_for_keys": False}
+        kwargs |= {
+            "key_filename": [inventory.key_file],
+            "allow_agent": False,
+            "look_for_keys": False,
+        }
     connection = Connection(
         host.address,
         user=host.user,
@@ -340,24 +361,33 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     opened, failed = reach(inventory)
     try:
         if failed:
-            told = {h.name: failed.get(h.name, "ok") for h in inventory.hosts}
-            raise HostsNotReady(f"{len(failed)} of {len(told)} hosts cannot be reached", told)
+            raise HostsNotReady(
+                f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached",
+                tell(inventory, failed),
+            )
         yield opened
     finally:
         for session in opened.values():
             session.close()
 
 
-def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, str]]:
-    """Connect to all; returns the sessions, and for each host that failed the reason."""
+def tell(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:
+    """A word for every host: "ok", or why it could not be reached."""
+    return {
+        h.name: why_not(h, failed[h.name]) if h.name in failed else "ok" for h in inventory.hosts
+    }
+
+
+def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
+    """Connect to all; returns the sessions, and for each host that failed the error."""
     opened: dict[str, Session] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Exception] = {}
 
     def one(host: Host) -> None:
         try:
             opened[host.name] = _open(host, inventory)
         except (OSError, EOFError, SSHException, RailheadError) as error:
-            failed[host.name] = why_not(host, error)
+            failed[host.name] = error
 
     _all(one, inventory.hosts)
     return {h.name: opened[h.name] for h in inventory.hosts if h.name in opened}, failed

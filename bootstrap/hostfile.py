@@ -30,9 +30,9 @@ def alias(index: int) -> str:
     return f"railhead-{index + 1}"
 
 
-def hostfile(peers: Sequence[Peer]) -> str:
-    """OpenMPI's hostfile: one line per host, chief first."""
-    return "".join(f"{alias(i)} slots={p.slots}\n" for i, p in enumerate(peers))
+def hostfile(slots: Sequence[int]) -> str:
+    """OpenMPI's hostfile from the number of ranks per host, chief first."""
+    return "".join(f"{alias(i)} slots={count}\n" for i, count in enumerate(slots))
 
 
 def known_hosts(peers: Sequence[Peer]) -> str:

@@ -143,8 +143,8 @@ def _parse_host(entry: str, slots: int | None) -> Host:
         name="unnamed",
         address=address,
         user=match["user"],
-        port=_number(match["port"], f"port of {entry!r}", 1, 65535),
-        slots=_number(match["slots"], f"slots of {entry!r}", 1, 1024) or slots,
+        port=whole_number(match["port"], f"port of {entry!r}", 1, 65535),
+        slots=whole_number(match["slots"], f"slots of {entry!r}", 1, 1024) or slots,
     )
 
 
@@ -155,7 +155,8 @@ def _host_name(host: Host, index: int, repeated: Mapping[str, int]) -> str:
     return f"{host.address}-{host.port or 22}" if repeated[host.address] > 1 else host.address
 
 
-def _number(text: str | None, what: str, low: int, high: int) -> int | None:
+def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
+    """The number in `text`, None for None; UsageError with the range when it is no such number."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
@@ -197,9 +198,9 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
     )
 
 
-CLUSTER_KEYS = tuple("schema name cloud region bucket ssh deadlines price hosts".split())
+CLUSTER_KEYS = tuple(["schema", "name", "cloud", "region", "bucket", "ssh", "deadlines", "price", "hosts"])
 SSH_KEYS = ("user", "port", "key_file")
-HOST_KEYS = tuple("name id zone address peer_address slots gpu".split())
+HOST_KEYS = tuple(["name", "id", "zone", "address", "peer_address", "slots", "gpu"])
 HOST_OPTIONAL = ("host_key", "host_key_source", "stop", "user", "port")
 
 

@@ -49,8 +49,7 @@ SetEnv {environment}
 """
 # How the person's shell reaches package indexes; a local host reaches them the same way.
 NETWORK = tuple(
-    "http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR "
-    "PIP_CERT PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX".split()
+    ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX"]
 )
 
 
@@ -194,7 +193,9 @@ def _start(host: LocalHost, sshd: str) -> None:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd's empty folder, made at boot
     argv = [sshd, "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, env={**os.environ, MARK: str(host.folder)})
+    subprocess.run(
+        argv, check=True, stdin=subprocess.DEVNULL, env={**os.environ, MARK: str(host.folder)}
+    )
 
 
 def _environment(host: LocalHost) -> dict[str, str]:

@@ -72,7 +72,7 @@ def pack_training(repo: Path) -> Bundle:
         raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
     inner = pack_folder(repo / "training")
     files = tuple(replace(file, path=f"training/{file.path}") for file in inner.files)
-    return Bundle(inner.root.parent, files)
+    return Bundle(repo.resolve(), files)
 
 
 def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]:

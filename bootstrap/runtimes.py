@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import UsageError
@@ -68,7 +69,7 @@ class Environment:
     why: str
     extra: str = ""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Names the environment on a host: 16 hex digits over all that goes into it."""
         parts = [self.runtime.name, self.python, self.runtime.lock.read_text(), self.extra]

@@ -240,7 +240,10 @@ def follow(folder, offset=0):
             say(event=now)
             shown = now
         if state and json.loads(state)["state"] not in ("starting", "running"):
-            return {"offset": offset}
+            return {"offset": offset, "lost": False}
+        if state and not os.path.exists("/proc/%d" % json.loads(state)["pid"]):
+            if state == read([folder + "/state.json"])[folder + "/state.json"]:
+                return {"offset": offset, "lost": True}
         time.sleep(0.2)
 
 
@@ -342,8 +345,7 @@ def remove(paths):
 
 
 OPS = {
-    f.__name__: f
-    for f in (write, tree, run, get, read, follow, listen, dial, ports, start, remove)
+    f.__name__: f for f in (write, tree, run, get, read, follow, listen, dial, ports, start, remove)
 }
 
 

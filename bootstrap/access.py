@@ -1,0 +1,61 @@
+"""Opens the machines to the person who debugs: ssh, a command on every host, a file to Include."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from bootstrap import connect, record
+from bootstrap.connect import Session
+from bootstrap.errors import HostsFailed
+from bootstrap.inventory import Inventory
+from bootstrap.launch import choose
+
+
+def known(inventory: Inventory, name: str) -> str:
+    """A host's name in the config that `write_config` writes; UsageError with the names there are."""
+    return choose(name, [h.name for h in inventory.hosts], "host")
+
+
+def write_config(inventory: Inventory) -> Path:
+    """Write the cluster's ssh_config and return its path; the user's own settings still count."""
+    path = record.cluster_folder(inventory.name) / "ssh_config"
+    pins = " ".join(f'"{p}"' for p in record.known_hosts_files(inventory.name))
+    stanzas = []
+    for host in inventory.hosts:
+        lines = [f"Host {host.name}"]
+        if host.name != host.address:
+            lines.append(f"  HostName {host.address}")
+        lines += [f"  User {host.user}"] if host.user else []
+        lines += [f"  Port {host.port}"] if host.port else []
+        lines += [f"  UserKnownHostsFile {pins}", "  StrictHostKeyChecking yes"]
+        if inventory.key_file:
+            lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
+        stanzas.append("\n".join(lines) + "\n")
+    stanzas.append("Host *\n  Include ~/.ssh/config\n")
+    record.write_text(path, "\n".join(stanzas))
+    return path
+
+
+def execute(inventory: Inventory, command: str) -> None:
+    """Run a shell command on all hosts and print each one's lines behind its name.
+
+    Raises:
+        HostsFailed: it ended with another code than 0 on some host.
+    """
+    with connect.sessions(inventory) as opened:
+        script = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"'
+        said = connect.everywhere(opened, lambda s: _shell(s, script), what="the command")
+    for name, (lines, _) in said.items():
+        for line in lines:
+            print(f"[{name}] {line}")
+    if any(code for _, code in said.values()):
+        told = {name: f"exit {code}" if code else "ok" for name, (_, code) in said.items()}
+        raise HostsFailed(f"{shlex.quote(command)} failed", told)
+
+
+def _shell(session: Session, script: str) -> tuple[list[str], int]:
+    lines = session.sh(script).splitlines()
+    at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
+    body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
+    return body, int(lines[at].split()[1])

@@ -1,0 +1,276 @@
+"""The ways through the rooms that a person takes: plan, make ready, train, watch, bring home.
+
+Tasks name a journey; journeys put the pieces in order and say what happens.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap import connect, local, ready, record, run
+from bootstrap import teardown as teardowns
+from bootstrap.asked import Asked, Words, read_words
+from bootstrap.board import Board
+from bootstrap.connect import ConnectionLost, Session
+from bootstrap.errors import HostsFailed, RunFailed, UsageError
+from bootstrap.inventory import Inventory, parse_hosts, whole_number
+from bootstrap.ready import Cluster, Options
+from bootstrap.run import Run
+from bootstrap.show import clean
+
+
+def say(*lines: str) -> None:
+    """Print lines at once, also into a pipe."""
+    for line in lines:
+        print(line, flush=True)
+
+
+def hosts_of(hosts: str | None, *, slots: int | None = None) -> Inventory:
+    """The hosts that were named, else those of the last command; said in the first line."""
+    inventory = parse_hosts(hosts, slots=slots) if hosts is not None else record.last_cluster()
+    named = ", ".join(str(h) for h in inventory.hosts)
+    say(f"{inventory.name} ({inventory.cloud}): {named}")
+    return inventory
+
+
+@contextmanager
+def surveyed(
+    inventory: Inventory, options: Options
+) -> Iterator[tuple[Cluster, dict[str, Session]]]:
+    """Connected to all hosts, with their facts read."""
+    with connect.sessions(inventory) as opened:
+        yield ready.survey(inventory, opened, options), opened
+
+
+@contextmanager
+def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
+    """Connected to all hosts with an agent on each, and the path of each host's Python."""
+    with connect.sessions(inventory) as opened:
+        pythons = connect.everywhere(opened, _start_agent, what="starting the agent")
+        yield opened, pythons
+
+
+def _start_agent(session: Session) -> str:
+    facts = session.facts()
+    if not facts.pythons:
+        raise UsageError("no Python 3.10 to 3.12 there", hint="fab bootstrap")
+    python = next(iter(facts.pythons.values()))
+    session.start_agent(python)
+    return python
+
+
+def plan(inventory: Inventory, options: Options, notes: list[str]) -> None:
+    """Print what `bootstrap` and `train` would do; changes nothing."""
+    with surveyed(inventory, options) as (cluster, _):
+        say(*ready.decide(cluster, options).describe(), *notes, "nothing was changed")
+
+
+def bootstrap(inventory: Inventory, options: Options) -> None:
+    """Make the hosts ready."""
+    with surveyed(inventory, options) as (cluster, opened):
+        record.save_cluster(inventory)
+        make_ready(cluster, opened, options)
+
+
+def make_ready(cluster: Cluster, opened: Mapping[str, Session], options: Options) -> None:
+    """Decide, print and apply the plan; nothing to do is an answer."""
+    todo = ready.decide(cluster, options)
+    say(*todo.describe())
+    if todo.nothing_to_do:
+        say("all hosts are ready: nothing was changed")
+        return
+    with Board(sys.stdout, todo.hosts) as board:
+        ready.apply(cluster, todo, opened, board)
+
+
+@dataclass(frozen=True)
+class Trip:
+    """How a training is to be run: what, on hosts made ready how, and where results go."""
+
+    asked: Asked
+    options: Options
+    results: Path
+    detach: bool = False
+
+
+def train(inventory: Inventory, trip: Trip) -> Run:
+    """The whole way from hosts to results."""
+    trip.asked.ask.settled_strategy(len(inventory.hosts))
+    with surveyed(inventory, trip.options) as (cluster, opened):
+        run.refuse_second(cluster)
+        record.save_cluster(inventory)
+        make_ready(cluster, opened, trip.options)
+        for session in opened.values():
+            session.start_agent(
+                cluster.facts[session.host.name].pythons[cluster.environment.python]
+            )
+        run.refuse_closed_pairs(cluster, opened)
+        say(*choices(trip.asked, cluster))
+        started = run.start(cluster, opened, trip.asked, trip.results)
+        say(f"run {started.run_id} started; it goes on if this connection breaks")
+        if not trip.detach:
+            watch(inventory, opened, started, keyboard_ends_it=True)
+            finish(inventory, opened, started)
+        else:
+            say(f"next: fab attach --run {started.run_id}")
+    return started
+
+
+def choices(asked: Asked, cluster: Cluster) -> list[str]:
+    """What was chosen for the run and why, for the plan."""
+    strategy = asked.ask.settled_strategy(len(cluster.peers))
+    keras, why = asked.ask.settled_keras(strategy)
+    slots = sum(p.slots for p in cluster.peers) if strategy == "horovod" else len(cluster.peers)
+    kind = "script " + asked.program.path if asked.program.kind == "script" else "our own training"
+    return [
+        f"{kind}: {strategy} over {slots} ranks on {len(cluster.peers)} hosts; Keras {keras}: {why}"
+    ]
+
+
+def watch(
+    inventory: Inventory, opened: Mapping[str, Session], started: Run, *, keyboard_ends_it: bool
+) -> None:
+    """Show the run until it ends. Ctrl-C ends the run, or only the watching (`attach`)."""
+    chief = opened[inventory.chief.name]
+    try:
+        with Board(sys.stdout, [h.name for h in inventory.hosts]) as board:
+            run.attend(inventory, chief, started, board)
+    except ConnectionLost as lost:
+        raise RunFailed(
+            f"{lost}; the run itself goes on", hint=f"fab attach --run {started.run_id}"
+        ) from None
+    except KeyboardInterrupt:
+        if not keyboard_ends_it:
+            raise RunFailed(
+                "detached; the run goes on", hint=f"fab attach --run {started.run_id}"
+            ) from None
+        _cancel_after_interrupt(inventory, started)
+
+
+def _cancel_after_interrupt(inventory: Inventory, started: Run) -> None:
+    say("", "Ctrl-C: ending the run and waiting for each host's word; once more leaves it running")
+    try:
+        end(inventory, started)
+    except KeyboardInterrupt:
+        hint = f"fab attach --run {started.run_id}   # or: fab cancel --run {started.run_id}"
+        raise RunFailed("left to its supervisor", hint=hint) from None
+    raise RunFailed(f"run {started.run_id} was cancelled", hint="fab fetch   # for what it wrote")
+
+
+def end(inventory: Inventory, started: Run) -> None:
+    """End a run on every host and print each host's word."""
+    with agents(inventory) as (opened, pythons):
+        said = run.cancel(opened, started, pythons, inventory.chief.name)
+    say(*(f"[{name}] {text}" for name, text in said.items()))
+
+
+def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) -> None:
+    """Fetch the results, say where they are, and judge the run."""
+    chief = opened[inventory.chief.name]
+    if not chief.connection.is_connected:
+        chief = run.reconnect(inventory) or chief
+    result = run.fetch(chief, started)
+    say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
+    say(run.judge(started, result))
+
+
+def listing(folder: Path) -> list[str]:
+    """The files of a results folder, relative to it, the first twenty."""
+    files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    more = [f"... and {len(files) - 20} more"] if len(files) > 20 else []
+    return files[:20] + more
+
+
+def status(inventory: Inventory, run_id: str | None) -> None:
+    """Where the hosts and the run stand, asked of the hosts now."""
+    opened, failed = connect.reach(inventory)
+    try:
+        for name, why in connect.tell(inventory, failed).items():
+            say(
+                f"[{name}] " + (_standing(opened[name]) if name in opened else f"UNREACHABLE {why}")
+            )
+        if inventory.chief.name in opened:
+            _run_status(inventory, opened[inventory.chief.name], run_id)
+    finally:
+        for session in opened.values():
+            session.close()
+    if failed:
+        raise HostsFailed("some hosts cannot be reached", connect.tell(inventory, failed))
+
+
+def _standing(session: Session) -> str:
+    facts = session.facts()
+    runs = sorted({trace.run_id for trace in facts.traces})
+    busy = (
+        f"{len(facts.traces)} processes of run {', '.join(runs)}" if runs else "no process of a run"
+    )
+    return f"reachable; {len(facts.envs)} runtimes; {busy}"
+
+
+def _run_status(inventory: Inventory, chief: Session, run_id: str | None) -> None:
+    known, results = record.find_run(inventory, run_id)
+    started = Run(known, results)
+    _start_agent(chief)
+    state = run.state(chief, started)
+    fetched = "fetched to " + str(results) if (results / "result.json").exists() else "not fetched"
+    say(f"run {known}: {state}; results {fetched}")
+
+
+def logs(inventory: Inventory, started: Run, rank: str) -> None:
+    """Print a log of a run: a rank's, mpirun's or the supervisor's."""
+    name = (
+        rank
+        if rank in ("mpirun", "supervisor")
+        else f"rank-{whole_number(rank, '--rank', 0, 9999)}"
+    )
+    alone = replace(inventory, hosts=inventory.hosts[:1])
+    with agents(alone) as (opened, _):
+        chief = opened[inventory.chief.name]
+        path = f"{started.folder}/logs/{name}.log"
+        text = chief.ask("read", paths=[path])[path]
+    if text is None:
+        raise UsageError(f"run {started.run_id} has no log {name!r} on {inventory.chief.name}")
+    say(*(clean(line) for line in text.splitlines()))
+
+
+def attach(inventory: Inventory, started: Run) -> None:
+    """Watch a run to its end, then fetch and judge it."""
+    with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
+        watch(inventory, opened, started, keyboard_ends_it=False)
+        finish(inventory, opened, started)
+
+
+def fetch(inventory: Inventory, started: Run) -> None:
+    """Bring home what a run has written so far."""
+    with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
+        result = run.fetch(opened[inventory.chief.name], started)
+    say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
+    say(f"state: {result['state'] if result else 'no result yet'}")
+
+
+def teardown(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> None:
+    """Take away what is ours and print the receipt."""
+    if destroy and inventory.cloud != "local":
+        raise UsageError("--destroy is for local hosts; on named machines it is --purge")
+    receipt = teardowns.teardown(inventory, purge=purge or destroy, discard=discard)
+    say(*receipt.describe())
+    if destroy:
+        local.destroy(inventory.name)
+        say(f"homes of {inventory.name} removed")
+    teardowns.check(receipt)
+
+
+def demo(results: Path) -> None:
+    """Two SSH hosts on this machine, from nothing to the receipt."""
+    inventory = local.start("demo", 2)
+    say("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
+    try:
+        train(inventory, Trip(read_words(Words(preset="digits")), Options(), results))
+    finally:
+        receipt = teardowns.teardown(inventory)
+        say(*receipt.describe())
+    teardowns.check(receipt)

@@ -1,0 +1,82 @@
+"""How `fab` runs our tasks: one run over all hosts, and 2 for every wrong word.
+
+Stock Fabric starts a task once per host of `-H`; a training run is one over all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fabric import Executor
+from fabric.main import program
+from invoke import Call, Exit, Task
+from invoke.exceptions import ParseError
+
+from bootstrap.errors import RailheadError
+
+
+class OneRun(Executor):  # type: ignore[misc]
+    """Hands the core `--hosts` to the task as its argument, and never fans out."""
+
+    def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
+        """One call per task, with the hosts in its arguments."""
+        if self.core[0].remainder:
+            raise Exit("words after -- reach no script: write --args='--epochs 3'", code=2)
+        named = self.core[0].args.hosts.value
+        return [self._with_hosts(call, named) for call in calls]
+
+    def _with_hosts(self, call: Any, named: str | None) -> Call:
+        call = Call(call) if isinstance(call, Task) else call
+        if named is None:
+            return call
+        if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
+            raise Exit(f"{call.task.name} takes no hosts", code=2)
+        if call.kwargs.get("hosts") not in (None, named):
+            raise Exit("--hosts is given twice, with different hosts", code=2)
+        call.kwargs = {**call.kwargs, "hosts": named}
+        return call
+
+
+def install() -> None:
+    """Make `fab` in this process run our way; fabfile.py calls it while it is loaded."""
+    program.executor_class = OneRun
+    program.parse_tasks = _usage_is_2(program.parse_tasks)
+    program.parse_cleanup = _usage_is_2(program.parse_cleanup)
+
+
+def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
+    def parsed() -> None:
+        try:
+            parse()
+        except ParseError as wrong:
+            raise Exit(f"{wrong}\n  next: fab --list   # or: fab --help TASK", code=2) from None
+
+    return parsed
+
+
+def told_well(body: Callable[..., None]) -> Callable[..., None]:
+    """Errors become their message and exit code; a traceback is for our own mistakes alone."""
+
+    @wraps(body)
+    def task(*args: Any, **kwargs: Any) -> None:
+        try:
+            body(*args, **kwargs)
+        except RailheadError as error:
+            raise Exit(f"fab {body.__name__.rstrip('_')}: {error}", code=error.code) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Exit(code=1) from None
+        except KeyboardInterrupt:
+            raise Exit("interrupted: nothing was started", code=1) from None
+        except Exit:
+            raise
+        except Exception:
+            traceback.print_exc()
+            raise Exit("this is a mistake in Railhead, not yours", code=1) from None
+
+    return task

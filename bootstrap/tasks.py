@@ -1,0 +1,273 @@
+"""What a person types: each task checks its words, names a journey and prints.
+
+Every option is a string or a switch; what a string means is decided in one place per word.
+Modules are imported where they are used, so that `fab --list` stays quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invoke import Context, Task
+from invoke import task as invoke_task
+
+from bootstrap.program import told_well
+
+if TYPE_CHECKING:
+    from bootstrap.inventory import Inventory
+    from bootstrap.ready import Options
+    from bootstrap.run import Run
+
+HELP = {
+    "hosts": "[user@]host[:port][*slots],... ; without it, the hosts of the last command",
+    "slots": "ranks per host under Horovod; by default one per GPU, else one",
+    "peer-address": "the hosts' addresses for each other, in order: 10.0.0.1,10.0.0.2",
+    "requirements": "a file of more packages, resolved together with the runtime's pins",
+    "system": "allow system changes (apt) on machines that were only named",
+    "launcher": "horovod or tensorflow",
+    "strategy": "with --launcher tensorflow: multiworker, mirrored or one-device",
+    "preset": "named settings of our own training: digits, smoke, ...",
+    "set": "one setting of our own training, name=value; may be repeated",
+    "script": "your own program instead of our training",
+    "workdir": "what is shipped with the script, and where it runs; by default its folder",
+    "args": "the script's arguments, split as a shell would: --args='--epochs 3'",
+    "keras": "2 or 3; by default 2 for scripts on several workers, else 3",
+    "env": "a variable for the program, NAME=value; may be repeated",
+    "env-file": "a file of NAME=value lines",
+    "secret": "a variable taken from this shell, shown and logged nowhere; may be repeated",
+    "outputs": "a pattern for the files that come back, by default all; may be repeated",
+    "detach": "start the run and leave",
+    "run": "a run's id; by default the last",
+    "yes": "do not ask",
+    "purge": "also remove ~/.railhead from the hosts",
+    "discard-results": "with --purge: also when results were not fetched",
+    "destroy": "local hosts: also remove their homes",
+    "rank": "whose log: a rank's number, mpirun or supervisor",
+    "cmd": "a shell command",
+    "host": "a host's name",
+}
+
+
+def task(*, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None) -> Any:
+    """An Invoke task with our help texts and our way of telling errors."""
+
+    def made(body: Any) -> Task[Any]:
+        words = {
+            w.replace("_", "-") for w in body.__code__.co_varnames[: body.__code__.co_argcount]
+        }
+        return invoke_task(  # type: ignore[no-any-return]
+            told_well(body),
+            name=name,
+            help={word: text for word, text in HELP.items() if word in words},
+            iterable=lists,
+            positional=[first] if first else [],
+            auto_shortflags=False,
+        )
+
+    return made
+
+
+def _inventory(hosts: str | None, slots: str | None = None) -> Inventory:
+    from bootstrap import journey
+    from bootstrap.inventory import whole_number
+
+    return journey.hosts_of(hosts, slots=whole_number(slots, "--slots", 1, 1024))
+
+
+def _options(system: bool, requirements: str | None, peer_address: str | None) -> Options:
+    from bootstrap.ready import Options
+
+    addresses = tuple(a for a in (peer_address or "").split(",") if a)
+    return Options(system, Path(requirements) if requirements else None, addresses)
+
+
+def _find(inventory: Inventory, run_id: str | None) -> Run:
+    from bootstrap import record
+    from bootstrap.run import Run
+
+    return Run(*record.find_run(inventory, run_id))
+
+
+TRAIN_LISTS = ("set", "env", "secret", "outputs")
+
+
+@task(lists=TRAIN_LISTS)
+def train(
+    c: Context,
+    hosts: str | None = None,
+    launcher: str = "horovod",
+    strategy: str | None = None,
+    preset: str | None = None,
+    set: list[str] | None = None,
+    script: str | None = None,
+    workdir: str | None = None,
+    args: str | None = None,
+    keras: str | None = None,
+    env: list[str] | None = None,
+    env_file: str | None = None,
+    secret: list[str] | None = None,
+    outputs: list[str] | None = None,
+    requirements: str | None = None,
+    slots: str | None = None,
+    peer_address: str | None = None,
+    system: bool = False,
+    detach: bool = False,
+) -> None:
+    """Train on the hosts: make them ready, run, show progress, bring the results here."""
+    from bootstrap import journey
+    from bootstrap.asked import Words, read_words
+
+    words = Words(
+        launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
+        tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
+    )  # fmt: skip
+    asked = read_words(words)
+    options = _options(system, requirements, peer_address)
+    trip = journey.Trip(asked, options, Path.cwd() / "results", detach)
+    journey.train(_inventory(hosts, slots), trip)
+
+
+@task()
+def plan(
+    c: Context,
+    hosts: str | None = None,
+    requirements: str | None = None,
+    peer_address: str | None = None,
+    system: bool = False,
+) -> None:
+    """Print every step that bootstrap would do on each host, and why; changes nothing."""
+    from bootstrap import journey
+
+    journey.plan(_inventory(hosts), _options(system, requirements, peer_address), [])
+
+
+@task()
+def bootstrap(
+    c: Context,
+    hosts: str | None = None,
+    requirements: str | None = None,
+    peer_address: str | None = None,
+    system: bool = False,
+) -> None:
+    """Make the hosts ready: runtime, Horovod, keys. A second time changes nothing."""
+    from bootstrap import journey
+
+    journey.bootstrap(_inventory(hosts), _options(system, requirements, peer_address))
+
+
+@task()
+def status(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+    """Where the hosts and the last run stand, asked of the hosts now."""
+    from bootstrap import journey
+
+    journey.status(_inventory(hosts), run)
+
+
+@task()
+def logs(c: Context, hosts: str | None = None, run: str | None = None, rank: str = "0") -> None:
+    """Print a rank's log as it is on the chief now."""
+    from bootstrap import journey
+
+    inventory = _inventory(hosts)
+    journey.logs(inventory, _find(inventory, run), rank)
+
+
+@task()
+def attach(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+    """Watch a run, then fetch its results. Ctrl-C detaches; the run goes on."""
+    from bootstrap import journey
+
+    inventory = _inventory(hosts)
+    journey.attach(inventory, _find(inventory, run))
+
+
+@task()
+def fetch(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+    """Bring a run's results here, as far as there are any."""
+    from bootstrap import journey
+
+    inventory = _inventory(hosts)
+    journey.fetch(inventory, _find(inventory, run))
+
+
+@task()
+def cancel(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+    """End a run on every host, and verify that nothing of it is left."""
+    from bootstrap import journey
+
+    inventory = _inventory(hosts)
+    journey.end(inventory, _find(inventory, run))
+
+
+@task()
+def teardown(
+    c: Context,
+    hosts: str | None = None,
+    purge: bool = False,
+    discard_results: bool = False,
+    destroy: bool = False,
+) -> None:
+    """End our processes, take our keys away, stop local hosts; ends with a receipt."""
+    from bootstrap import journey
+
+    journey.teardown(_inventory(hosts), purge=purge, discard=discard_results, destroy=destroy)
+
+
+@task()
+def trust(c: Context, hosts: str | None = None, yes: bool = False) -> None:
+    """Show the host keys of hosts that are not known yet, ask, and pin them."""
+    from bootstrap import journey, trust
+
+    found = trust.unknown(_inventory(hosts))
+    if not found:
+        journey.say("every host's key is known already: nothing was pinned")
+    journey.say(*trust.pin(found, (lambda said: _agree(said, yes))))
+
+
+def _agree(said: str, yes: bool) -> bool:
+    from bootstrap.errors import UsageError
+
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{said}\nnobody is here to ask", hint="the same command with --yes")
+    return input(f"{said}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
+
+
+@task(name="ssh", first="host")
+def ssh_(c: Context, host: str, hosts: str | None = None) -> None:
+    """Open a shell on a host, with our pins and keys."""
+    from bootstrap import access
+
+    inventory = _inventory(hosts)
+    os.execvp(
+        "ssh", ["ssh", "-F", str(access.write_config(inventory)), access.known(inventory, host)]
+    )
+
+
+@task(name="exec")
+def exec_(c: Context, cmd: str, hosts: str | None = None) -> None:
+    """Run a shell command on every host; exit 1 if it fails on any."""
+    from bootstrap import access
+
+    access.execute(_inventory(hosts), cmd)
+
+
+@task()
+def ssh_config(c: Context, hosts: str | None = None) -> None:
+    """Write a file for ssh's Include, so that ssh, scp, rsync and editors know the hosts."""
+    from bootstrap import access, journey
+
+    path = access.write_config(_inventory(hosts))
+    journey.say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
+
+
+@task()
+def demo(c: Context, yes: bool = False) -> None:
+    """The whole path on this machine: two SSH hosts, bootstrap, train, results, teardown."""
+    from bootstrap import journey
+
+    journey.demo(Path.cwd() / "results")

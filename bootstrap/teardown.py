@@ -1,0 +1,138 @@
+"""Takes away what is ours and proves it: the receipt says per host what ended, and who looked.
+
+Machines that were only named are never powered off; local hosts' sshd are stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from bootstrap import connect, local, ready, record, run
+from bootstrap.connect import Session
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class Line:
+    """One statement of a receipt and whether it was verified."""
+
+    host: str
+    text: str
+    verified: bool = True
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a teardown did, host by host; `verified` only if every line of it is."""
+
+    cluster: str
+    at: str
+    lines: tuple[Line, ...]
+
+    @property
+    def verified(self) -> bool:
+        """Whether everything that was said was also seen."""
+        return all(line.verified for line in self.lines)
+
+    def describe(self) -> list[str]:
+        """The receipt for people."""
+        width = max((len(line.host) for line in self.lines), default=0)
+        marks = {True: "ok  ", False: "NOT VERIFIED  "}
+        rows = [f"  {x.host:<{width}}  {marks[x.verified]}{x.text}" for x in self.lines]
+        return [f"Receipt for {self.cluster}, {self.at}", *rows]
+
+
+def unfetched(inventory: Inventory) -> list[str]:
+    """Runs of a cluster whose results were never brought here."""
+    folder = record.cluster_folder(inventory.name) / "runs"
+    ids = sorted(path.stem for path in folder.glob("*.json"))
+    return [i for i in ids if not (record.find_run(inventory, i)[1] / "result.json").exists()]
+
+
+def teardown(inventory: Inventory, *, purge: bool = False, discard: bool = False) -> Receipt:
+    """End our processes, take away our keys, with `purge` also ~/.railhead; local sshd too.
+
+    Raises:
+        UsageError: `purge` would lose results that were never fetched.
+    """
+    left = unfetched(inventory)
+    if purge and left and not discard:
+        raise UsageError(
+            f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
+            hint=f"fab fetch --run {left[-1]}   # or --discard-results",
+        )
+    opened, failed = connect.reach(inventory)
+    try:
+        lines = [
+            Line(n, f"not reached: {w}", verified=inventory.cloud == "local")
+            for n, w in connect.tell(inventory, failed).items()
+            if n in failed
+        ]
+        lines += _everywhere(opened, purge)
+    finally:
+        for session in opened.values():
+            session.close()
+    if inventory.cloud == "local":
+        lines += _stop_local(inventory)
+    lines += [
+        Line("here", f"results of {i} were not fetched", verified=False) for i in left if not purge
+    ]
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return Receipt(inventory.name, now, tuple(lines))
+
+
+def _everywhere(opened: Mapping[str, Session], purge: bool) -> list[Line]:
+    if not opened:
+        return []
+    done: dict[str, list[Line]] = {}
+
+    def one(session: Session) -> None:
+        done[session.host.name] = _take_away(session, purge)
+
+    try:
+        connect.everywhere(opened, one, what="teardown")
+    except HostsFailed as failed:
+        for name, why in failed.outcomes.items():
+            done.setdefault(name, [Line(name, why, verified=False)])
+    return [line for name in opened for line in done[name]]
+
+
+def _take_away(session: Session, purge: bool) -> list[Line]:
+    name = session.host.name
+    facts = session.facts()
+    if not facts.pythons:
+        return [Line(name, "no Python of ours could run here: nothing to take away")]
+    python = next(iter(facts.pythons.values()))
+    session.start_agent(python)
+    swept = run.sweep(session, "all", python)
+    ready.authorize(session, [])
+    paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
+    gone = not session.ask("remove", paths=paths)["left"]
+    left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
+    what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
+    return [
+        Line(name, f"{swept['ended']} processes of runs ended{left}", verified=not swept["left"]),
+        Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
+    ]
+
+
+def _stop_local(inventory: Inventory) -> list[Line]:
+    lines = []
+    for name, said in local.stop(inventory.name).items():
+        gone = not said["left"] and said["port_closed"]
+        text = (
+            f"sshd stopped with {said['ended']} processes; its port is closed, /proc has none of it"
+        )
+        lines.append(Line(name, text if gone else f"still running: {said['left']}", verified=gone))
+    return lines
+
+
+def check(receipt: Receipt) -> None:
+    """RailheadError when something on the receipt was not verified."""
+    if not receipt.verified:
+        raise RailheadError(
+            "not everything could be verified; see the lines above", hint="fab teardown"
+        )
