@@ -1,0 +1,149 @@
+"""The settings: their rules, their messages, and what `--check` tells the control side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import configs
+from training.config import (
+    STRATEGIES,
+    ConfigError,
+    TrainConfig,
+    describe_fields,
+    parse_assignments,
+    resolve,
+)
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = [
+    ("epochs=3", 3),
+    ("epochs= 3", 3),
+    ("learning_rate=1e-2", 0.01),
+    ("learning_rate=1", 1.0),
+    ("warmup_epochs=0", 0.0),
+    ("min_accuracy=0.9", 0.9),
+    ("min_accuracy=none", None),
+    ("model=linear", "linear"),
+    ("steps_per_epoch=0", 0),
+]
+
+BAD = [
+    ("epochs", "a setting is written name=value, not 'epochs'"),
+    ("epoch=3", "unknown setting 'epoch'. Did you mean epochs? Choices: data, model, "),
+    ("=3", "unknown setting ''. Choices: data, "),
+    ("epochs=x", "epochs must be a whole number, not 'x'"),
+    ("epochs=1.5", "epochs must be a whole number, not '1.5'"),
+    ("epochs=", "epochs must be a whole number, not ''"),
+    ("epochs=none", "epochs must be a whole number, not 'none'"),
+    ("epochs=0", "epochs must be at least 1, not 0"),
+    ("batch_size=-1", "batch_size must be at least 1, not -1"),
+    ("learning_rate=0", "learning_rate must be more than 0, not 0.0"),
+    ("learning_rate=fast", "learning_rate must be a finite number, not 'fast'"),
+    ("learning_rate=nan", "learning_rate must be a finite number, not nan"),
+    ("learning_rate=inf", "learning_rate must be a finite number, not inf"),
+    ("min_accuracy=1.1", "min_accuracy must be at most 1, not 1.1"),
+    ("min_accuracy=-0.1", "min_accuracy must be at least 0, not -0.1"),
+    ("min_accuracy=high", "min_accuracy must be a finite number or none, not 'high'"),
+    ("min_accuracy=nan", "min_accuracy must be a finite number or none, not nan"),
+    ("data=digit", "unknown data 'digit'. Did you mean digits? Choices: digits, synthetic"),
+    ("data=;reboot", "unknown data ';reboot'. Choices: digits, synthetic"),
+    ("model=../cnn", "unknown model '../cnn'. Did you mean cnn? Choices: cnn, linear"),
+    ("optimizer=", "unknown optimizer ''. Choices: adam, sgd"),
+]
+
+BAD_VALUES = [
+    ({"epochs": "3"}, "epochs must be a whole number, not '3'"),
+    ({"epochs": True}, "epochs must be a whole number, not True"),
+    ({"epochs": 3.0}, "epochs must be a whole number, not 3.0"),
+    ({"epochs": None}, "epochs must be a whole number, not None"),
+    ({"learning_rate": True}, "learning_rate must be a finite number, not True"),
+    ({"data": 1}, "data must be text, not 1"),
+    ({"speed": 1}, "unknown setting 'speed'"),
+]
+
+
+@pytest.mark.parametrize(("word", "value"), GOOD)
+def test_a_word_is_read_by_the_type_of_its_setting(word: str, value: object) -> None:
+    name = word.partition("=")[0]
+    found = getattr(resolve(parse_assignments([word])), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(("word", "message"), BAD)
+def test_a_wrong_word_is_refused_with_rule_value_and_choices(word: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(parse_assignments([word]))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD_VALUES)
+def test_a_wrong_value_in_a_run_document_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(settings)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_last_word_for_a_setting_wins() -> None:
+    assert parse_assignments(["epochs=1", "epochs=2"]) == {"epochs": 2}
+
+
+@pytest.mark.parametrize("preset", configs.PRESETS)
+def test_every_preset_resolves_and_has_one_line(preset: str) -> None:
+    resolve(configs.changes(preset))
+    assert configs.summaries()[preset]
+    assert "\n" not in configs.summaries()[preset]
+
+
+def test_the_default_preset_changes_nothing() -> None:
+    assert resolve(configs.changes(configs.DEFAULT)) == TrainConfig()
+
+
+def test_settings_survive_the_run_document() -> None:
+    config = resolve({"min_accuracy": 0.5, "epochs": 2})
+    assert resolve(json.loads(json.dumps(asdict(config)))) == config
+
+
+def test_every_setting_has_a_doc() -> None:
+    assert all(described["doc"] for described in describe_fields().values())
+
+
+def check(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the check as the control side does: without site-packages."""
+    command = [sys.executable, "-S", "-m", "training", "--check", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_check_resolves_a_preset_and_lists_the_choices() -> None:
+    done = check("--json", "--preset", "smoke", "--set", "epochs=7", "--strategy", "horovod")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert set(answer) == {"settings", "presets", "strategies", "fields"}
+    assert answer["settings"] == asdict(resolve({**configs.changes("smoke"), "epochs": 7}))
+    assert answer["presets"] == configs.summaries()
+    assert answer["strategies"] == list(STRATEGIES)
+    assert answer["fields"].keys() == answer["settings"].keys()
+    assert {"type": "int", "default": 20}.items() <= answer["fields"]["epochs"].items()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--preset", "smok"), "unknown preset 'smok'. Did you mean smoke? Choices: digits, "),
+        (("--strategy", "horovd"), "unknown strategy 'horovd'. Did you mean horovod? Choices: "),
+        (("--set", "epochs=0"), "epochs must be at least 1, not 0"),
+    ],
+)
+def test_check_ends_with_2_and_one_line(words: tuple[str, ...], message: str) -> None:
+    done = check("--json", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,34 @@
+"""The digits that are shipped."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from training import data
+from training.config import TrainConfig
+from training.data import digits
+
+
+def test_the_file_is_the_one_whose_origin_is_stated() -> None:
+    digest = hashlib.sha256(digits.FILE.read_bytes()).hexdigest()
+    assert digest in (digits.__doc__ or "")
+    assert digits.FILE.with_name("digits.LICENSE").read_text().startswith("BSD 3-Clause License")
+
+
+def test_the_last_fifth_is_held_out_whatever_the_seed() -> None:
+    everything = digits.read()
+    for seed in (0, 1):
+        found = data.load(TrainConfig(seed=seed))
+        assert (found.train.images.shape, len(found.held_out)) == ((1437, 8, 8, 1), 360)
+        assert (found.held_out.images == everything.images[1437:]).all()
+        assert (found.train.images == everything.images[:1437]).all()
+
+
+def test_pixels_are_between_0_and_1_and_all_digits_occur() -> None:
+    held_out = data.load(TrainConfig()).held_out
+    assert (held_out.images.min(), held_out.images.max()) == (0, 1)
+    assert set(held_out.labels) == set(range(10))

@@ -1,0 +1,86 @@
+"""A rank's job from the run document and its environment, and its share of the machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training import job
+from training.config import ConfigError
+
+
+def run_document(**changes: Any) -> dict[str, Any]:
+    """A run over two local hosts, with the parts that a training reads."""
+    hosts = [
+        {"name": "h1", "peer_address": "127.77.0.1", "slots": 2, "port": 23001},
+        {"name": "h2", "peer_address": "127.77.0.2", "slots": 1, "port": 23002},
+    ]
+    program = {"kind": "training", "settings": {"epochs": 3}}
+    return {"strategy": "horovod", "program": program, "hosts": hosts, "size": 3, **changes}
+
+
+def environment(folder: Path, document: dict[str, Any], **more: str) -> dict[str, str]:
+    path = folder / "run.json"
+    path.write_text(json.dumps(document))
+    return {"RAILHEAD_RUN_FILE": str(path), "RAILHEAD_RESULTS": str(folder / "results"), **more}
+
+
+def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
+    found = job.from_run(
+        environment(
+            tmp_path,
+            run_document(),
+            RAILHEAD_HOST="h1",
+            RAILHEAD_LOCAL_RANK="1",
+            RAILHEAD_SIZE="3",
+        )
+    )
+    assert (found.strategy, found.config.epochs) == ("horovod", 3)
+    assert (found.local_rank, found.processes) == (1, 3)
+    assert found.results == tmp_path / "results"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "ring"}, "unknown strategy 'ring'"),
+        ({"program": {"kind": "script"}}, "program.kind must be 'training', not 'script'"),
+        ({"program": {"kind": "training", "settings": {"x": 1}}}, "unknown setting 'x'"),
+    ],
+)
+def test_a_wrong_run_document_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        job.from_run(environment(tmp_path, run_document(**changes)))
+
+
+HOST = {"name": "a", "peer_address": "10.0.0.1", "slots": 4, "port": 1}
+OTHER = {"name": "b", "peer_address": "10.0.0.2", "slots": 4, "port": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "host", "ranks"),
+    [
+        ({}, "h1", 3),  # loopback hosts are one machine
+        ({}, "h2", 3),
+        ({"strategy": "multiworker"}, "h1", 2),  # one process per host, whatever its slots
+        ({"hosts": [HOST, OTHER]}, "a", 4),
+        ({"hosts": [HOST, OTHER], "strategy": "multiworker"}, "a", 1),
+        ({}, "", 1),
+    ],
+)
+def test_ranks_on_one_machine_are_counted(changes: dict[str, Any], host: str, ranks: int) -> None:
+    assert job.ranks_on_this_machine(run_document(**changes), host) == ranks
+
+
+def test_cores_are_shared_evenly_and_nobody_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert [job.share_of_cores(ranks) for ranks in (1, 2, 3, 4, 9)] == [4, 2, 1, 1, 1]
+
+
+def test_threads_are_what_the_settings_say() -> None:
+    assert job.from_words(None, None, ["threads=7"], {}).threads == 7

@@ -1,0 +1,230 @@
+"""Real trainings, one per strategy: two replicas make the model that one makes of the same batches.
+
+They need a runtime's python (tensorflow, keras, horovod): RAILHEAD_TEST_PYTHON names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROBE = Path(__file__).with_name("probe.py")
+PYTHON = os.environ.get("RAILHEAD_TEST_PYTHON", "")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON, reason="RAILHEAD_TEST_PYTHON names no python of a runtime"),
+]
+ELSEWHERE = "results-of-the-last-worker"
+needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
+
+# 1024 samples are 16 batches of 64, or of 32 on each of two replicas: the same global batches.
+# Plain descent, for Adam's division would blow rounding errors up.
+SETTINGS = {
+    "data": "synthetic",
+    "synthetic_samples": 1024,
+    "shift": 0,
+    "model": "linear",
+    "optimizer": "sgd",
+    "epochs": 2,
+    "min_accuracy": 0.05,
+}
+TWO = {**SETTINGS, "batch_size": 32, "learning_rate": 0.1}
+ONE = {**SETTINGS, "batch_size": 64, "learning_rate": 0.2, "warmup_epochs": 0.0}
+# Without a warm-up the rate is the multiplied one from the first step, so the models compare.
+FLAT = {**TWO, "warmup_epochs": 0.0}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one training left: exit code, output per process, results, and each rank's words."""
+
+    code: int
+    outputs: list[str]
+    results: Path
+    ranks: dict[int, dict[str, Any]]
+
+    def records(self, kind: str, process: int = 0) -> list[dict[str, Any]]:
+        lines = self.outputs[process].splitlines()
+        found = [line.partition("@railhead ")[2] for line in lines if "@railhead " in line]
+        return [record for record in map(json.loads, found) if record["kind"] == kind]
+
+
+def train(
+    folder: Path, strategy: str, settings: dict[str, Any], *, processes: int = 1, **extra: str
+) -> Outcome:
+    """Train as a run's ranks would, and wait for all of them."""
+    hosts = [{"name": "h1", "peer_address": "127.0.0.1", "slots": processes, "port": 1}]
+    program = {"kind": "training", "settings": settings}
+    document = {"strategy": strategy, "program": program, "hosts": hosts}
+    run_file = folder / "run.json"
+    run_file.write_text(json.dumps(document))
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
+        "RAILHEAD_RUN_FILE": str(run_file),
+        "RAILHEAD_RESULTS": str(folder / "results"),
+        "RAILHEAD_SIZE": str(processes),
+        "RAILHEAD_HOST": "h1",
+        "PROBE_FOLDER": str(folder),
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        **extra,
+    }
+    codes, outputs = run_together(commands(strategy, processes), folder, environment)
+    said = {int(path.stem[5:]): json.loads(path.read_text()) for path in folder.glob("rank-*.json")}
+    return Outcome(max(codes, key=abs), outputs, folder / "results", said)
+
+
+def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, str]]]:
+    """What to start, each with its own part of the environment."""
+    probe = [PYTHON, str(PROBE)]
+    if strategy == "horovod":
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
+        return [([*mpirun, "-np", str(processes), *probe], root)]
+    if strategy == "multiworker":
+        workers = [f"127.0.0.1:{port}" for port in free_ports(processes)]
+        tasks = [{"type": "worker", "index": index} for index in range(processes)]
+        documents = [{"cluster": {"worker": workers}, "task": task} for task in tasks]
+        own: list[dict[str, str]] = [{"TF_CONFIG": json.dumps(item)} for item in documents]
+        own[-1]["RAILHEAD_RESULTS"] = ELSEWHERE  # relative to the folder where it runs
+        return [(probe, environment) for environment in own]
+    return [(probe, {})]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def run_together(
+    started: list[tuple[list[str], dict[str, str]]], folder: Path, environment: dict[str, str]
+) -> tuple[list[int], list[str]]:
+    """Run all commands at once; none outlives the test."""
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environment, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command, own in started
+    ]
+    try:
+        outputs = [process.communicate(timeout=100)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [process.returncode for process in processes], outputs
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One replica trained on the whole batches."""
+    return train(tmp_path_factory.mktemp("alone"), "one-device", ONE)
+
+
+def assert_same_model(outcome: Outcome, alone: Outcome, processes: int) -> None:
+    assert outcome.code == 0, outcome.outputs
+    assert sorted(outcome.ranks) == list(range(processes))
+    for said in outcome.ranks.values():
+        assert said["rates"] == pytest.approx([0.1, 0.2]), "the warm-up ends at size times the rate"
+        assert said["iterations"] == alone.ranks[0]["iterations"] == 32
+        for found, wanted in zip(said["weights"], alone.ranks[0]["weights"], strict=True):
+            assert found == pytest.approx(wanted, abs=1e-5)
+    replicas = [
+        number for rank in sorted(outcome.ranks) for number in outcome.ranks[rank]["replicas"]
+    ]
+    assert replicas == [0, 1]
+    assert_results(outcome, alone)
+
+
+def assert_results(outcome: Outcome, alone: Outcome) -> None:
+    """Rank 0's files and records, with the figures of all ranks together."""
+    assert sorted(path.name for path in outcome.results.iterdir()) == [
+        "evaluation.json",
+        "model.keras",
+    ]
+    evaluation = json.loads((outcome.results / "evaluation.json").read_text())
+    expected = json.loads((alone.results / "evaluation.json").read_text())
+    assert evaluation == pytest.approx(expected, abs=1e-4)
+    assert evaluation["samples"] == 204
+    (record,) = outcome.records("evaluation")
+    assert record == pytest.approx({"kind": "evaluation", **evaluation}, abs=1e-4)
+    epochs = outcome.records("epoch")
+    assert [record["epoch"] for record in epochs] == [1, 2]
+    for found, wanted in zip(epochs, alone.records("epoch"), strict=True):
+        for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
+            assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
+    last = outcome.records("progress")[-1]
+    assert (last["step"], last["steps"], last["seconds_left"]) == (32, 32, 0)
+
+
+def test_one_device_trains_and_leaves_its_results(alone: Outcome) -> None:
+    assert alone.code == 0, alone.outputs
+    losses = [record["loss"] for record in alone.records("epoch")]
+    assert losses[1] < losses[0]
+    assert json.loads((alone.results / "evaluation.json").read_text())["threshold"] == 0.05
+    assert_results(alone, alone)
+
+
+def test_mirrored_makes_the_same_model(tmp_path: Path, alone: Outcome) -> None:
+    outcome = train(tmp_path, "mirrored", FLAT, PROBE_TWO_REPLICAS="1")
+    assert_same_model(outcome, alone, processes=1)
+
+
+@needs_mpirun
+def test_horovod_makes_the_same_model_on_every_rank(tmp_path: Path, alone: Outcome) -> None:
+    outcome = train(tmp_path, "horovod", FLAT, processes=2)
+    assert_same_model(outcome, alone, processes=2)
+    assert len(outcome.records("message")) == 2, "the second rank of a host is silent"
+
+
+def test_multiworker_makes_the_same_model_and_one_file(tmp_path: Path, alone: Outcome) -> None:
+    outcome = train(tmp_path, "multiworker", FLAT, processes=2)
+    assert_same_model(outcome, alone, processes=2)
+    assert not (tmp_path / ELSEWHERE).exists()
+    assert outcome.records("epoch", process=1) == outcome.records("evaluation", process=1) == []
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_says_why(tmp_path: Path) -> None:
+    outcome = train(tmp_path, "one-device", {**ONE, "learning_rate": 1e38})
+    assert outcome.code == 1
+    assert "the loss of epoch 1 is not a number: lower learning_rate" in outcome.outputs[0]
+    assert "Traceback" not in outcome.outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "processes", "message"),
+    [
+        ("one-device", 2, "strategy one-device joined 1 process(es), but the run has 2"),
+        pytest.param(
+            "horovod",
+            1,
+            "strategy horovod joined 1 process(es), but the run has 3",
+            marks=needs_mpirun,
+        ),
+    ],
+)
+def test_worlds_apart_are_refused(
+    tmp_path: Path, strategy: str, processes: int, message: str
+) -> None:
+    size = message.rpartition(" ")[2]
+    outcome = train(tmp_path, strategy, ONE, processes=processes, RAILHEAD_SIZE=size)
+    assert outcome.code == 1
+    assert message in outcome.outputs[0]
