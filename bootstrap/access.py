@@ -6,14 +6,14 @@ import shlex
 from pathlib import Path
 
 from bootstrap import connect, record
-from bootstrap.connect import Session
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import Inventory
 from bootstrap.launch import choose
+from bootstrap.session import Session
 
 
 def known(inventory: Inventory, name: str) -> str:
-    """A host's name in the config that `write_config` writes; UsageError with the names there are."""
+    """The name, if the config that `write_config` writes has it; UsageError with the choices."""
     return choose(name, [h.name for h in inventory.hosts], "host")
 
 

@@ -198,7 +198,9 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
     )
 
 
-CLUSTER_KEYS = tuple(["schema", "name", "cloud", "region", "bucket", "ssh", "deadlines", "price", "hosts"])
+CLUSTER_KEYS = tuple(
+    ["schema", "name", "cloud", "region", "bucket", "ssh", "deadlines", "price", "hosts"]
+)
 SSH_KEYS = ("user", "port", "key_file")
 HOST_KEYS = tuple(["name", "id", "zone", "address", "peer_address", "slots", "gpu"])
 HOST_OPTIONAL = ("host_key", "host_key_source", "stop", "user", "port")
@@ -210,7 +212,7 @@ def _host_from(entry: Mapping[str, Any], ssh: Mapping[str, Any]) -> Host:
     source = entry.get("host_key_source")
     if source is not None and source not in KEY_SOURCES:
         raise UsageError(f"{what}: host_key_source {source!r}: one of {', '.join(KEY_SOURCES)}")
-    values = {key: entry.get(key) for key in (f.name for f in fields(Host))}
+    values: dict[str, Any] = {f.name: entry.get(f.name) for f in fields(Host)}
     values["user"] = entry.get("user", ssh["user"])
     values["port"] = entry.get("port", ssh["port"])
     values["gpu"] = Gpu(**entry["gpu"]) if entry["gpu"] else None

@@ -15,11 +15,11 @@ from bootstrap import connect, local, ready, record, run
 from bootstrap import teardown as teardowns
 from bootstrap.asked import Asked, Words, read_words
 from bootstrap.board import Board
-from bootstrap.connect import ConnectionLost, Session
 from bootstrap.errors import HostsFailed, RunFailed, UsageError
 from bootstrap.inventory import Inventory, parse_hosts, whole_number
 from bootstrap.ready import Cluster, Options
 from bootstrap.run import Run
+from bootstrap.session import ConnectionLost, Session
 from bootstrap.show import clean
 
 

@@ -116,7 +116,7 @@ def run_document(
     peers: Sequence[Peer],
     ports: Sequence[int],
 ) -> dict[str, Any]:
-    """run.json, schema 1: all that supervisor, rank and training need to know; no secret's value."""
+    """run.json, schema 1: what supervisor, rank and training need to know; no secret's value."""
     strategy = ask.settled_strategy(len(peers))
     slots = [p.slots if ask.launcher == "horovod" else 1 for p in peers]
     several = strategy == "multiworker"

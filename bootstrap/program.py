@@ -30,8 +30,8 @@ class OneRun(Executor):  # type: ignore[misc]
         named = self.core[0].args.hosts.value
         return [self._with_hosts(call, named) for call in calls]
 
-    def _with_hosts(self, call: Any, named: str | None) -> Call:
-        call = Call(call) if isinstance(call, Task) else call
+    def _with_hosts(self, given: Any, named: str | None) -> Call:
+        call: Call = Call(given) if isinstance(given, Task) else given
         if named is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:

@@ -18,7 +18,7 @@ from typing import Any
 from bootstrap import facts as fact
 from bootstrap import hostfile, record, runtimes
 from bootstrap.board import Board
-from bootstrap.connect import Reply, Session, all_facts, everywhere
+from bootstrap.connect import all_facts, everywhere
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
@@ -26,6 +26,7 @@ from bootstrap.inventory import Inventory
 from bootstrap.package import Bundle, pack_folder
 from bootstrap.plan import MINUTES, Plan, Step
 from bootstrap.runtimes import Environment
+from bootstrap.session import Reply, Session
 from bootstrap.show import clean, size
 
 KEY = "~/.railhead/cluster/key"
@@ -103,7 +104,9 @@ def see_peers(
     for index, host in enumerate(inventory.hosts):
         other = names[1 if index == 0 else 0] if len(names) > 1 else None
         told = overrides[index] if overrides else host.peer_address
-        address = told or _routed(facts[host.name], other and facts[other], opened[host.name])
+        address = told or _routed(
+            facts[host.name], facts[other] if other else None, opened[host.name]
+        )
         peers.append(_peer(host.name, address, host.slots, facts[host.name], opened[host.name]))
     return tuple(peers)
 
@@ -218,12 +221,12 @@ def _refuse_system_changes(cluster: Cluster, plan: Plan, options: Options) -> No
             lack = "sudo without a password" if facts.apt else "apt-get"
             raise UsageError(
                 f"system changes are needed and {step.host} has no {lack}:\n{told}",
-                hint=f"ssh {step.host}, then as root: apt-get install -y {step.why.split('apt ')[-1]}",
+                hint=f"ssh {step.host}, then as root: apt-get install {step.why.split('apt ')[-1]}",
             )
 
 
 def _refuse_little_room(cluster: Cluster, plan: Plan) -> None:
-    """A runtime takes on disk some five times what it fetches: wheels, unpacked files, the cache."""
+    """A runtime takes on disk five times what it fetches: wheels, files, the cache."""
     short = []
     for step in plan.steps:
         need, free = step.fetches * 5 * 1_000_000, cluster.facts[step.host].disk_free
@@ -367,8 +370,9 @@ class _Work:
         public = self.cluster.facts[self.cluster.chief].cluster_key
         if public is None:
             comment = f"railhead:{self.cluster.inventory.name}"
-            make = f"mkdir -p -m 700 ~/.railhead/cluster && ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
-            self._run(chief, "key", ["sh", "-c", make])
+            make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
+            folder = "mkdir -p -m 700 ~/.railhead/cluster"
+            self._run(chief, "key", ["sh", "-c", f"{folder} && {make}"])
             public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = _line(self.cluster, public)
         everywhere(busy, lambda session: authorize(session, [line]), what="letting the chief in")

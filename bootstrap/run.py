@@ -5,6 +5,7 @@ The supervisor on the chief holds the run; this side may vanish at any time and 
 
 from __future__ import annotations
 
+import glob
 import json
 import tarfile
 import time
@@ -17,7 +18,7 @@ from typing import Any
 from bootstrap import hostfile, launch, record
 from bootstrap.asked import Asked
 from bootstrap.board import Board
-from bootstrap.connect import ConnectionLost, Session, everywhere, reach
+from bootstrap.connect import everywhere, reach
 from bootstrap.errors import (
     BelowThreshold,
     HostsFailed,
@@ -29,6 +30,7 @@ from bootstrap.errors import (
 from bootstrap.inventory import Inventory
 from bootstrap.picture import curves
 from bootstrap.ready import Cluster
+from bootstrap.session import ConnectionLost, Session
 from bootstrap.show import clean, duration, progress_line, size
 
 REMOTE = Path(__file__).parent / "remote"
@@ -72,7 +74,7 @@ def refuse_second(cluster: Cluster) -> None:
         for trace in facts.traces:
             raise UsageError(
                 f"{name} is busy with run {trace.run_id}: one run at a time",
-                hint=f"fab attach --run {trace.run_id}   # or end it: fab cancel --run {trace.run_id}",
+                hint=f"fab attach --run {trace.run_id}   # or: fab cancel --run {trace.run_id}",
             )
 
 
@@ -103,7 +105,7 @@ def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None
         raise HostsNotReady(
             "the hosts do not reach each other",
             {name: text or "ok" for name, text in told.items()},
-            hint="open all TCP ports between the hosts, or give their addresses: --peer-address a,b",
+            hint="open all TCP ports between the hosts, or tell addresses: --peer-address a,b",
         )
 
 
@@ -219,9 +221,9 @@ def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
             watch.offset = event["offset"]
             _show_record(json.loads(event["metrics"]), board, shown)
         for rank, host in hosts.items():
-            if line := (event.get("last") or {}).get(rank):
-                if host not in shown:
-                    board.line(host, clean(line))
+            line = (event.get("last") or {}).get(rank)
+            if line and host not in shown:
+                board.line(host, clean(line))
 
     answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
     watch.lost, watch.done = answer["lost"], True
@@ -303,8 +305,6 @@ def fetch(session: Session, run: Run) -> dict[str, Any]:
 
 
 def _literal(path: str) -> str:
-    import glob
-
     return glob.escape(path)
 
 
@@ -385,7 +385,7 @@ def state(chief: Session, run: Run) -> str:
 
 
 def sweep(session: Session, run_id: str, python: str) -> dict[str, Any]:
-    """End every process of a run ("all": of any run) on one host; tells how many, and what is left."""
+    """End every process of a run ("all": of any run) on one host; what ended and what is left."""
     source = (REMOTE / "sweep.py").read_text()
     reply = session.run([python, "-I", "-S", "-", run_id], text=source)
     if reply.rc:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke import Context, Task
-from invoke import task as invoke_task
 
 from bootstrap.program import told_well
 
@@ -51,18 +51,20 @@ HELP = {
 }
 
 
-def task(*, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None) -> Any:
+def task(
+    *, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None
+) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task with our help texts and our way of telling errors."""
 
-    def made(body: Any) -> Task[Any]:
+    def made(body: Callable[..., None]) -> Task[Any]:
         words = {
             w.replace("_", "-") for w in body.__code__.co_varnames[: body.__code__.co_argcount]
         }
-        return invoke_task(  # type: ignore[no-any-return]
+        return Task(
             told_well(body),
             name=name,
             help={word: text for word, text in HELP.items() if word in words},
-            iterable=lists,
+            iterable=list(lists),
             positional=[first] if first else [],
             auto_shortflags=False,
         )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from bootstrap import connect, local, ready, record, run
-from bootstrap.connect import Session
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory import Inventory
+from bootstrap.session import Session
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bootstrap import connect, record
-from bootstrap.connect import UnknownHostKey
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import Inventory
+from bootstrap.pins import UnknownHostKey, fingerprint
 
 
 def unknown(inventory: Inventory) -> dict[str, UnknownHostKey]:
@@ -34,7 +34,7 @@ def pin(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list
     lines, told = [], []
     for name, shown in found.items():
         key = shown.key
-        said = f"{name}: {key.get_name()} {connect.fingerprint(key)}"
+        said = f"{name}: {key.get_name()} {fingerprint(key)}"
         if not agreed(said):
             raise UsageError(f"{name} is not trusted; nothing was pinned")
         lines.append(f"{shown.hostname} {key.get_name()} {key.get_base64()}\n")

@@ -1,0 +1,202 @@
+"""One connection to one host and the one exec channel in it: sh first, then the agent.
+
+Facts need no Python on the host; everything else is asked of remote/agent.py, which is sent down
+the same channel and never written to the host's disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from fabric import Connection
+from paramiko.ssh_exception import SSHException
+
+from bootstrap.errors import RailheadError
+from bootstrap.facts import HostFacts, parse, script
+from bootstrap.inventory import Host
+from bootstrap.package import Bundle, tar
+
+OPEN_SECONDS = 10
+AGENT = Path(__file__).parent / "remote" / "agent.py"
+Told = Callable[[Mapping[str, Any]], None]
+
+# Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
+# channel on to the agent, because POSIX `read` takes no byte beyond its line.
+LOOP = """s=
+while IFS= read -r l; do
+case $l in @go) eval "$s"; s=;; *) s="$s
+$l";; esac
+done"""
+START_AGENT = (
+    "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one command on a host answered: its exit code and its last lines."""
+
+    rc: int
+    tail: tuple[str, ...]
+
+
+class Session:
+    """One connection to one host and the one channel in it. Not shared between threads."""
+
+    def __init__(self, host: Host, connection: Connection) -> None:
+        self.host = host
+        self.connection = connection
+        transport = connection.transport
+        assert transport is not None
+        transport.set_keepalive(15)
+        self.host_key: paramiko.PKey = transport.get_remote_server_key()
+        self._channel = transport.open_session(timeout=OPEN_SECONDS)
+        self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+        self._out = self._channel.makefile("rb")
+        self._agent = False
+
+    def sh(self, text: str) -> str:
+        """Run POSIX sh on the host and return what it printed."""
+        self._send(f"{text}\necho; echo @end\n@go\n".encode())
+        lines: list[str] = []
+        for raw in iter(self._out.readline, b""):
+            line = raw.decode(errors="replace")
+            if line == "@end\n":
+                return "".join(lines)
+            lines.append(line)
+        raise self._broken()
+
+    def facts(self) -> HostFacts:
+        """Read every fact of this host; writes nothing there."""
+        return parse(self.sh(script()))
+
+    def start_agent(self, python: str) -> None:
+        """Hand the channel to the agent, run by the host's `python`; once per session."""
+        if self._agent:
+            return
+        source = AGENT.read_bytes()
+        command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
+        self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
+        self._agent = True
+        self._answer("agent", stop_at="agent")
+
+    def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
+        """Run one operation of remote/agent.py; its events go to `told`.
+
+        Raises:
+            RailheadError: the operation failed on the host, or the connection broke.
+        """
+        assert self._agent, "start_agent first"
+        self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
+        return self._answer(op, told=told)
+
+    def send_tree(self, bundle: Bundle, dest: str, *, prune: bool = True) -> Any:
+        """Make folder `dest` on the host hold the bundle; only contents it lacks travel."""
+
+        def needed(event: Mapping[str, Any]) -> None:
+            payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
+            self._send(b"%d\n" % len(payload) + payload)
+
+        manifest = bundle.manifest()["files"]
+        return self.ask(
+            "tree",
+            told=needed,
+            manifest=manifest,
+            blobs="~/.railhead/blobs",
+            dest=dest,
+            prune=prune,
+        )
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        told: Told | None = None,
+        **kw: Any,
+    ) -> Reply:
+        """Run a command on the host, `~` at a word's start meaning the host's home."""
+        answer = self.ask("run", told=told, argv=list(argv), **kw)
+        return Reply(answer["rc"], tuple(answer["tail"]))
+
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
+        """Fetch files as one tar.gz into `out`; answers {"files": [...], "left": [...]}."""
+        with out.open("wb") as sink:
+
+            def chunk(event: Mapping[str, Any]) -> None:
+                left = event["chunk"]
+                while left:
+                    data = self._out.read(min(left, 1 << 20))
+                    if not data:
+                        raise self._broken()
+                    sink.write(data)
+                    left -= len(data)
+
+            return self.ask("get", told=chunk, root=root, patterns=list(patterns), limit=limit)
+
+    def close(self) -> None:
+        """End the channel and the connection; what was started to outlive them stays."""
+        with contextlib.suppress(Exception):
+            self._channel.close()
+        with contextlib.suppress(Exception):
+            self.connection.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._channel.sendall(data)
+        except (OSError, EOFError, SSHException) as error:
+            raise self._broken() from error
+
+    def _answer(
+        self,
+        op: str,
+        told: Told | None = None,
+        stop_at: str = "",
+    ) -> Any:
+        for raw in iter(self._out.readline, b""):
+            if not raw.startswith(b"{"):
+                continue  # a talkative login shell
+            answer = json.loads(raw)
+            if "ok" in answer:
+                return answer["ok"]
+            if "error" in answer:
+                raise _agent_error(self.host, op, answer["error"])
+            if stop_at and stop_at in answer["event"]:
+                return answer["event"]
+            if told:
+                told(answer["event"])
+        raise self._broken()
+
+    def _broken(self) -> RailheadError:
+        said = b""
+        with contextlib.suppress(Exception):
+            if self._channel.recv_stderr_ready():
+                said = self._channel.recv_stderr(4096)
+        detail = said.decode(errors="replace").strip()[-600:]
+        return ConnectionLost(
+            f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
+        )
+
+
+class ConnectionLost(RailheadError):
+    """The channel ended before its answer came; nothing is known of what the host did."""
+
+
+def _agent_error(host: Host, op: str, error: Mapping[str, str]) -> RailheadError:
+    if error["errno"] in ("ENOSPC", "EDQUOT"):
+        return RailheadError(
+            f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"
+        )
+    return RailheadError(f"{op}: {error['text']}")
+
+
+@cache
+def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
+    return tar(bundle, needed)
