@@ -1,0 +1,54 @@
+"""Full hosts for the tests in this folder; skipped, with the reason, where they cannot be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from hosts import needs
+from hosts.bastion import Bastion
+from hosts.full import FullHost, start_hosts
+from hosts.network import Network
+
+# Set where a skip would hide a broken machine, as in CI.
+REQUIRED = "RAILHEAD_FULL_HOSTS"
+
+
+@pytest.fixture(scope="session")
+def full_hosts_possible() -> None:
+    """Skip here, or fail with RAILHEAD_FULL_HOSTS=required, where there can be no full hosts."""
+    if reason := needs.missing() or needs.base_or_reason():
+        if os.environ.get(REQUIRED) == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def network(full_hosts_possible: None) -> Iterator[Network]:
+    """The session's network; its hosts reach the package registries that the machine reaches."""
+    network = Network(internet=True)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def full_hosts(network: Network) -> Iterator[Callable[..., list[FullHost]]]:
+    """Start plain hosts by name, `h1, h2 = full_hosts("h1", "h2")`; removed after the test."""
+    started: list[FullHost] = []
+
+    def start(*names: str) -> list[FullHost]:
+        hosts = start_hosts(network, *names)
+        started.extend(hosts)
+        return hosts
+
+    yield start
+    for host in started:
+        host.remove()
+
+
+@pytest.fixture
+def bastion(network: Network) -> Iterator[Bastion]:
+    """A host with two legs, and one behind it that the machine cannot reach by itself."""
+    with Bastion(network) as bastion:
+        yield bastion

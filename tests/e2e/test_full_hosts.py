@@ -1,0 +1,206 @@
+"""The full hosts themselves: each fault that other tests build on is really one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import sweep
+from hosts.bastion import Bastion
+from hosts.full import FullHost
+from hosts.network import Network
+
+pytestmark = pytest.mark.root
+
+Start = Callable[..., list[FullHost]]
+
+
+def ssh(host: FullHost, command: str, *, user: str = "root") -> subprocess.CompletedProcess[str]:
+    """Run a command by OpenSSH with the host's key pinned, and no other way in."""
+    pins = host.network.folder / "pins"
+    pins.write_text(host.known_hosts_line())
+    options = [f"UserKnownHostsFile={pins}", "StrictHostKeyChecking=yes", "BatchMode=yes"]
+    options += ["ConnectTimeout=2", "IdentitiesOnly=yes", f"IdentityFile={host.key}"]
+    words = [word for option in options for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *words, f"{user}@{host.address}", command]
+    return subprocess.run(argv, text=True, capture_output=True, timeout=20)
+
+
+def connects(host: FullHost, other: FullHost, seconds: float = 4) -> bool:
+    """Whether a process on one host gets a TCP connection to another's sshd in time."""
+    code = f"import socket; socket.create_connection(({other.address!r}, 22), timeout={seconds})"
+    return host.exec("python3", "-c", code).returncode == 0
+
+
+def cut_off(host: FullHost, other: FullHost) -> bool:
+    """Whether it gets none; a second is enough, as an unhindered one takes milliseconds."""
+    return not connects(host, other, seconds=1)
+
+
+def test_four_hosts_answer_with_their_own_pinned_keys(full_hosts: Start) -> None:
+    hosts = full_hosts("h1", "h2", "h3", "h4")
+    assert [ssh(host, "hostname").stdout for host in hosts] == ["h1\n", "h2\n", "h3\n", "h4\n"]
+    assert len({host.host_key for host in hosts}) == 4
+
+
+def test_the_ordinary_user_has_a_home_and_no_sudo(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    done = ssh(h1, "id -un; pwd; command -v sudo", user="rail")
+    assert (done.stdout, done.returncode) == ("rail\n/home/rail\n", 1)
+
+
+def test_a_swapped_key_is_another_key(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    old = h1.known_hosts_line()
+    h1.swap_host_key()
+    assert h1.known_hosts_line() != old
+    assert ssh(h1, "true").returncode == 0
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_stopped_host_is_gone_and_comes_back_with_its_disk(
+    full_hosts: Start, silent: bool
+) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    ssh(h1, "echo kept >kept; nohup sleep 1234 >/dev/null 2>&1 & sleep 0.1")
+    address = h1.address
+    assert [process.argv for process in h1.busy()] == [("sleep", "1234")]
+    h1.stop(silent=silent)
+    assert cut_off(h2, h1)
+    h1.start()
+    assert (h1.address, h1.read("/root/kept"), h1.busy()) == (address, "kept\n", [])
+    assert connects(h2, h1)
+
+
+def test_ended_orphans_do_not_stay_as_zombies(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    ssh(h1, "for i in 1 2 3 4 5; do setsid sleep 0.05 >/dev/null 2>&1 & done")
+    assert h1.busy(seconds=5) == []
+
+
+def test_a_partition_cuts_both_ways_until_healed(full_hosts: Start) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    h1.partition()
+    assert cut_off(h1, h2) and cut_off(h2, h1)
+    h1.restart()
+    assert cut_off(h2, h1)
+    h1.heal()
+    assert connects(h1, h2) and connects(h2, h1)
+
+
+def test_one_blocked_pair_leaves_the_others_alone(full_hosts: Start) -> None:
+    h1, h2, h3 = full_hosts("h1", "h2", "h3")
+    h1.block(h2)
+    assert cut_off(h1, h2) and cut_off(h2, h1)
+    assert connects(h3, h1) and connects(h1, h3)
+    assert ssh(h1, "true").returncode == 0
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_one_blocked_port_is_blocked_in_one_direction(full_hosts: Start, refuse: bool) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    h1.block(h2, 22, refuse=refuse)
+    assert cut_off(h2, h1) and connects(h1, h2)
+    h1.heal()
+    assert connects(h2, h1)
+
+
+def test_a_frozen_host_takes_the_connection_and_says_nothing(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    h1.freeze()
+    with socket.create_connection((h1.address, 22), timeout=1) as connection:
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+    h1.thaw()
+    assert ssh(h1, "true").returncode == 0
+
+
+def test_a_full_disk_gives_enospc_and_can_be_widened(network: Network) -> None:
+    host = FullHost(network, "small", disk_mb=64)
+    host.start()
+    host.disk.leave(1)
+    write = "head -c 5000000 /dev/zero >/root/big"
+    assert "No space left on device" in ssh(host, write).stderr
+    host.exec("rm", "-f", "/root/big")
+    host.disk.leave(16)
+    assert ssh(host, write).returncode == 0
+    host.remove()
+
+
+@pytest.mark.parametrize(
+    ("python", "answer"), [("3.11", "3.11 3.11"), ("3.8", "3.8 3.8"), ("", "")]
+)
+def test_a_host_has_the_python_it_was_made_with(network: Network, python: str, answer: str) -> None:
+    host = FullHost(network, "snake", python=python)
+    host.start()
+    code = "import sys; v = sys.version_info; print(v[0], v.minor, sep=chr(46), end=chr(32))"
+    told = ssh(host, f"python3 -I -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
+    assert (told.stdout.strip(), told.returncode) == (answer, 0 if python else 127)
+    host.remove()
+
+
+def test_a_host_starts_from_the_disk_of_a_retired_one(network: Network, full_hosts: Start) -> None:
+    (first,) = full_hosts("first")
+    ssh(first, "mkdir -p .railhead/envs && echo made >.railhead/envs/made")
+    second = FullHost(network, "second", layers=[first.retire()])
+    second.start()
+    assert ssh(second, "hostname; cat .railhead/envs/made").stdout == "second\nmade\n"
+    second.remove()
+
+
+def test_a_bound_folder_of_the_machine_appears_on_the_host(
+    network: Network, tmp_path: Path
+) -> None:
+    (tmp_path / "wheel").write_text("cached\n")
+    host = FullHost(network, "bound", binds={tmp_path: "/root/.cache/uv"})
+    host.start()
+    assert ssh(host, "cat .cache/uv/wheel").stdout == "cached\n"
+    host.remove()
+    assert (tmp_path / "wheel").exists()
+
+
+def test_the_inner_host_is_reached_only_through_the_bastion(
+    bastion: Bastion, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    bastion.write_ssh_config(config)
+    jumped = ["ssh", "-F", str(config), "-o", "BatchMode=yes", "inner", "hostname"]
+    assert subprocess.run(jumped, text=True, capture_output=True, timeout=20).stdout == "inner\n"
+    with pytest.raises(OSError):
+        socket.create_connection((bastion.inner.address, 22), timeout=1)
+
+
+def test_an_alias_of_the_laptop_does_not_resolve_on_a_host(full_hosts: Start) -> None:
+    h1, _ = full_hosts("h1", "h2")
+    assert ssh(h1, "getent hosts h1").returncode == 0
+    assert ssh(h1, "getent hosts h2").returncode == 2
+
+
+def test_a_killed_run_is_swept_by_the_next_network(full_hosts_possible: None) -> None:
+    code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
+    code += "n = Network(); start_hosts(n, 'h1'); print(n.tag, flush=True)\n"
+    code += "os.kill(os.getpid(), signal.SIGKILL)"
+    path = os.pathsep.join(sys.path)
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(
+        argv, text=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
+    tag = done.stdout.strip()
+    assert done.returncode == -signal.SIGKILL and (sweep.ROOT / tag).exists()
+    Network().close()
+    assert traces(tag) == []
+
+
+def traces(tag: str) -> list[str]:
+    """What is on the machine with a network's tag."""
+    shown = [["ip", "link"], ["ip", "netns"], ["nft", "list", "tables"], ["mount"]]
+    text = [subprocess.run(argv, text=True, capture_output=True).stdout for argv in shown]
+    lines = [line for part in text for line in part.splitlines() if tag in line]
+    return lines + [str(path) for path in sweep.ROOT.glob(f"{tag}*")]

@@ -1,0 +1,114 @@
+"""The root file system that every full host starts from: Debian 12, built once and cached.
+
+Hosts lay their own writable layer over it, so nothing ever writes to it. It has Python 3.11 (the
+full package: the minimal one lacks json), OpenMPI and sshd; an ordinary user `rail`; no sudo.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hosts.command import run
+
+CACHE = Path.home() / ".cache" / "railhead" / "test-base"
+SUITE = "bookworm"
+PACKAGES = (
+    "openssh-server",
+    "openssh-client",
+    "python3",
+    "openmpi-bin",
+    "iproute2",
+    "ca-certificates",
+    "procps",
+)
+
+# Runs inside the new root. Host keys are each host's own, so the package's are removed.
+SETUP = """
+set -eu
+useradd --create-home --shell /bin/bash rail
+rm -f /etc/ssh/ssh_host_*
+rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/* /usr/share/doc/*
+test ! -e /usr/bin/sudo
+python3 -c 'import json, venv'
+"""
+
+# A mount namespace of its own: debootstrap's mounts of /proc and /sys end with the build, even
+# if it is killed, and so do its processes.
+SEALED = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+
+
+def base_image() -> Path:
+    """Return the folder of the image, built first if no build of this recipe is there.
+
+    A cold build takes a minute or two of downloads and needs the network. Two runs do not build
+    at once, and an interrupted build is started over. Raises CommandFailed.
+    """
+    image = CACHE / recipe_digest()
+    if not image.exists():
+        with locked(CACHE / "lock"):
+            if not image.exists():
+                build(image)
+    return image
+
+
+def recipe_digest() -> str:
+    """A name for what the image is made of; another recipe gets another folder."""
+    recipe = "\n".join([SUITE, architecture(), *PACKAGES, SETUP])
+    return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+
+def build(image: Path) -> None:
+    """Build beside the final place and rename last, so that a half image is never used."""
+    part = image.with_name(image.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    print(f"building the test hosts' base image in {image} (once)", file=sys.stderr, flush=True)
+    include = "--include=" + ",".join(PACKAGES)
+    arch = "--arch=" + architecture()
+    source = [mirror()] if mirror() else []
+    command = ["debootstrap", arch, "--variant=minbase", include, SUITE, str(part), *source]
+    run(*SEALED, *command)
+    copy_apt_settings(part)
+    run(*SEALED, "chroot", str(part), "/bin/sh", "-c", SETUP)
+    part.rename(image)
+
+
+def architecture() -> str:
+    """Debian's name of this machine's architecture, as in amd64."""
+    return run("dpkg", "--print-architecture").strip()
+
+
+def mirror() -> str:
+    """The address from which this machine's apt takes the suite; empty: debootstrap's own."""
+    wanted = "$(RELEASE) $(COMPONENT) $(REPO_URI)"
+    for line in run("apt-get", "indextargets", "--format", wanted, check=False).splitlines():
+        release, component, address = line.split(" ", 2)
+        if (release, component) == (SUITE, "main"):
+            return address
+    return ""
+
+
+def copy_apt_settings(root: Path) -> None:
+    """Give the image this machine's proxies and time checks, so that apt works on the hosts."""
+    kept = ("Acquire::http", "Acquire::https", "Acquire::Check", "Acquire::Retries")
+    lines = [line for line in run("apt-config", "dump").splitlines() if line.startswith(kept)]
+    (root / "etc/apt/apt.conf.d/99machine").write_text("\n".join(lines) + "\n")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file for the length of the block; other processes wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    print(base_image())

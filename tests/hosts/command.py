@@ -1,0 +1,29 @@
+"""Run one system command and get its output, or an error that says what it said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+# Some users' PATH lacks the folders where `ip`, `nft` and `debootstrap` are.
+PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class CommandFailed(Exception):
+    """A command ended with another code than 0."""
+
+
+def run(*argv: str, stdin: str = "", check: bool = True) -> str:
+    """Return stdout; raise CommandFailed with stderr's end unless `check` is off."""
+    done = subprocess.run(
+        argv,
+        input=stdin,
+        text=True,
+        capture_output=True,
+        errors="replace",
+        env={**os.environ, "PATH": PATH, "LC_ALL": "C"},
+    )
+    if check and done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise CommandFailed(f"{' '.join(argv)}: exit {done.returncode}: {said}")
+    return done.stdout

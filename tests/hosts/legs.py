@@ -1,0 +1,72 @@
+"""The network namespace of one host, its legs into networks, and what can be done to them."""
+
+from __future__ import annotations
+
+from hosts.command import run
+from hosts.network import Network, outer_mtu
+
+
+class Legs:
+    """A new network namespace with one leg; its name is that of the first leg's wire."""
+
+    def __init__(self, network: Network) -> None:
+        self._wires: list[str] = []
+        address, wire = network.next_leg()
+        self.namespace = wire
+        self.address = address
+        run("ip", "netns", "add", self.namespace)
+        self._plug(network, wire, address)
+        lines = ["link set lo up"]
+        if network.reachable:
+            lines.append(f"route add default via {network.gateway}")
+        self._inside(*lines)
+
+    def add(self, network: Network) -> str:
+        """One more leg, in another network; return its address there."""
+        address, wire = network.next_leg()
+        self._plug(network, wire, address)
+        return address
+
+    def _plug(self, network: Network, wire: str, address: str) -> None:
+        inside = f"eth{len(self._wires)}"
+        mtu = outer_mtu()
+        pair = f"link add {wire} mtu {mtu} type veth peer name {inside} mtu {mtu}"
+        lines = [f"{pair} netns {self.namespace}", f"link set {wire} master {network.tag} up"]
+        run("ip", "-batch", "-", stdin="\n".join(lines))
+        self._inside(f"addr add {address}/24 dev {inside}", f"link set {inside} up")
+        self._wires.append(wire)
+
+    def _inside(self, *lines: str) -> None:
+        run("ip", "-n", self.namespace, "-batch", "-", stdin="\n".join(lines))
+
+    def turn(self, state: str) -> None:
+        """Set the machine's ends of all wires "up" or "down"; addresses stay."""
+        lines = [f"link set {wire} {state}" for wire in self._wires]
+        run("ip", "-batch", "-", stdin="\n".join(lines))
+
+    def block(self, peer: str | None, port: int | None, *, refuse: bool = False) -> None:
+        """Drop or refuse what comes from an address (None: all) to a port (None: all).
+
+        Without a port, and unless refused, what goes to that address is dropped too. The wire
+        itself stays up, so that an end of the block is felt at once: after a cut wire, neighbours
+        take each other for unreachable for up to three seconds more.
+        """
+        verdict = "reject with tcp reset" if refuse else "drop"
+        source = f"ip saddr {peer}" if peer else 'iifname != "lo"'
+        target = f"ip daddr {peer}" if peer else 'oifname != "lo"'
+        match = f"tcp dport {port}" if port else "meta l4proto tcp" if refuse else ""
+        arriving = f"{source} {match} {verdict}"
+        leaving = "" if port or refuse else f"{target} drop"
+        self._nft(
+            "table inet faults {\n"
+            f"chain arriving {{ type filter hook input priority 0; {arriving}; }}\n"
+            f"chain leaving {{ type filter hook output priority 0; {leaving}; }}\n"
+            "}\n"
+        )
+
+    def unblock(self) -> None:
+        """Take all blocks away; a host without any is left as it is."""
+        self._nft("add table inet faults\ndelete table inet faults\n")
+
+    def _nft(self, rules: str) -> None:
+        run("nsenter", f"--net=/run/netns/{self.namespace}", "nft", "-f", "-", stdin=rules)

@@ -1,0 +1,122 @@
+"""Remove what networks of full hosts leave on the machine: ours at the end, and dead ones'.
+
+A network's folder lies in ROOT; its name is the tag that its bridge, wires, network namespaces and
+nft table carry. Everything here works from the tag alone, so a killed run can be cleaned up too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hosts.command import run
+
+ROOT = Path.home() / ".cache" / "railhead" / "test-hosts"
+FORWARDING = ROOT / "forwarding"
+
+
+def remove_the_dead() -> None:
+    """Remove every network whose owner is gone. The caller holds ROOT's lock."""
+    for folder in ROOT.glob("rh*_*"):
+        if not owner_lives(folder):
+            remove(folder)
+    forwarding_off_if_unused()
+
+
+def owner_lives(folder: Path) -> bool:
+    """Whether a process holds the lock that a network's owner holds."""
+    owner = folder / "owner"
+    if not owner.exists():
+        return False
+    with owner.open() as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def remove(folder: Path) -> None:
+    """End the processes of a network's hosts, then remove its mounts, wires, rules and files."""
+    tag = folder.name
+    for namespace in sorted(Path("/run/netns").glob(f"{tag}_*")):
+        remove_host(folder / namespace.name)
+    run("ip", "link", "del", tag, check=False)
+    run("nft", "delete", "table", "ip", tag, check=False)
+    with suppress(FileNotFoundError):
+        prefix = (folder / "prefix").read_text()
+        run("ip", "route", "del", "unreachable", f"{prefix}.0/24", check=False)
+    remove_files(folder)
+
+
+def remove_host(folder: Path) -> None:
+    """The same for one host: its folder's name is its network namespace's."""
+    end_processes(folder.name)
+    for mount in mounts_below(folder):
+        run("umount", "--lazy", mount, check=False)
+    run("ip", "netns", "del", folder.name, check=False)
+    remove_files(folder)
+
+
+def end_processes(namespace: str) -> None:
+    """Kill all in a network namespace, and wait until none is left (5 s at most)."""
+    for _ in range(100):
+        pids = [int(pid) for pid in run("ip", "netns", "pids", namespace, check=False).split()]
+        pids = [pid for pid in pids if pid != os.getpid() and not is_zombie(pid)]
+        if not pids:
+            return
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether the process has ended and only waits to be collected by its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points inside a folder, the deepest first."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    points = [line.split()[1] for line in lines]
+    return sorted((p for p in points if p.startswith(f"{folder}/")), key=len, reverse=True)
+
+
+def remove_files(folder: Path) -> None:
+    """Remove the folder; never where something is still mounted below it."""
+    if still := mounts_below(folder):
+        raise RuntimeError(f"cannot unmount {still}: the folder {folder} stays")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def forwarding_on(interface: str) -> None:
+    """Let packets pass from an interface to others, and note it if that is new."""
+    switch = forwarding_switch(interface)
+    if switch.read_text().strip() == "0":
+        with FORWARDING.open("a") as note:
+            note.write(f"{interface}\n")
+        switch.write_text("1")
+
+
+def forwarding_off_if_unused() -> None:
+    """Set the machine's interfaces back as they were, once the last network is gone."""
+    if not FORWARDING.exists() or any(owner_lives(folder) for folder in ROOT.glob("rh*_*")):
+        return
+    for interface in FORWARDING.read_text().split():
+        with suppress(FileNotFoundError):
+            forwarding_switch(interface).write_text("0")
+    FORWARDING.unlink()
+
+
+def forwarding_switch(interface: str) -> Path:
+    """The kernel's switch for one interface; the one for the whole machine stays as it is."""
+    return Path(f"/proc/sys/net/ipv4/conf/{interface}/forwarding")
