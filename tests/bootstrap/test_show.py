@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from bootstrap.show import bar, clean, columns_of, duration, fit, progress_line, size
+
+PROGRESS = {
+    "kind": "progress",
+    "epoch": 1,
+    "epochs": 5,
+    "step": 12,
+    "steps": 100,
+    "loss": 2.1,
+    "samples_per_s": 900.0,
+    "seconds_left": 12.5,
+}
+EPOCH = {
+    "kind": "epoch",
+    "epoch": 2,
+    "epochs": 10,
+    "loss": 0.31234,
+    "accuracy": 0.9,
+    "val_loss": 0.00012,
+    "val_accuracy": 0.95,
+    "samples_per_s": 12345.6,
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (PROGRESS, "epoch 1/5  step  12/100  loss 2.100  900 samples/s  12 s left"),
+        (
+            EPOCH,
+            "epoch  2/10  loss 0.312  accuracy 0.900  held-out loss 1.2e-04"
+            "  held-out accuracy 0.950  12,346 samples/s",
+        ),
+        (
+            {"kind": "evaluation", "accuracy": 0.97, "loss": 0.1, "samples": 360},
+            "evaluation  loss 0.100  accuracy 0.970  on 360 held-out samples",
+        ),
+        ({"kind": "message", "text": "weights\x1b[2J equal\n"}, "weights equal "),
+        ({"kind": "progress", "loss": math.nan}, "loss nan"),
+        ({"kind": "progress", "epoch": 3, "step": "x", "loss": None}, "epoch 3"),
+        ({"kind": "progress", "step": 0, "steps": 0}, "step 0/0"),
+        ({"kind": "progress", "step": 10**400, "loss": True}, ""),
+        ({"kind": "progress", "samples_per_s": 1.25}, "1.2 samples/s"),
+        ({"kind": "something else", "loss": 1.0}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_record_becomes_one_line(record: dict[str, Any], line: str) -> None:
+    assert progress_line(record) == line
+
+
+def test_progress_starts_with_a_bar_where_one_is_asked_for() -> None:
+    assert progress_line(PROGRESS, cells=10).startswith("[#.........]  epoch 1/5")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min"),
+        (75, "1 min 15 s"),
+        (3599.6, "1 h"),
+        (7525, "2 h 5 min"),
+        (90061, "1 d 1 h"),
+        (-1, "?"),
+        (math.nan, "?"),
+        (math.inf, "?"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 B"),
+        (812, "812 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (21_400_000, "21 MB"),
+        (999_999, "1.0 MB"),
+        (1_600_000_000, "1.6 GB"),
+        (2_500_000_000_000, "2.5 TB"),
+    ],
+)
+def test_sizes_are_in_powers_of_1000(count: int, words: str) -> None:
+    assert size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("fraction", "picture"),
+    [
+        (0, "[....]"),
+        (0.5, "[##..]"),
+        (0.99, "[###.]"),
+        (1, "[####]"),
+        (7, "[####]"),
+        (-1, "[....]"),
+        (math.nan, "[....]"),
+    ],
+)
+def test_a_bar_is_full_only_at_the_end(fraction: float, picture: str) -> None:
+    assert bar(fraction, 4) == picture
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b[Hgone", "gone"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]52;c;c2VjcmV0\x1b\\after", "after"),
+        ("\x9b2Jafter", "after"),
+        ("\x1bcreset", "reset"),
+        ("\x1b(0lines", "lines"),
+        ("bell\x07 back\b\b null\0", "bell back null"),
+        ("a\tb\r\nc\u2028d", "a b  c d"),
+        ("user\u202egpj.exe", "usergpj.exe"),
+        ("torn \x1b", "torn "),
+        ("lone \udc80 surrogate", "lone  surrogate"),
+        ("Genauigkeit größer, 精度", "Genauigkeit größer, 精度"),
+    ],
+)
+def test_text_from_a_host_cannot_move_the_cursor(text: str, safe: str) -> None:
+    assert clean(text) == safe
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"),
+    [
+        ("short", 5, "short"),
+        ("longer", 5, "lo..."),
+        ("精度精度", 8, "精度精度"),
+        ("精度精度", 7, "精度..."),
+        ("e\u0301tude", 5, "e\u0301tude"),
+        ("longer", 2, ".."),
+        ("longer", 0, ""),
+    ],
+)
+def test_a_line_is_cut_to_the_columns_it_takes(text: str, columns: int, shown: str) -> None:
+    assert fit(text, columns) == shown
+    assert columns_of(fit(text, columns)) <= columns
