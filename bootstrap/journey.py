@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap import connect, local, ready, record, run
-from bootstrap import teardown as teardowns
+from bootstrap import connect, ending, follow, install, local, ready, record, run, survey
 from bootstrap.asked import Asked, Words, read_words
 from bootstrap.board import Board
 from bootstrap.errors import HostsFailed, RunFailed, UsageError
 from bootstrap.inventory import Inventory, parse_hosts, whole_number
-from bootstrap.ready import Cluster, Options
+from bootstrap.results import fetch as fetch_results
+from bootstrap.results import judge
 from bootstrap.run import Run
 from bootstrap.session import ConnectionLost, Session
 from bootstrap.show import clean
+from bootstrap.survey import Cluster, Options
+from bootstrap.teardown import check, take_away
 
 
 def say(*lines: str) -> None:
@@ -43,7 +45,7 @@ def surveyed(
 ) -> Iterator[tuple[Cluster, dict[str, Session]]]:
     """Connected to all hosts, with their facts read."""
     with connect.sessions(inventory) as opened:
-        yield ready.survey(inventory, opened, options), opened
+        yield survey.survey(inventory, opened, options), opened
 
 
 @contextmanager
@@ -84,7 +86,7 @@ def make_ready(cluster: Cluster, opened: Mapping[str, Session], options: Options
         say("all hosts are ready: nothing was changed")
         return
     with Board(sys.stdout, todo.hosts) as board:
-        ready.apply(cluster, todo, opened, board)
+        install.apply(cluster, todo, opened, board)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def watch(
     chief = opened[inventory.chief.name]
     try:
         with Board(sys.stdout, [h.name for h in inventory.hosts]) as board:
-            run.attend(inventory, chief, started, board)
+            follow.attend(inventory, chief, started, board)
     except ConnectionLost as lost:
         raise RunFailed(
             f"{lost}; the run itself goes on", hint=f"fab attach --run {started.run_id}"
@@ -164,7 +166,7 @@ def _cancel_after_interrupt(inventory: Inventory, started: Run) -> None:
 def end(inventory: Inventory, started: Run) -> None:
     """End a run on every host and print each host's word."""
     with agents(inventory) as (opened, pythons):
-        said = run.cancel(opened, started, pythons, inventory.chief.name)
+        said = ending.cancel(opened, started, pythons, inventory.chief.name)
     say(*(f"[{name}] {text}" for name, text in said.items()))
 
 
@@ -172,10 +174,10 @@ def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) ->
     """Fetch the results, say where they are, and judge the run."""
     chief = opened[inventory.chief.name]
     if not chief.connection.is_connected:
-        chief = run.reconnect(inventory) or chief
-    result = run.fetch(chief, started)
+        chief = follow.reconnect(inventory) or chief
+    result = fetch_results(chief, started)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
-    say(run.judge(started, result))
+    say(judge(started, result))
 
 
 def listing(folder: Path) -> list[str]:
@@ -247,7 +249,7 @@ def attach(inventory: Inventory, started: Run) -> None:
 def fetch(inventory: Inventory, started: Run) -> None:
     """Bring home what a run has written so far."""
     with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
-        result = run.fetch(opened[inventory.chief.name], started)
+        result = fetch_results(opened[inventory.chief.name], started)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
     say(f"state: {result['state'] if result else 'no result yet'}")
 
@@ -256,12 +258,12 @@ def teardown(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool)
     """Take away what is ours and print the receipt."""
     if destroy and inventory.cloud != "local":
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
-    receipt = teardowns.teardown(inventory, purge=purge or destroy, discard=discard)
+    receipt = take_away(inventory, purge=purge or destroy, discard=discard)
     say(*receipt.describe())
     if destroy:
         local.destroy(inventory.name)
         say(f"homes of {inventory.name} removed")
-    teardowns.check(receipt)
+    check(receipt)
 
 
 def demo(results: Path) -> None:
@@ -271,6 +273,6 @@ def demo(results: Path) -> None:
     try:
         train(inventory, Trip(read_words(Words(preset="digits")), Options(), results))
     finally:
-        receipt = teardowns.teardown(inventory)
+        receipt = take_away(inventory)
         say(*receipt.describe())
-    teardowns.check(receipt)
+    check(receipt)

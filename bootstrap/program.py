@@ -25,7 +25,7 @@ class OneRun(Executor):  # type: ignore[misc]
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
         """One call per task, with the hosts in its arguments."""
-        if self.core[0].remainder:
+        if self.core.remainder:
             raise Exit("words after -- reach no script: write --args='--epochs 3'", code=2)
         named = self.core[0].args.hosts.value
         return [self._with_hosts(call, named) for call in calls]

@@ -1,13 +1,11 @@
-"""A run on a cluster: start it, watch it, bring its results home, end it.
+"""Starts a run: the hosts are asked once more, the program is shipped, the supervisor begins.
 
-The supervisor on the chief holds the run; this side may vanish at any time and come back.
+From then on the supervisor on the chief holds the run; this side may vanish and come back.
 """
 
 from __future__ import annotations
 
-import glob
 import json
-import tarfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,42 +15,13 @@ from typing import Any
 
 from bootstrap import hostfile, launch, record
 from bootstrap.asked import Asked
-from bootstrap.board import Board
-from bootstrap.connect import everywhere, reach
-from bootstrap.errors import (
-    BelowThreshold,
-    HostsFailed,
-    HostsNotReady,
-    RailheadError,
-    RunFailed,
-    UsageError,
-)
-from bootstrap.inventory import Inventory
-from bootstrap.picture import curves
-from bootstrap.ready import Cluster
-from bootstrap.session import ConnectionLost, Session
-from bootstrap.show import clean, duration, progress_line, size
+from bootstrap.connect import everywhere
+from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.session import Session
+from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
-OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
 FINAL = ("succeeded", "failed", "cancelled")
-
-# What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
-WRONG_KERAS = {
-    "3": (
-        "'Variable' object has no attribute 'ref'",
-        "'list' object is not callable",
-        "unexpected keyword argument 'experimental_run_tf_function'",
-        "Attempt to convert a value (PerReplica:",
-        "optimizers.legacy is not supported in Keras 3",
-        "has no attribute 'reset_states'",
-    ),
-    "2": (
-        "No module named 'tf_keras.",
-        "No module named 'keras.ops'",
-        "tf_keras' has no attribute",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -202,179 +171,15 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     ]
 
 
-@dataclass
-class Watch:
-    """What `follow` has seen so far; kept across a connection that breaks."""
-
-    offset: int = 0
-    lost: bool = False
-    done: bool = False
-
-
-def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
-    """Show the run until it ends. A broken connection raises ConnectionLost; the run goes on."""
-    hosts = _first_ranks(session, run)
-    shown: set[str] = set()  # hosts whose records show progress; the others show their last line
-
-    def told(event: Mapping[str, Any]) -> None:
-        if "metrics" in event:
-            watch.offset = event["offset"]
-            _show_record(json.loads(event["metrics"]), board, shown)
-        for rank, host in hosts.items():
-            line = (event.get("last") or {}).get(rank)
-            if line and host not in shown:
-                board.line(host, clean(line))
-
-    answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
-    watch.lost, watch.done = answer["lost"], True
-
-
-def _first_ranks(session: Session, run: Run) -> dict[str, str]:
-    """{rank: host} for the first rank of each host."""
-    document = json.loads(
-        session.ask("read", paths=[f"{run.folder}/run.json"])[f"{run.folder}/run.json"]
-    )
-    first, found = 0, {}
-    for host in document["hosts"]:
-        found[str(first)] = host["name"]
-        first += host["slots"]
-    return found
-
-
-def _show_record(entry: Mapping[str, Any], board: Board, shown: set[str]) -> None:
-    text = progress_line(entry)
-    if entry["kind"] == "progress":
-        shown.add(entry["host"])
-    if entry["kind"] in ("progress", "message"):
-        board.line(entry["host"], text or clean(str(entry.get("text", ""))))
-    elif text:
-        board.say(text)
-
-
-def attend(inventory: Inventory, session: Session, run: Run, board: Board) -> None:
-    """Follow a run to its end, through broken connections: five tries, then the word to attach."""
-    watch = Watch()
-    for pause in (1, 2, 4, 8, 16, None):
-        try:
-            follow(session, run, board, watch)
-            return
-        except ConnectionLost as lost:
-            if pause is None:
-                raise
-            board.say(f"{lost}; the run goes on, trying again in {pause} s")
-            time.sleep(pause)
-            session = reconnect(inventory) or session
-    raise AssertionError("unreachable")
-
-
-def reconnect(inventory: Inventory) -> Session | None:
-    """A new session with the chief, its agent started; None when it cannot be reached now."""
-    alone = Inventory(
-        inventory.name, inventory.hosts[:1], inventory.cloud, key_file=inventory.key_file
-    )
-    opened, _ = reach(alone)
-    for session in opened.values():
-        facts = session.facts()
-        session.start_agent(next(iter(facts.pythons.values())))
-        return session
-    return None
-
-
-def fetch(session: Session, run: Run) -> dict[str, Any]:
-    """Bring a run's results into its folder here; returns result.json ({} while it still runs)."""
-    outputs = _json(session, f"{run.folder}/results/outputs.json") or {"files": []}
-    run.results.mkdir(parents=True, exist_ok=True)
-    packed = run.results / ".fetch.tar.gz"
-    chosen = [
-        "run.json",
-        "results/*",
-        "logs/*",
-        *(f"work/{_literal(p)}" for p, _ in outputs["files"]),
-    ]
-    told = session.get(run.folder, chosen, packed, limit=OUTPUT_LIMIT)
-    _unpack(packed, run.results)
-    packed.unlink()
-    if told["left"]:
-        left = "".join(f"{size(count):>9}  {path}\n" for path, count in told["left"])
-        (run.results / "left-on-host.txt").write_text(left)
-    metrics = run.results / "metrics.jsonl"
-    if metrics.exists():
-        curves(metrics, run.results / "curves.png", run.run_id)
-    result = run.results / "result.json"
-    return json.loads(result.read_text()) if result.exists() else {}
-
-
-def _literal(path: str) -> str:
-    return glob.escape(path)
-
-
-def _unpack(packed: Path, into: Path) -> None:
-    """results/ comes to the top, work/ becomes outputs/; nothing leaves the folder."""
-    with tarfile.open(packed) as tar:
-        for member in tar:
-            if member.name.endswith((".keep", "outputs.json")):
-                continue
-            member.name = member.name.removeprefix("results/")
-            if member.name.startswith("work/"):
-                member.name = "outputs/" + member.name.removeprefix("work/")
-            tar.extract(member, into, filter="data")
-
-
-def _json(session: Session, path: str) -> Any:
+def read_json(session: Session, path: str) -> Any:
+    """A small JSON file of a host; None when it is not there."""
     text = session.ask("read", paths=[path])[path]
     return json.loads(text) if text else None
 
 
-def judge(run: Run, result: Mapping[str, Any]) -> str:
-    """One line on a run that did what it should.
-
-    Raises:
-        RunFailed: it failed or was cancelled. BelowThreshold: its evaluation is too low.
-    """
-    if not result:
-        raise RunFailed(
-            f"run {run.run_id} ended without a result: its supervisor died",
-            hint=f"fab logs --run {run.run_id}",
-        )
-    if result["state"] == "cancelled":
-        raise RunFailed(f"run {run.run_id} was cancelled after {duration(result['seconds'])}")
-    if result["state"] == "failed":
-        raise RunFailed(_failure(run, result), hint=_mend(result) or f"fab logs --run {run.run_id}")
-    evaluation = result["evaluation"] or {}
-    if evaluation.get("passed") is False:
-        raise BelowThreshold(
-            f"accuracy {evaluation['accuracy']:.4f} is below min_accuracy {evaluation['threshold']}"
-        )
-    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {result['size']} ranks"
-
-
-def _failure(run: Run, result: Mapping[str, Any]) -> str:
-    culprit = result["culprit"] or {"rank": None, "host": None, "lines": []}
-    where = f" on {culprit['host']}" if culprit["host"] else ""
-    if culprit["rank"] is None:
-        what = f"lost{where}" if where else "mpirun failed"
-    elif "signal" in culprit:
-        what = f"rank {culprit['rank']}{where} was killed by signal {culprit['signal']}"
-    else:
-        what = f"rank {culprit['rank']}{where} exited with {culprit.get('exit', 1)}"
-    lines = "\n".join(f"  | {clean(line)}" for line in culprit["lines"][-12:])
-    return (
-        f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result['exit_code']}"
-    )
-
-
-def _mend(result: Mapping[str, Any]) -> str:
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    for keras, signs in WRONG_KERAS.items():
-        if any(sign in text for sign in signs):
-            other = "2" if keras == "3" else "3"
-            return f"this is the error of a script written for Keras {other}: add --keras {other}"
-    return ""
-
-
 def state(chief: Session, run: Run) -> str:
     """How a run stands, from its supervisor's heartbeat."""
-    found = _json(chief, f"{run.folder}/state.json")
+    found = read_json(chief, f"{run.folder}/state.json")
     if not found:
         return "not on its chief any more"
     if found["state"] in FINAL:
@@ -382,53 +187,3 @@ def state(chief: Session, run: Run) -> str:
     age = time.time() - found["heartbeat"]
     alive = chief.run(["sh", "-c", f"kill -0 {int(found['pid'])}"]).rc == 0
     return f"{found['state']} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
-
-
-def sweep(session: Session, run_id: str, python: str) -> dict[str, Any]:
-    """End every process of a run ("all": of any run) on one host; what ended and what is left."""
-    source = (REMOTE / "sweep.py").read_text()
-    reply = session.run([python, "-I", "-S", "-", run_id], text=source)
-    if reply.rc:
-        raise RailheadError("\n".join(reply.tail[-3:]))
-    said: dict[str, Any] = json.loads(reply.tail[-1])
-    return said
-
-
-def cancel(
-    opened: Mapping[str, Session], run: Run, pythons: Mapping[str, str], chief: str
-) -> dict[str, str]:
-    """End a run: the supervisor is asked, then every host is searched, and searched again.
-
-    Returns one line per host.
-
-    Raises:
-        HostsFailed: something of the run is left on some host.
-    """
-    _ask_supervisor(opened[chief], run)
-    said = everywhere(
-        opened, lambda s: sweep(s, run.run_id, pythons[s.host.name]), what="ending the run"
-    )
-    told = {n: _told(x) for n, x in said.items()}
-    if any(x["left"] for x in said.values()):
-        raise HostsFailed("processes are left", told, hint=f"fab cancel --run {run.run_id}")
-    return told
-
-
-def _told(said: Mapping[str, Any]) -> str:
-    if said["left"]:
-        return f"LEFT: pids {', '.join(map(str, said['left']))}"
-    return f"nothing of the run is left (looked through /proc; {said['ended']} had to be ended)"
-
-
-def _ask_supervisor(chief: Session, run: Run, seconds: float = 8) -> None:
-    """SIGTERM, then wait for its last word: it writes result.json before it goes."""
-    state = _json(chief, f"{run.folder}/state.json")
-    if not state or state["state"] in FINAL:
-        return
-    chief.run(["sh", "-c", f"kill -TERM {int(state['pid'])}"])
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        state = _json(chief, f"{run.folder}/state.json")
-        if state["state"] in FINAL:
-            return
-        time.sleep(0.2)

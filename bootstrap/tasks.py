@@ -18,8 +18,8 @@ from bootstrap.program import told_well
 
 if TYPE_CHECKING:
     from bootstrap.inventory import Inventory
-    from bootstrap.ready import Options
     from bootstrap.run import Run
+    from bootstrap.survey import Options
 
 HELP = {
     "hosts": "[user@]host[:port][*slots],... ; without it, the hosts of the last command",
@@ -80,7 +80,7 @@ def _inventory(hosts: str | None, slots: str | None = None) -> Inventory:
 
 
 def _options(system: bool, requirements: str | None, peer_address: str | None) -> Options:
-    from bootstrap.ready import Options
+    from bootstrap.survey import Options
 
     addresses = tuple(a for a in (peer_address or "").split(",") if a)
     return Options(system, Path(requirements) if requirements else None, addresses)

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from bootstrap import connect, local, ready, record, run
+from bootstrap import connect, local, record
+from bootstrap.ending import sweep
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.install import authorize
 from bootstrap.inventory import Inventory
 from bootstrap.session import Session
 
@@ -52,7 +54,7 @@ def unfetched(inventory: Inventory) -> list[str]:
     return [i for i in ids if not (record.find_run(inventory, i)[1] / "result.json").exists()]
 
 
-def teardown(inventory: Inventory, *, purge: bool = False, discard: bool = False) -> Receipt:
+def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = False) -> Receipt:
     """End our processes, take away our keys, with `purge` also ~/.railhead; local sshd too.
 
     Raises:
@@ -90,7 +92,7 @@ def _everywhere(opened: Mapping[str, Session], purge: bool) -> list[Line]:
     done: dict[str, list[Line]] = {}
 
     def one(session: Session) -> None:
-        done[session.host.name] = _take_away(session, purge)
+        done[session.host.name] = _from_host(session, purge)
 
     try:
         connect.everywhere(opened, one, what="teardown")
@@ -100,15 +102,15 @@ def _everywhere(opened: Mapping[str, Session], purge: bool) -> list[Line]:
     return [line for name in opened for line in done[name]]
 
 
-def _take_away(session: Session, purge: bool) -> list[Line]:
+def _from_host(session: Session, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
     if not facts.pythons:
         return [Line(name, "no Python of ours could run here: nothing to take away")]
     python = next(iter(facts.pythons.values()))
     session.start_agent(python)
-    swept = run.sweep(session, "all", python)
-    ready.authorize(session, [])
+    swept = sweep(session, "all", python)
+    authorize(session, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
     gone = not session.ask("remove", paths=paths)["left"]
     left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"

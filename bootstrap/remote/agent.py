@@ -191,7 +191,7 @@ def get(root, patterns, limit):
         size = os.path.getsize(os.path.join(root, path))
         total += size
         (chosen if total <= limit else left).append([path, size])
-    with tarfile.open(fileobj=Chunks(), mode="w|gz", compresslevel=1) as tar:
+    with tarfile.open(fileobj=Chunks(), mode="w|gz") as tar:
         for path, _ in chosen:
             tar.add(os.path.join(root, path), path, recursive=False)
     return {"files": chosen, "left": left}

@@ -43,10 +43,10 @@ check_environment() {
     [ -r "$lock" ] || refuse "cannot read $lock"
 }
 
-# A translation unit takes up to about 1.5 GB, so memory bounds the jobs as cores do.
+# The largest compiler process was seen at 1.6 GB, so memory bounds the jobs as cores do.
 jobs() {
     cores=$(nproc)
-    room=$(awk '/^MemAvailable:/ { print int($2 / 1572864) }' /proc/meminfo)
+    room=$(awk '/^MemAvailable:/ { print int($2 / 1650000) }' /proc/meminfo)
     if [ "$room" -lt "$cores" ]; then cores=$room; fi
     if [ "$cores" -lt 1 ]; then cores=1; fi
     echo "$cores"

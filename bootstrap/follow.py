@@ -1,0 +1,94 @@
+"""Watches a run: its records become the board's lines, through connections that break."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.board import Board
+from bootstrap.connect import reach
+from bootstrap.inventory import Inventory
+from bootstrap.run import Run
+from bootstrap.session import ConnectionLost, Session
+from bootstrap.show import clean, progress_line
+
+
+@dataclass
+class Watch:
+    """What `follow` has seen so far; kept across a connection that breaks."""
+
+    offset: int = 0
+    lost: bool = False
+    done: bool = False
+
+
+def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
+    """Show the run until it ends. A broken connection raises ConnectionLost; the run goes on."""
+    hosts = _first_ranks(session, run)
+    shown: set[str] = set()  # hosts whose records show progress; the others show their last line
+
+    def told(event: Mapping[str, Any]) -> None:
+        if "metrics" in event:
+            watch.offset = event["offset"]
+            _show_record(json.loads(event["metrics"]), board, shown)
+        for rank, host in hosts.items():
+            line = (event.get("last") or {}).get(rank)
+            if line and host not in shown:
+                board.line(host, clean(line))
+
+    answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
+    watch.lost, watch.done = answer["lost"], True
+
+
+def _first_ranks(session: Session, run: Run) -> dict[str, str]:
+    """{rank: host} for the first rank of each host."""
+    document = json.loads(
+        session.ask("read", paths=[f"{run.folder}/run.json"])[f"{run.folder}/run.json"]
+    )
+    first, found = 0, {}
+    for host in document["hosts"]:
+        found[str(first)] = host["name"]
+        first += host["slots"]
+    return found
+
+
+def _show_record(entry: Mapping[str, Any], board: Board, shown: set[str]) -> None:
+    text = progress_line(entry)
+    if entry["kind"] == "progress":
+        shown.add(entry["host"])
+    if entry["kind"] in ("progress", "message"):
+        board.line(entry["host"], text or clean(str(entry.get("text", ""))))
+    elif text:
+        board.say(text)
+
+
+def attend(inventory: Inventory, session: Session, run: Run, board: Board) -> None:
+    """Follow a run to its end, through broken connections: five tries, then the word to attach."""
+    watch = Watch()
+    for pause in (1, 2, 4, 8, 16, None):
+        try:
+            follow(session, run, board, watch)
+            return
+        except ConnectionLost as lost:
+            if pause is None:
+                raise
+            board.say(f"{lost}; the run goes on, trying again in {pause} s")
+            time.sleep(pause)
+            session = reconnect(inventory) or session
+    raise AssertionError("unreachable")
+
+
+def reconnect(inventory: Inventory) -> Session | None:
+    """A new session with the chief, its agent started; None when it cannot be reached now."""
+    alone = Inventory(
+        inventory.name, inventory.hosts[:1], inventory.cloud, key_file=inventory.key_file
+    )
+    opened, _ = reach(alone)
+    for session in opened.values():
+        facts = session.facts()
+        session.start_agent(next(iter(facts.pythons.values())))
+        return session
+    return None

@@ -1,0 +1,182 @@
+"""Carries a plan out on all hosts at once. Killed anywhere, the next time does what is missing."""
+
+from __future__ import annotations
+
+import shlex
+import tarfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bootstrap import runtimes, uv
+from bootstrap.board import Board
+from bootstrap.connect import everywhere
+from bootstrap.errors import RailheadError
+from bootstrap.package import Bundle, pack_folder
+from bootstrap.plan import Plan
+from bootstrap.ready import cluster_line, missing
+from bootstrap.session import Reply, Session
+from bootstrap.show import clean, size
+from bootstrap.survey import Cluster, cached_wheel, wheel_folder
+
+KEY = "~/.railhead/cluster/key"
+IMPORTS = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
+
+
+def apply(cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board) -> Cluster:
+    """Carry the plan out, all hosts at once; returns the cluster with what is now there."""
+    for name, session in opened.items():
+        if plan.of(name):
+            session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+    _Work(cluster, plan, opened, board).go()
+    return cluster
+
+
+class _Work:
+    """One application of a plan. Others wait for the wheel that the builder builds."""
+
+    def __init__(
+        self, cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board
+    ) -> None:
+        self.cluster, self.plan, self.opened, self.board = cluster, plan, opened, board
+        self.wheel = cluster.wheel
+        self.built = threading.Event()
+        self.environment = cluster.environment
+        if self.wheel:
+            self.built.set()
+
+    def go(self) -> None:
+        busy = {n: s for n, s in self.opened.items() if self.plan.of(n)}
+        everywhere(busy, self._install, what="making hosts ready")
+        if any(self.plan.needs(name, "key") for name in busy):
+            self._exchange_keys(busy)
+
+    def _install(self, session: Session) -> None:
+        name = session.host.name
+        try:
+            for step in self.plan.of(name):
+                self.board.line(name, f"{step.name}: {step.why}")
+                if step.name in self.doing:
+                    self.doing[step.name](self, session)
+            self.board.line(name, "ready", state="ready")
+        except RailheadError:
+            self.board.line(name, "failed", state="failed")
+            raise
+        finally:
+            if name == self.cluster.builder:
+                self.built.set()
+
+    def _system(self, session: Session) -> None:
+        name = session.host.name
+        packages = sorted(set(missing(self.cluster, name).values()))
+        apt = "apt-get -o DPkg::Lock::Timeout=600"
+        install = f"{apt} install -y --no-install-recommends {shlex.join(packages)}"
+        root = [] if self.cluster.facts[name].root else ["sudo", "-n"]
+        script = f"export DEBIAN_FRONTEND=noninteractive; {apt} update && {install}"
+        self._run(session, "system", [*root, "sh", "-c", script])
+
+    def _uv(self, session: Session) -> None:
+        session.send_tree(uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+
+    def _runtime(self, session: Session) -> None:
+        folder, python = self.environment.folder, self.environment.python
+        facts = self.cluster.facts[session.host.name]
+        locks = [f"{folder}.lock.txt"]
+        texts = [self.environment.runtime.lock.read_text()]
+        if self.environment.extra:
+            locks, texts = [*locks, f"{folder}.extra.txt"], [*texts, self.environment.extra]
+        session.ask("write", files=[[p, 0o644, t] for p, t in zip(locks, texts, strict=True)])
+        tool = f"~/.railhead/uv/{uv.uv_digest()}/uv"
+        venv = [tool, "venv", "--quiet", "--allow-existing", "--python", facts.pythons[python]]
+        self._run(session, "runtime", [*venv, folder], env=uv.ENVIRONMENT)
+        # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
+        words = [tool, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
+        self._run(session, "runtime", [*words, *locks], env=uv.ENVIRONMENT, fetches=True)
+
+    def _horovod(self, session: Session) -> None:
+        if session.host.name == self.cluster.builder and not self.wheel:
+            self.wheel = self._build(session)
+            self.built.set()
+        while not self.built.wait(timeout=1):
+            self.board.line(session.host.name, f"horovod: {self.cluster.builder} builds the wheel")
+        if not self.wheel:
+            raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
+        folder = self.environment.folder
+        session.send_tree(one_file(self.wheel), "~/.railhead/wheels", prune=False)
+        words = [f"~/.railhead/uv/{uv.uv_digest()}/uv", "pip", "install", "--no-deps", "--python"]
+        words += [f"{folder}/bin/python", f"~/.railhead/wheels/{self.wheel.name}"]
+        self._run(session, "horovod", words, env=uv.ENVIRONMENT)
+        self._run(session, "horovod", [f"{folder}/bin/python", "-c", IMPORTS])
+        session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+
+    def _build(self, session: Session) -> Path:
+        lock = (runtimes.LOCKS / "horovod.txt").read_text()
+        files = [["~/.railhead/build/horovod.sh", 0o755, runtimes.BUILD_HOROVOD.read_text()]]
+        session.ask("write", files=[*files, ["~/.railhead/build/horovod.txt", 0o644, lock]])
+        words = ["sh", "~/.railhead/build/horovod.sh", self.environment.folder]
+        words += ["~/.railhead/build/out", "~/.railhead/build/horovod.txt"]
+        self._run(session, "horovod", words)
+        folder = wheel_folder(self.cluster)
+        folder.mkdir(parents=True, exist_ok=True)
+        packed = folder / "wheel.tar.gz"
+        session.get("~/.railhead/build/out", ["horovod-*.whl"], packed, limit=1 << 30)
+        with tarfile.open(packed) as tar:
+            tar.extractall(folder, filter="data")
+        packed.unlink()
+        session.ask("remove", paths=["~/.railhead/build"])
+        wheel = cached_wheel(self.cluster)
+        assert wheel is not None, "the build ended well and left no wheel"
+        return wheel
+
+    doing: Mapping[str, Callable[[_Work, Session], None]] = {
+        "system": _system,
+        "uv": _uv,
+        "runtime": _runtime,
+        "horovod": _horovod,
+    }
+
+    def _run(self, session: Session, step: str, argv: list[str], **options: Any) -> Reply:
+        name = session.host.name
+
+        def told(event: Mapping[str, Any]) -> None:
+            if "grown" in event:
+                about = f" of about {self.environment.megabytes} MB fetched and unpacked"
+                self.board.line(name, f"{step}: {size(event['grown'])} on disk,{about}")
+            elif event.get("line"):
+                self.board.line(name, f"{step}: {clean(event['line'])}")
+
+        reply = session.run(argv, told=told, **options)
+        if reply.rc:
+            tail = "\n".join(clean(line) for line in reply.tail[-8:])
+            raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
+        return reply
+
+    def _exchange_keys(self, busy: Mapping[str, Session]) -> None:
+        """A key pair made on the chief: its private half never leaves it."""
+        chief = self.opened[self.cluster.chief]
+        public = self.cluster.facts[self.cluster.chief].cluster_key
+        if public is None:
+            comment = f"railhead:{self.cluster.inventory.name}"
+            make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
+            folder = "mkdir -p -m 700 ~/.railhead/cluster"
+            self._run(chief, "key", ["sh", "-c", f"{folder} && {make}"])
+            public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
+        line = cluster_line(self.cluster, public)
+        everywhere(busy, lambda session: authorize(session, [line]), what="letting the chief in")
+
+
+def authorize(session: Session, lines: list[str]) -> None:
+    """Make exactly `lines` the ones of ours in authorized_keys; the user's own stay as they are."""
+    path = "~/.ssh/authorized_keys"
+    text = session.ask("read", paths=[path])[path] or ""
+    kept = [line for line in text.splitlines() if " railhead:" not in line]
+    wanted = "".join(f"{line}\n" for line in [*kept, *lines])
+    if wanted != text:
+        session.ask("write", files=[[path, 0o600, wanted]])
+
+
+def one_file(path: Path) -> Bundle:
+    """A bundle of one file."""
+    whole = pack_folder(path.parent)
+    return Bundle(whole.root, tuple(f for f in whole.files if f.path == path.name))

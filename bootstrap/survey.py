@@ -1,0 +1,128 @@
+"""What is there: all hosts' facts, and what follows from them. Writes nothing on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap import facts as fact
+from bootstrap import record, runtimes
+from bootstrap.connect import all_facts
+from bootstrap.errors import UsageError
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Inventory
+from bootstrap.runtimes import Environment
+from bootstrap.session import Session
+from bootstrap.uv import uv_here
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose about making hosts ready."""
+
+    system: bool = False
+    requirements: Path | None = None
+    peer_addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts whose facts are known: what to make of them, and how they see each other."""
+
+    inventory: Inventory
+    facts: Mapping[str, HostFacts]
+    environment: Environment
+    peers: tuple[Peer, ...]
+    wheel: Path | None
+
+    @property
+    def chief(self) -> str:
+        """The chief's name."""
+        return self.inventory.chief.name
+
+    @property
+    def builder(self) -> str:
+        """The host that builds the Horovod wheel if it has to be built: one that can, if any."""
+        able = [name for name, host in self.facts.items() if host.libc_tools]
+        return able[0] if able else self.chief
+
+
+def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
+    """Read all facts and settle what follows from them; writes nothing on any host."""
+    facts = all_facts(opened)
+    _refuse_one_machine_twice(facts)
+    python = fact.common_python(facts)
+    runtime, why = runtimes.choose_runtime(facts)
+    environment = Environment(runtime, python, why)
+    if options.requirements:
+        extra = runtimes.resolve_extra(runtime, python, options.requirements, uv_here())
+        environment = replace(environment, extra=extra)
+    peers = see_peers(inventory, facts, opened, options.peer_addresses)
+    cluster = Cluster(inventory, facts, environment, peers, None)
+    return replace(cluster, wheel=cached_wheel(cluster))
+
+
+def _refuse_one_machine_twice(facts: Mapping[str, HostFacts]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for name, host in facts.items():
+        first = seen.setdefault((host.boot_id, host.home), name)
+        if first != name:
+            raise UsageError(f"{first} and {name} are one and the same machine; name it once")
+
+
+def see_peers(
+    inventory: Inventory,
+    facts: Mapping[str, HostFacts],
+    opened: Mapping[str, Session],
+    overrides: tuple[str, ...],
+) -> tuple[Peer, ...]:
+    """How each host goes inside the cluster: as told, else its address on the route to a peer."""
+    if overrides and len(overrides) != len(inventory.hosts):
+        raise UsageError(
+            f"--peer-address has {len(overrides)} addresses for {len(inventory.hosts)} hosts: "
+            "one for each, in the hosts' order"
+        )
+    names = [h.name for h in inventory.hosts]
+    peers = []
+    for index, host in enumerate(inventory.hosts):
+        other = names[1 if index == 0 else 0] if len(names) > 1 else None
+        told = overrides[index] if overrides else host.peer_address
+        address = told or _routed(
+            facts[host.name], facts[other] if other else None, opened[host.name]
+        )
+        peers.append(_peer(host.name, address, host.slots, facts[host.name], opened[host.name]))
+    return tuple(peers)
+
+
+def _routed(own: HostFacts, other: HostFacts | None, session: Session) -> str:
+    """The source address on the route to a peer; the address that we reached it on otherwise."""
+    routed = None
+    if other and other.inside[0]:
+        routed = fact.parse_route(session.sh(fact.route_script(other.inside[0])))
+    return routed or own.inside[0]
+
+
+def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session: Session) -> Peer:
+    key = session.host_key
+    return Peer(
+        name=name,
+        address=address,
+        port=facts.inside[1],
+        user=facts.user,
+        slots=slots or len(facts.gpus) or 1,
+        host_key=f"{key.get_name()} {key.get_base64()}",
+    )
+
+
+def cached_wheel(cluster: Cluster) -> Path | None:
+    """The Horovod wheel for these hosts, if it was built before."""
+    found = sorted(wheel_folder(cluster).glob("horovod-*.whl"))
+    return found[0] if found else None
+
+
+def wheel_folder(cluster: Cluster) -> Path:
+    """Where the control side keeps the wheel for these hosts."""
+    key = cluster.environment.wheel_key(cluster.facts[cluster.builder])
+    return record.cache("wheels") / key
