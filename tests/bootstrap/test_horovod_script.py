@@ -1,0 +1,125 @@
+"""bootstrap/remote/horovod.sh around the build: what it refuses, shows, leaves and hands back."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/horovod.sh"
+TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]
+TOOLS += ["rm", "sed", "tail", "tee", "grep", "touch"]
+WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+
+# Stands for the environment's Python: pip builds, zipfile lists, -c imports.
+PYTHON = """#!{sh}
+case "$*" in
+*zipfile*) echo {listing} ;;
+*" wheel "*)
+    env >{seen}
+    for last; do :; done
+    echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler said this"
+    [ {code} = 0 ] || exit {code}
+    mkdir -p "$last"; touch "$last/{wheel}" ;;
+esac
+"""
+WHOLE = "horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so"
+
+
+class Host:
+    """A host with the tools of the build, and an environment whose pip is a fake."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("bin", "env/bin", "tmp", "include"):
+            (folder / name).mkdir(parents=True)
+        for tool in TOOLS:
+            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+        for tool in ("g++", "cmake", "make", "mpicxx"):
+            self.place(folder / "bin" / tool, f"#!{folder}/bin/sh\necho {folder}/include\n")
+        (folder / "include/mpi.h").touch()
+        (folder / "horovod.txt").touch()
+        self.pip()
+
+    def place(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def pip(self, code: int = 0, listing: str = WHOLE) -> None:
+        words = {"sh": self.folder / "bin/sh", "seen": self.folder / "seen", "wheel": WHEEL}
+        text = PYTHON.format(code=code, listing=listing, **words)
+        self.place(self.folder / "env/bin/python", text)
+
+    def build(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        folder = self.folder
+        return subprocess.run(
+            ["sh", SCRIPT, folder / "env", folder / "out", folder / "horovod.txt"],
+            env={"PATH": str(folder / "bin"), "TMPDIR": str(folder / "tmp"), **variables},
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_the_last_line_is_the_wheel(host: Host) -> None:
+    done = host.build()
+    assert done.returncode == 0, done.stderr
+    wheel = host.folder / "out" / WHEEL
+    assert done.stdout.splitlines()[-1] == str(wheel)
+    assert wheel.exists()
+    assert list((host.folder / "tmp").iterdir()) == []
+
+
+def test_progress_is_a_line_for_each_twentieth(host: Host) -> None:
+    shown = [line for line in host.build().stdout.splitlines() if "%" in line]
+    assert shown == ["horovod: [  4%] compiled", "horovod: [ 50%] compiled"]
+
+
+def test_a_failed_build_ends_with_its_log_and_leaves_nothing(host: Host) -> None:
+    host.pip(code=3)
+    done = host.build()
+    assert done.returncode == 1
+    assert "compiler said this" in done.stderr
+    assert "pip ended with 3" in done.stderr
+    assert list((host.folder / "tmp").iterdir()) == []
+    assert not (host.folder / "out").exists()
+
+
+def test_a_wheel_without_a_library_is_a_failure(host: Host) -> None:
+    host.pip(listing="horovod/tensorflow/__init__.py")
+    done = host.build()
+    assert done.returncode == 1
+    assert "no TensorFlow library" in done.stderr
+    assert not (host.folder / "out").exists()
+
+
+@pytest.mark.parametrize("gone", ["g++", "cmake", "make", "mpicxx"])
+def test_a_missing_tool_is_named_before_anything_is_fetched(host: Host, gone: str) -> None:
+    (host.folder / "bin" / gone).unlink()
+    done = host.build()
+    assert done.returncode == 2
+    assert f"not found: {gone}" in done.stderr
+    assert "apt-get install -y" in done.stderr
+    assert not (host.folder / "seen").exists()
+
+
+def test_mpi_without_its_header_is_missing_too(host: Host) -> None:
+    (host.folder / "include/mpi.h").unlink()
+    done = host.build()
+    assert (done.returncode, "not found: mpi.h;" in done.stderr) == (2, True)
+
+
+def test_settings_of_the_callers_own_do_not_reach_the_build(host: Host) -> None:
+    host.build(HOROVOD_GPU_OPERATIONS="NCCL", HOROVOD_WITH_PYTORCH="1")
+    seen = (host.folder / "seen").read_text().splitlines()
+    horovod = {line for line in seen if line.startswith("HOROVOD_")}
+    parts = ("WITH_TENSORFLOW", "WITHOUT_PYTORCH", "WITHOUT_MXNET", "WITH_MPI", "WITH_GLOO")
+    assert horovod == {f"HOROVOD_{part}=1" for part in parts}
+    assert any(line.startswith("MAKEFLAGS=-j") for line in seen)
