@@ -310,14 +310,17 @@ def test_tools_come_to_an_environment_that_has_none(whole: Machine) -> None:
 
 @pytest.mark.parametrize("fails", ["pip sync", "pip install"])
 def test_what_failed_is_not_taken_for_done(whole: Machine, fails: str) -> None:
-    whole.place(whole.folder / "uv", f'case "$*" in *"{fails}"*) echo no network; exit 1 ;; esac')
-    done = whole.setup()
+    whole.setup()
+    uv = whole.clone / ".venv/bin/uv"
+    whole.place(uv, f'case "$*" in *"{fails}"*) echo no network; exit 1 ;; esac')
+    done = whole.setup("--dev")
     assert done.returncode == 1
     assert "uv could not install" in done.stderr
     assert "no network" in done.stdout
-    shutil.rmtree(whole.clone / ".venv")
-    whole.place(whole.folder / "uv", UV)
+    whole.asked()
+    whole.place(uv, UV)
     assert whole.setup().returncode == 0
+    assert [line.split()[0] for line in whole.asked()] == ["python", "uv", "uv"]
 
 
 def test_an_unfinished_environment_is_finished(whole: Machine) -> None:
