@@ -1,22 +1,21 @@
-"""Which hosts a command is about: `--hosts` text and the cluster document become one Inventory.
+"""Which hosts a command is about: the text of `--hosts` becomes an Inventory.
 
 Pure. Nothing here opens a file or a connection; names are checked here, once, and trusted after.
+The cluster document, the other way to an Inventory, is in bootstrap/document.py.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bootstrap.errors import UsageError
 
-SCHEMA = 1
 CLOUDS = ("aws", "gcp", "local", "hosts")
-KEY_SOURCES = ("guest-attributes", "console")
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
@@ -24,7 +23,7 @@ _HOST = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
     r"(?::(?P<port>[^*]+))?(?:\*(?P<slots>.+))?"
 )
-_V6 = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?")
+_ZONE = re.compile(r"[A-Za-z0-9._-]+")  # of an IPv6 address: fe80::1%eth0
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,14 @@ class Host:
 
     def __post_init__(self) -> None:
         check_name(self.name, "a host's name")
-        if not (_NAME.fullmatch(self.address) or _V6.fullmatch(self.address)):
+        if not (_NAME.fullmatch(self.address) or _is_v6(self.address)):
             raise UsageError(f"{self.address!r} is not a host: write {SHAPE}")
         if self.user is not None:
             check_name(self.user, "a user")
+        if self.port is not None and not 1 <= self.port <= 65535:
+            raise UsageError(f"port of {self.name}: {self.port} is not a number from 1 to 65535")
+        if self.peer_address is not None:
+            check_peer_address(self.peer_address)
         if self.slots is not None and self.slots < 1:
             raise UsageError(
                 f"slots of {self.name}: {self.slots}. A host takes part with 1 slot or more; "
@@ -82,7 +85,7 @@ class Inventory:
     bucket: str | None = None
     key_file: str | None = None
     deadlines: tuple[Mapping[str, Any], ...] = ()
-    price: Mapping[str, Any] | None = field(default=None)
+    price: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
@@ -90,8 +93,8 @@ class Inventory:
             raise UsageError("no hosts", hint="fab train --hosts user@first,user@second")
         if self.cloud not in CLOUDS:
             raise UsageError(f"cloud {self.cloud!r}: one of {', '.join(CLOUDS)}")
-        _refuse_twice([(h.address, h.port) for h in self.hosts], [str(h) for h in self.hosts])
-        _refuse_twice([h.name for h in self.hosts], [h.name for h in self.hosts])
+        _refuse_twice(self.hosts, lambda host: (host.address, host.port or 22))
+        _refuse_twice(self.hosts, lambda host: host.name)
 
     @property
     def chief(self) -> Host:
@@ -109,9 +112,27 @@ def check_name(text: str, what: str) -> str:
     if not _NAME.fullmatch(text) or ".." in text:
         raise UsageError(
             f"{text!r} is not {what}: letters, digits, '.', '_' and '-', "
-            "beginning and ending with a letter or digit"
+            "beginning and ending with a letter, a digit or '_', without '..'"
         )
     return text
+
+
+def check_peer_address(text: str) -> str:
+    """Return `text` if it is an address (mpirun's networks are made of it); UsageError else."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise UsageError(f"peer address {text!r}: write an IP address, as in 10.0.0.1") from None
+    return text
+
+
+def _is_v6(text: str) -> bool:
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
 
 
 def parse_hosts(text: str, *, slots: int | None = None) -> Inventory:
@@ -126,18 +147,17 @@ def parse_hosts(text: str, *, slots: int | None = None) -> Inventory:
     """
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     hosts = [_parse_host(entry, slots) for entry in entries]
-    repeated = Counter(h.address for h in hosts)
-    named = tuple(replace(h, name=_host_name(h, i, repeated)) for i, h in enumerate(hosts, 1))
-    digest = hashlib.sha256("\n".join(str(h) for h in named).encode()).hexdigest()[:8]
-    return Inventory(name=f"hosts-{digest}", hosts=named)
+    _refuse_twice(hosts, lambda host: (host.address, host.port or 22))
+    digest = hashlib.sha256("\n".join(str(h) for h in hosts).encode()).hexdigest()[:8]
+    return Inventory(name=f"hosts-{digest}", hosts=_named(hosts))
 
 
 def _parse_host(entry: str, slots: int | None) -> Host:
     match = _HOST.fullmatch(entry)
-    if not match:
+    if not match or _is_v6(entry.rpartition("@")[2]):
         raise UsageError(f"{entry!r} is not a host: write {SHAPE}")
     address = match["v6"] or match["address"]
-    if match["v6"] and not _V6.fullmatch(address):
+    if match["v6"] and not _is_v6(address):
         raise UsageError(f"{address!r} is not an IPv6 address: write {SHAPE}")
     return Host(
         name="unnamed",
@@ -148,11 +168,20 @@ def _parse_host(entry: str, slots: int | None) -> Host:
     )
 
 
-def _host_name(host: Host, index: int, repeated: Mapping[str, int]) -> str:
-    """The word for this host in messages: what was typed, made unique by its port."""
-    if ":" in host.address:
-        return f"host-{index}"
-    return f"{host.address}-{host.port or 22}" if repeated[host.address] > 1 else host.address
+def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """The hosts by the words that messages call them: as typed, made unique by port or place."""
+    addresses = [h.address for h in hosts]
+    names: list[str] = []
+    for place, host in enumerate(hosts, 1):
+        name = host.address
+        if ":" in name:
+            name = f"host-{place}"
+        elif addresses.count(name) > 1:
+            name = f"{name}-{host.port or 22}"
+        while name in names or (name != host.address and name in addresses):
+            name += "_"
+        names.append(name)
+    return tuple(replace(host, name=name) for host, name in zip(hosts, names, strict=True))
 
 
 def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
@@ -164,104 +193,11 @@ def whole_number(text: str | None, what: str, low: int, high: int) -> int | None
     return int(text)
 
 
-def _refuse_twice(keys: Sequence[object], shown: Sequence[str]) -> None:
-    for key, count in Counter(keys).items():
-        if count > 1:
-            twice = shown[keys.index(key)]
-            raise UsageError(f"{twice} is in the list {count} times; write each host once")
-
-
-def from_document(document: Mapping[str, Any]) -> Inventory:
-    """Read a cluster document (schema 1; docs/how-it-works.md lists every key).
-
-    Raises:
-        UsageError: a key is missing or unknown, or the document's schema is newer than this code.
-    """
-    schema = document.get("schema")
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise UsageError(
-            f"the cluster document has schema {schema}; this Railhead reads {SCHEMA}",
-            hint="git pull && make setup   # in the clone that holds this Railhead",
-        )
-    _check_keys(document, "the cluster document", required=CLUSTER_KEYS)
-    ssh = document["ssh"]
-    _check_keys(ssh, "ssh in the cluster document", required=SSH_KEYS)
-    return Inventory(
-        name=document["name"],
-        cloud=document["cloud"],
-        region=document["region"],
-        bucket=document["bucket"],
-        key_file=ssh["key_file"],
-        deadlines=tuple(document["deadlines"]),
-        price=document["price"],
-        hosts=tuple(_host_from(entry, ssh) for entry in document["hosts"]),
-    )
-
-
-CLUSTER_KEYS = tuple(
-    ["schema", "name", "cloud", "region", "bucket", "ssh", "deadlines", "price", "hosts"]
-)
-SSH_KEYS = ("user", "port", "key_file")
-HOST_KEYS = tuple(["name", "id", "zone", "address", "peer_address", "slots", "gpu"])
-HOST_OPTIONAL = ("host_key", "host_key_source", "stop", "user", "port")
-
-
-def _host_from(entry: Mapping[str, Any], ssh: Mapping[str, Any]) -> Host:
-    what = f"host {entry.get('name')!r} in the cluster document"
-    _check_keys(entry, what, required=HOST_KEYS, optional=HOST_OPTIONAL)
-    source = entry.get("host_key_source")
-    if source is not None and source not in KEY_SOURCES:
-        raise UsageError(f"{what}: host_key_source {source!r}: one of {', '.join(KEY_SOURCES)}")
-    values: dict[str, Any] = {f.name: entry.get(f.name) for f in fields(Host)}
-    values["user"] = entry.get("user", ssh["user"])
-    values["port"] = entry.get("port", ssh["port"])
-    values["gpu"] = Gpu(**entry["gpu"]) if entry["gpu"] else None
-    values["stop"] = tuple(entry["stop"]) if entry.get("stop") else None
-    return Host(**values)
-
-
-def to_document(inventory: Inventory) -> dict[str, Any]:
-    """The cluster document of an inventory: what `from_document` reads back unchanged."""
-    users = {h.user for h in inventory.hosts}
-    ports = {h.port for h in inventory.hosts}
-    user = users.pop() if len(users) == 1 else None
-    port = ports.pop() if len(ports) == 1 else None
-    return {
-        "schema": SCHEMA,
-        "name": inventory.name,
-        "cloud": inventory.cloud,
-        "region": inventory.region,
-        "bucket": inventory.bucket,
-        "ssh": {"user": user, "port": port, "key_file": inventory.key_file},
-        "deadlines": [dict(d) for d in inventory.deadlines],
-        "price": dict(inventory.price) if inventory.price else None,
-        "hosts": [_host_document(h, user, port) for h in inventory.hosts],
-    }
-
-
-def _host_document(host: Host, user: str | None, port: int | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {key: getattr(host, key) for key in HOST_KEYS if key != "gpu"}
-    entry["gpu"] = {"type": host.gpu.type, "count": host.gpu.count} if host.gpu else None
-    for key in ("host_key", "host_key_source"):
-        if getattr(host, key) is not None:
-            entry[key] = getattr(host, key)
-    if host.stop is not None:
-        entry["stop"] = list(host.stop)
-    if host.user != user:
-        entry["user"] = host.user
-    if host.port != port:
-        entry["port"] = host.port
-    return entry
-
-
-def _check_keys(
-    value: Mapping[str, Any], what: str, *, required: Sequence[str], optional: Sequence[str] = ()
-) -> None:
-    missing = [key for key in required if key not in value]
-    unknown = sorted(set(value) - set(required) - set(optional))
-    if missing or unknown:
-        wrong = [f"missing: {', '.join(missing)}"] if missing else []
-        wrong += [f"unknown: {', '.join(unknown)}"] if unknown else []
-        raise UsageError(
-            f"{what}: {'; '.join(wrong)}. It has the keys {', '.join([*required, *optional])}"
-        )
+def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:
+    """Refuse two hosts with the same key, named as they were written."""
+    first: dict[object, Host] = {}
+    for host in hosts:
+        if other := first.get(key(host)):
+            both = str(host) if str(other) == str(host) else f"{other} and {host}"
+            raise UsageError(f"{both}: the same host twice; write each host once")
+        first[key(host)] = host

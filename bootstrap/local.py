@@ -308,7 +308,7 @@ def main(argv: list[str]) -> int:
     """`start CLUSTER` (stdin: {"hosts": 2}), `stop CLUSTER [HOST]`, `read CLUSTER`."""
     verb, cluster, *names = argv
     if verb == "start":
-        from bootstrap.inventory import to_document
+        from bootstrap.document import to_document
 
         asked: Mapping[str, Any] = json.load(sys.stdin)
         answer: Any = to_document(start(cluster, int(asked["hosts"])))

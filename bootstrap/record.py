@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bootstrap.document import from_document, to_document
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Inventory, check_name, from_document, to_document
+from bootstrap.inventory import Inventory, check_name
 
 
 def home() -> Path:
@@ -21,8 +22,11 @@ def home() -> Path:
 
 
 def cache(kind: str) -> Path:
-    """~/.cache/railhead/<kind>, made if it is not there."""
-    folder = Path.home() / ".cache" / "railhead" / kind
+    """~/.cache/railhead/<kind>, made if it is not there; XDG_CACHE_HOME may move ~/.cache."""
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rules: a path that is not absolute does not count.
+    caches = Path(told) if Path(told).is_absolute() else Path.home() / ".cache"
+    folder = caches / "railhead" / kind
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -59,6 +63,10 @@ def load_cluster(name: str) -> Inventory:
     path = cluster_folder(name) / "cluster.json"
     try:
         return from_document(json.loads(path.read_text()))
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path} is not JSON ({error})", hint=f"rm {path}   # then name the hosts by --hosts"
+        ) from None
     except FileNotFoundError:
         raise UsageError(
             f"no cluster {name!r} is recorded here; recorded: {', '.join(clusters()) or 'none'}",

@@ -1,0 +1,63 @@
+"""Every test has a home of its own: no test reads or writes what belongs to who runs it.
+
+A test that names the fixture `real_home` keeps the real one. A test or fixture that names
+`shared_caches` has caches that outlive the run of the tests: the runtime and Horovod's wheel take
+minutes to make. (OpenSSH's own programs ask the password file for the home and do not see this
+one; tests give them `-F`.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REAL_HOME = Path.home()
+REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")
+
+
+def move_in(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Make `home` the home, with no agent and no caches from elsewhere."""
+    home.mkdir(parents=True, exist_ok=True)
+    patch.setenv("HOME", str(home))
+    for name in ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CACHE_HOME"):
+        patch.delenv(name, raising=False)
+    if (REAL_HOME / ".pyenv").is_dir():  # its shims look for the Pythons under HOME
+        patch.setenv("PYENV_ROOT", os.environ.get("PYENV_ROOT") or str(REAL_HOME / ".pyenv"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The home in which fixtures that serve several tests are made."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        move_in(patch, home)
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of this test, empty unless the test fills it."""
+    if "real_home" in request.fixturenames:
+        monkeypatch.setenv("HOME", str(REAL_HOME))
+        return REAL_HOME
+    move_in(monkeypatch, tmp_path / "home")
+    if "shared_caches" in request.fixturenames:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(REAL_CACHES))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def real_home() -> Path:
+    """The home of the person who runs the tests."""
+    return REAL_HOME
+
+
+@pytest.fixture(scope="session")
+def shared_caches(home_of_session: Path) -> Iterator[Path]:
+    """The caches of the person who runs the tests, through XDG_CACHE_HOME."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(REAL_CACHES))
+        yield REAL_CACHES
