@@ -176,6 +176,7 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
             raise HostsNotReady(
                 f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached",
                 tell(inventory, failed),
+                hint="fab demo   # starts the local hosts" if inventory.cloud == "local" else "",
             )
         yield opened
     finally:

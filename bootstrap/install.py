@@ -21,6 +21,7 @@ from bootstrap.show import clean, size
 from bootstrap.survey import Cluster, cached_wheel, wheel_folder
 
 KEY = "~/.railhead/cluster/key"
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 IMPORTS = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
 
 
@@ -107,7 +108,7 @@ class _Work:
         words = [f"~/.railhead/uv/{uv.uv_digest()}/uv", "pip", "install", "--no-deps", "--python"]
         words += [f"{folder}/bin/python", f"~/.railhead/wheels/{self.wheel.name}"]
         self._run(session, "horovod", words, env=uv.ENVIRONMENT)
-        self._run(session, "horovod", [f"{folder}/bin/python", "-c", IMPORTS])
+        self._run(session, "horovod", [f"{folder}/bin/python", "-c", IMPORTS], env=QUIET)
         session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _build(self, session: Session) -> Path:
