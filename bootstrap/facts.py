@@ -6,6 +6,7 @@ first contact sends; `parse()` turns what came back into HostFacts.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -85,7 +86,7 @@ def _pairs(out: str) -> dict[str, str]:
 
 def _os(out: str) -> str:
     values = dict(line.split("=", 1) for line in _lines(out) if "=" in line)
-    return "-".join(values.get(key, "").strip('"') for key in ("ID", "VERSION_ID")).strip("-")
+    return "-".join(values.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID")).strip("-")
 
 
 def _pythons(out: str) -> dict[str, str]:
@@ -107,11 +108,10 @@ def _inside(out: str) -> tuple[str, int]:
 
 
 def _addresses(out: str) -> tuple[Address, ...]:
-    import ipaddress
-
     found = []
-    for line in _lines(out):
-        parts = line.split()
+    for parts in map(str.split, _lines(out)):
+        if len(parts) < 4 or parts[2] not in ("inet", "inet6"):
+            continue  # an old `ip` tells of the link as well
         interface = ipaddress.ip_interface(parts[3])
         found.append(Address(parts[1], str(interface.ip), str(interface.network)))
     return tuple(found)
@@ -126,15 +126,15 @@ def _traces(out: str) -> tuple[Trace, ...]:
 
 _PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3; do
   q=$(command -v $p) || continue
-  v=$("$q" -I -S -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
+  v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 # A process of a run is known by two variables of its environment, which its children inherit.
-_TRACE_SEARCH = """for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
-  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f)
-  r=$(echo "$e" | sed -n 's/^RAILHEAD_RUN=//p'); h=$(echo "$e" | sed -n 's/^RAILHEAD_HOME=//p')
-  [ "$h" = "$HOME" ] && echo ${p%/environ} $r $h
+_TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
+  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v RAILHEAD_RUN); h=$(v RAILHEAD_HOME)
+  [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
 done"""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -143,7 +143,7 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "os": ("cat /etc/os-release", _os),
     "arch": ("uname -m", _text),
     "boot_id": ("cat /proc/sys/kernel/random/boot_id", _text),
-    "cores": ("getconf _NPROCESSORS_ONLN", lambda out: int(out.strip() or 1)),
+    "cores": ("getconf _NPROCESSORS_ONLN || nproc", lambda out: int(out.strip() or 1)),
     "memory": ("sed -n 's/^MemTotal: *//p' /proc/meminfo", lambda out: _kilobytes(out)),
     "disk_free": ('df -Pk "$HOME" | tail -n 1', lambda out: _kilobytes(" ".join(out.split()[3:4]))),
     "pythons": (_PYTHON_SEARCH, _pythons),

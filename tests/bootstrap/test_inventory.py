@@ -61,6 +61,7 @@ def test_the_order_stands_and_the_first_is_the_chief() -> None:
         ("h-1,h:1,h:2", ["h-1", "h-1_", "h-2"]),
         ("h:1,h:2,h-1", ["h-1_", "h-2", "h-1"]),
         ("[::1],host-1", ["host-1_", "host-1"]),
+        ("host:2,[::1],host:3", ["host-2", "host-2_", "host-3"]),
     ],
 )
 def test_every_host_has_a_name_of_its_own(text: str, names: list[str]) -> None:
@@ -196,6 +197,8 @@ def test_an_inventory_is_of_a_kind_that_we_know() -> None:
 def test_an_inventory_never_holds_one_name_twice() -> None:
     with pytest.raises(UsageError, match="10.0.0.1 and 10.0.0.2: the same host twice"):
         Inventory("c", (Host("h", "10.0.0.1"), Host("h", "10.0.0.2")))
+    with pytest.raises(UsageError, match="10.0.0.1 and 10.0.0.1:22: the same host twice"):
+        Inventory("c", (Host("a", "10.0.0.1"), Host("b", "10.0.0.1", port=22)))
     host = Host("h", "h")
     with pytest.raises(UsageError, match="twice"):
         Inventory("c", (host, host))
