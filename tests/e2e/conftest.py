@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from e2e import local
 from hosts import needs
 from hosts.bastion import Bastion
 from hosts.full import FullHost, start_hosts
@@ -52,3 +54,22 @@ def bastion(network: Network) -> Iterator[Bastion]:
     """A host with two legs, and one behind it that the machine cannot reach by itself."""
     with Bastion(network) as bastion:
         yield bastion
+
+
+@pytest.fixture(scope="session")
+def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
+    """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
+    home = home_of_session.parent / "ready"
+    with local.cluster(home, "ready", shared_caches):
+        made = local.Person(home, home, shared_caches).fab("bootstrap", seconds=1500)
+        made.ended(0, "[h1]", "[h2]")
+        yield home
+
+
+@pytest.fixture
+def person(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local.Person]:
+    """Somebody in an empty folder, whose last hosts are the two ready ones."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    yield local.Person(ready, folder, shared_caches)
+    assert local.marked(ready) == [], "the test left processes of a run behind"

@@ -1,0 +1,356 @@
+"""Runs over two local SSH hosts, as a person types them: what works, what fails, what is left.
+
+Scripts here do without TensorFlow where they can, so that each run takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from e2e.local import Person, marked, wait_until
+
+# Joins the ranks as Horovod would, without a second of TensorFlow's import.
+JOIN = """
+import ctypes, os, sys, time, json, pathlib
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+import atexit
+atexit.register(mpi.MPI_Finalize)
+rank = int(os.environ["RAILHEAD_RANK"])
+"""
+SLOW = (
+    JOIN
+    + """
+import subprocess
+subprocess.Popen(["sleep", "3600"])
+subprocess.Popen(["sleep", "3601"], start_new_session=True)
+for tick in range(1200):
+    print("tick", tick)
+    time.sleep(0.1)
+"""
+)
+
+
+def run_id(out: str) -> str:
+    """The id in `run ID started`."""
+    return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
+
+
+def start_slow(person: Person) -> str:
+    """A long run, started and left; its id."""
+    person.write("slow.py", SLOW)
+    started = person.fab("train", "--script", "slow.py", "--detach").ended(0, "fab attach")
+    wait_until(lambda: len(marked(person.home)) >= 6, 20, "the ranks run")
+    return run_id(started.out)
+
+
+def test_our_training_comes_back_with_all_its_results(person: Person) -> None:
+    done = person.fab("train", "--preset", "smoke").ended(0, "nothing was changed", "succeeded")
+    assert "Keras 3" in done.out
+    here = {p.relative_to(person.last).as_posix() for p in person.last.rglob("*") if p.is_file()}
+    wanted = "run.json metrics.jsonl result.json evaluation.json model.keras curves.png"
+    assert {*wanted.split(), "logs/rank-0.log", "logs/rank-1.log"} <= here
+    records = [json.loads(x) for x in (person.last / "metrics.jsonl").read_text().splitlines()]
+    assert {r["host"] for r in records} == {"h1", "h2"}
+    assert person.result()["size"] == 2
+    assert json.loads((person.last / "run.json").read_text())["launcher"] == "horovod"
+
+
+@pytest.mark.parametrize("words", [(), ("--strategy", "multiworker")])
+def test_tensorflow_launches_over_both_hosts(person: Person, words: tuple[str, ...]) -> None:
+    person.fab("train", "--launcher", "tensorflow", "--preset", "smoke", *words).ended(0)
+    run = json.loads((person.last / "run.json").read_text())
+    assert run["strategy"] == "multiworker" and len(set(run["tf_cluster"]["worker"])) == 2
+
+
+def test_a_second_bootstrap_changes_nothing_and_says_so(person: Person) -> None:
+    person.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
+    person.fab("plan").ended(0, "[h2] nothing to do")
+
+
+def test_a_threshold_that_is_missed_is_exit_3(person: Person) -> None:
+    words = ("--preset", "smoke", "--set", "min_accuracy=0.99")
+    person.fab("train", *words).ended(3, "below min_accuracy")
+    assert (person.last / "model.keras").exists()
+
+
+def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> None:
+    for name in ("training/__init__.py", "bootstrap.py", "stacks/__init__.py", "tests/__init__.py"):
+        person.write(name, f"WHO = {name!r}\n")
+    person.write("fabfile.py", "raise SystemExit('this is not ours to run')\n")
+    person.write(
+        "train.py",
+        JOIN + "import training, bootstrap, stacks, tests\n"
+        "if rank == 0:\n"
+        "    found = dict(names=[m.WHO for m in (training, bootstrap, stacks, tests)],\n"
+        "        path=sys.path[0], cwd=os.getcwd(), file=__file__, name=__name__, argv=sys.argv,\n"
+        "        cores=sorted(os.sched_getaffinity(0)))\n"
+        "    pathlib.Path('found.json').write_text(json.dumps(found))\n",
+    )
+    args = "--epochs 3 '' 'a  b' \"it's\" '$HOME' '*' -- '--hosts' '\\' ';reboot' '`id`'"
+    person.fab("train", "--script", "train.py", f"--args={args}").ended(0)
+    found = json.loads((person.last / "outputs" / "found.json").read_text())
+    assert found["names"] == [
+        "training/__init__.py",
+        "bootstrap.py",
+        "stacks/__init__.py",
+        "tests/__init__.py",
+    ]
+    words = [
+        "--epochs",
+        "3",
+        "",
+        "a  b",
+        "it's",
+        "$HOME",
+        "*",
+        "--",
+        "--hosts",
+        "\\",
+        ";reboot",
+        "`id`",
+    ]
+    assert found["argv"] == ["train.py", *words]
+    assert found["path"] == found["cwd"] == str(Path(found["file"]).parent)
+    assert found["name"] == "__main__"
+    assert found["cores"] == sorted(os.sched_getaffinity(0)), "a rank was bound to some cores"
+
+
+def test_what_rank_0_wrote_comes_back_and_each_run_begins_fresh(person: Person) -> None:
+    person.write("data/names.txt", "shipped\n")
+    person.write(
+        "train.py",
+        JOIN + "assert pathlib.Path('data/names.txt').read_text() == 'shipped\\n'\n"
+        "assert not pathlib.Path('ckpt').exists(), 'left by an earlier run'\n"
+        "os.makedirs('ckpt')\n"
+        "pathlib.Path(f'ckpt/rank-{rank}.h5').write_text('weights')\n"
+        "pathlib.Path('notes.txt').write_text('notes')\n",
+    )
+    for _ in range(2):
+        person.fab("train", "--script", "train.py", "--outputs", "*.h5").ended(0)
+        found = [
+            p.relative_to(person.last / "outputs").as_posix()
+            for p in (person.last / "outputs").rglob("*.*")
+        ]
+        assert found == ["ckpt/rank-0.h5"]
+
+
+def test_workdir_is_shipped_and_is_where_the_script_runs(person: Person) -> None:
+    person.write("lib/own.py", "X = 1\n")
+    person.write(
+        "src/train.py", JOIN + "assert os.path.isdir('lib') and os.path.isfile('src/train.py')\n"
+    )
+    person.fab("train", "--script", "src/train.py", "--workdir", ".").ended(0)
+    person.fab("train", "--script", "src/train.py", "--workdir", "lib").ended(2, "src/train.py")
+
+
+def test_a_secret_reaches_the_program_and_nothing_else(person: Person) -> None:
+    person.write(
+        "train.py",
+        JOIN + "print('the token is', os.environ['TOKEN'], 'and', os.environ['PLAIN'])\n"
+        "print(open('/proc/self/cmdline').read())\n"
+        "pathlib.Path('proof.txt').write_text(os.environ['TOKEN'][::-1])\n",
+    )
+    words = ("--secret", "TOKEN", "--env", "PLAIN=seen", "--script", "train.py")
+    done = person.fab("train", *words, env={"TOKEN": "hunter2\nsecond-line"}).ended(0)
+    everything = done.out + "".join(
+        p.read_text(errors="replace") for p in person.last.rglob("*") if p.is_file()
+    )
+    assert "hunter2" not in everything and "second-line" not in everything
+    assert "the token is [secret]" in everything and "and seen" in everything
+    assert (person.last / "outputs" / "proof.txt").read_text() == "hunter2\nsecond-line"[::-1]
+    left = [p for p in (person.home / ".railhead").rglob("secrets.json")]
+    assert left == [], "the secret outlived its run on a host"
+
+
+def test_a_script_that_exits_3_on_one_rank_is_told_with_its_last_lines(person: Person) -> None:
+    person.write(
+        "bad.py",
+        JOIN + "if rank == 1:\n    print('about to fail')\n    os._exit(3)\ntime.sleep(60)\n",
+    )
+    done = person.fab("train", "--script", "bad.py").ended(1, "rank 1 on h2 exited with 3")
+    assert "| about to fail" in done.out
+    assert person.result()["culprit"]["exit"] == 3
+
+
+def test_an_exception_is_told_with_the_scripts_own_frames_only(person: Person) -> None:
+    person.write("bad.py", "def inner():\n    raise ValueError('wrong shape')\n\ninner()\n")
+    done = person.fab("train", "--script", "bad.py").ended(1, "ValueError: wrong shape", "in inner")
+    assert "rank.py" not in done.out
+
+
+def test_a_script_that_never_joins_is_told_that_it_ran_as_separate_worlds(person: Person) -> None:
+    person.write("alone.py", "print('I train by myself')\n")
+    person.fab("train", "--script", "alone.py").ended(
+        1, "never called hvd.init()", "2 separate worlds"
+    )
+
+
+def test_ten_thousand_lines_a_second_are_kept_and_shown_as_one_line(person: Person) -> None:
+    person.write("loud.py", JOIN + "for i in range(30000):\n    print('line', i)\n")
+    done = person.fab("train", "--script", "loud.py").ended(0)
+    assert len(done.out.splitlines()) < 100
+    log = (person.last / "logs" / "rank-1.log").read_text().splitlines()
+    assert log[0] == "line 0" and log[-1] == "line 29999" and len(log) == 30000
+
+
+def test_kill_9_of_one_rank_ends_all_within_five_seconds(person: Person) -> None:
+    start_slow(person)
+    victim = _pid_of_rank(1)
+    attached = person.start("attach")
+    time.sleep(1)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: not _ranks(person), 5, "all ranks of all hosts are gone")
+    out, _ = attached.communicate(timeout=30)
+    assert attached.returncode == 1, out
+    assert "rank 1 on h2 was killed by signal 9" in out and "| tick" in out
+    wait_until(lambda: not marked(person.home), 10, "nothing of the run is left")
+
+
+def _ranks(person: Person) -> list[str]:
+    return [line for line in marked(person.home) if "rank.py" in line or "sleep 360" in line]
+
+
+def _pid_of_rank(rank: int) -> int:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                around = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"rank.py" in words and f"OMPI_COMM_WORLD_RANK={rank}".encode() in around:
+                return int(entry.name)
+    raise AssertionError(f"rank {rank} does not run")
+
+
+def test_a_cancel_leaves_no_process_on_any_host(person: Person) -> None:
+    started = start_slow(person)
+    person.fab("train", "--preset", "smoke").ended(2, f"busy with run {started}")
+    person.fab("status").ended(0, "running (heartbeat")
+    person.fab("cancel").ended(
+        0, "[h1] nothing of the run is left", "[h2] nothing of the run is left"
+    )
+    assert marked(person.home) == []
+    person.fab("status").ended(0, "cancelled")
+    person.fab("fetch").ended(0, "state: cancelled")
+
+
+def test_ctrl_c_cancels_and_waits_for_each_hosts_word(person: Person) -> None:
+    person.write("slow.py", SLOW)
+    process = person.start("train", "--script", "slow.py")
+    wait_until(lambda: len(_ranks(person)) >= 6, 30, "the ranks run")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 1, out
+    assert "[h1] nothing of the run is left" in out and "[h2] nothing" in out
+    assert marked(person.home) == []
+
+
+def test_ctrl_c_in_attach_only_detaches(person: Person) -> None:
+    start_slow(person)
+    process = person.start("attach")
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert "the run goes on" in out
+    assert len(_ranks(person)) >= 2
+    person.fab("cancel").ended(0)
+
+
+def test_a_killed_controller_ends_nothing(person: Person) -> None:
+    person.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
+    process = person.start("train", "--script", "short.py")
+    wait_until(lambda: _ranks(person), 30, "the ranks run")
+    process.kill()
+    process.communicate()
+    person.fab("attach").ended(0, "succeeded")
+    assert (person.last / "logs" / "rank-1.log").read_text() == "done 1\n"
+
+
+def test_a_lost_connection_is_taken_up_again(person: Person) -> None:
+    person.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
+    process = person.start("train", "--script", "short.py")
+    wait_until(lambda: _ranks(person), 30, "the ranks run")
+    time.sleep(1)
+    for pid in _session_daemons(person):
+        os.kill(pid, signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "the run goes on" in out, out
+
+
+def _session_daemons(person: Person) -> list[int]:
+    """The sshd that serve this person's connections (not the listening ones)."""
+    found = []
+    listening = {p.read_text().strip() for p in person.home.rglob("sshd.pid")}
+    for entry in Path("/proc").iterdir():
+        try:
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+        except (OSError, IndexError):
+            continue
+        if parent in listening and (entry / "exe").resolve().name.startswith("sshd"):
+            found.append(int(entry.name))
+    return found
+
+
+BAD = {
+    "preset misspelt": (("--preset", "digit"), "Did you mean"),
+    "setting misspelt": (("--set", "epoch=3"), "epochs"),
+    "setting of a wrong type": (("--set", "epochs=many"), "epochs"),
+    "strategy misspelt": (("--launcher", "tensorflow", "--strategy", "mirored"), "mirrored"),
+    "strategy of the other launcher": (("--strategy", "mirrored"), "one of horovod"),
+    "one-host strategy on two hosts": (
+        ("--launcher", "tensorflow", "--strategy", "mirrored"),
+        "runs on one host",
+    ),
+    "launcher misspelt": (("--launcher", "horvod"), "Did you mean horovod?"),
+    "no such script": (("--script", "nowhere.py"), "nowhere.py"),
+    "slots of 0": (("--slots", "0"), "--slots"),
+    "slots no number": (("--slots", "two"), "--slots"),
+    "host twice": (("--hosts", "a,a"), "2 times"),
+    "no hosts": (("--hosts", ","), "no hosts"),
+    "a shell in a host's name": (("--hosts", ";reboot"), "is not a host"),
+    "a substitution": (("--hosts", "$(reboot)"), "is not a host"),
+    "an option as a host": (("--hosts", "-oProxyCommand=x"), "is not a host"),
+    "a path as a run": (("--hosts", "../.."), "is not a host"),
+    "a name that does not resolve": (("--hosts", "no-such-host.invalid"), "does not resolve"),
+    "nobody answers": (("--hosts", "127.1.2.3:1"), "refused"),
+    "secret not set": (("--secret", "NOT_SET_ANYWHERE"), "not set"),
+    "keras 4": (("--keras", "4"), "2 or 3"),
+    "unknown option": (("--nonsense",), "fab --list"),
+    "words after --": (("--", "--epochs", "3"), "--args"),
+}
+
+
+@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
+def test_bad_input_is_told_and_starts_nothing(
+    person: Person, words: tuple[str, ...], said: str
+) -> None:
+    runs = sorted((person.home / ".railhead").rglob("run.json"))
+    person.fab("train", *words).ended(2, said)
+    assert sorted((person.home / ".railhead").rglob("run.json")) == runs
+    assert not (person.folder / "results").exists()
+
+
+@pytest.mark.parametrize("task", ["status", "logs", "fetch", "cancel", "attach"])
+def test_a_run_that_is_no_run_is_told(person: Person, task: str) -> None:
+    person.fab(task, "--run", "20200101-000000-ffff").ended(2, "20200101-000000-ffff")
+    person.fab(task, "--run", "../../etc").ended(2, "is not a run's id")
+
+
+def test_a_shell_opens_on_a_host_and_files_can_be_copied(person: Person) -> None:
+    person.fab("exec", "--cmd", "echo $HOME").ended(0, "[h1] ", "hosts/h2/home")
+    person.fab("exec", "--cmd", "exit 4").ended(1, "exit 4")
+    shown = person.fab("ssh-config").ended(0, "Include ")
+    config = shown.out.strip().rpartition("Include ")[2]
+    copied = subprocess.run(
+        ["scp", "-F", config, "h2:.railhead/envs/*/.ok", str(person.folder)], capture_output=True
+    )
+    assert copied.returncode == 0, copied.stderr
+    person.fab("ssh", "nobody").ended(2, "one of h1, h2")
