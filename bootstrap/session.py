@@ -1,7 +1,7 @@
 """One connection to one host and the one exec channel in it: sh first, then the agent.
 
 Facts need no Python on the host; everything else is asked of remote/agent.py, which is sent down
-the same channel and never written to the host's disk.
+the same channel with its parts and never written to the host's disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from bootstrap.inventory import Host
 from bootstrap.package import Bundle, tar
 
 OPEN_SECONDS = 10
-AGENT = Path(__file__).parent / "remote" / "agent.py"
+REMOTE = Path(__file__).parent / "remote"
+AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only from those before it
 Told = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
@@ -38,6 +39,14 @@ done"""
 START_AGENT = (
     "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
 )
+# The parts become modules of the names that they have here, so that they import each other.
+LOAD_AGENT = """
+import sys, types
+for name, text in PARTS.items():
+    sys.modules[name] = module = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class Session:
         """Hand the channel to the agent, run by the host's `python`; once per session."""
         if self._agent:
             return
-        source = AGENT.read_bytes()
+        source = agent_source()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
         self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
         self._agent = True
@@ -195,6 +204,13 @@ def _agent_error(host: Host, op: str, error: Mapping[str, str]) -> RailheadError
             f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"
         )
     return RailheadError(f"{op}: {error['text']}")
+
+
+@cache
+def agent_source() -> bytes:
+    """The agent with all its parts as one Python source."""
+    parts = {f"bootstrap.remote.{name}": (REMOTE / f"{name}.py").read_text() for name in AGENT}
+    return f"PARTS = {parts!r}\n{LOAD_AGENT}".encode()
 
 
 @cache

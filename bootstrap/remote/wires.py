@@ -1,0 +1,65 @@
+"""The network between hosts: which ports are free, and who can call whom."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+HELLO = b"railhead\n"
+LISTENERS: list[socket.socket] = []
+
+
+def listen(address: str) -> dict[str, Any]:
+    """Open a port for the peers' test calls; it answers each until this agent ends."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((address, 0))
+    listener.listen(256)
+    LISTENERS.append(listener)
+    threading.Thread(target=greet, args=(listener,), daemon=True).start()
+    return {"port": listener.getsockname()[1]}
+
+
+def greet(listener: socket.socket) -> None:
+    """Say to every caller that it is we who answer."""
+    while True:
+        with contextlib.suppress(OSError):
+            caller, _ = listener.accept()
+            with caller:
+                caller.sendall(HELLO)
+
+
+def dial(peers: list[tuple[str, int]], timeout: float) -> dict[str, Any]:
+    """Call (address, port) peers at once; answer None or what went wrong, for each."""
+    wrong: list[str | None] = [None] * len(peers)
+
+    def one(index: int, address: str, port: int) -> None:
+        wrong[index] = call(address, port, timeout)
+
+    calls = [threading.Thread(target=one, args=(i, *peer)) for i, peer in enumerate(peers)]
+    for thread in calls:
+        thread.start()
+    for thread in calls:
+        thread.join()
+    return {"wrong": wrong}
+
+
+def call(address: str, port: int, timeout: float) -> str | None:
+    """None when an agent answered at the address, else why not. `timeout` in seconds."""
+    try:
+        with socket.create_connection((address, port), timeout) as peer:
+            peer.settimeout(timeout)
+            return None if peer.recv(16) == HELLO else "somebody else answered"
+    except OSError as error:
+        return str(error) or type(error).__name__
+
+
+def ports(count: int) -> dict[str, Any]:
+    """Different ports that are free on every address at this moment."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("", 0))
+        return {"ports": [one.getsockname()[1] for one in sockets]}
