@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,13 @@ from bootstrap.errors import UsageError
 from bootstrap.launch import Ask, Program
 from bootstrap.package import Bundle, pack_script, pack_training
 from bootstrap.runtimes import REPO
+
+# The pieces of a shell's words; `open` is a quote that nothing closes.
+_PIECE = re.compile(
+    r"""(?P<blank>[ \t\n]+)|(?P<joined>\\\n)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)\"
+    |\\(?P<escaped>.)|(?P<plain>[^ \t\n'"\\]+|\\\Z)|(?P<open>['"])""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ def read_words(words: Words, environment: Mapping[str, str] = os.environ) -> Ask
         return Asked(ask, Program("training", settings=settings), pack_training(REPO), secrets)
     if words.preset or words.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
-    args = _split(words.args or "")
+    args = split(words.args or "")
     bundle, path = pack_script(Path(words.script), Path(words.workdir) if words.workdir else None)
     return Asked(ask, Program("script", path=path, args=args), bundle, secrets)
 
@@ -85,40 +92,68 @@ def _keras(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _split(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"--args {text!r}: a shell would not split it ({error})") from None
+def split(text: str) -> tuple[str, ...]:
+    """The words of `text` as a shell splits and unquotes them; nothing in them is expanded.
+
+    (`shlex` keeps the backslash of "\\$" and of a line that goes on.)
+
+    Raises:
+        UsageError: a quote is not closed.
+    """
+    words: list[str] = []
+    between = True
+    for piece in _PIECE.finditer(text):
+        if piece["open"]:
+            raise UsageError(f"--args {text!r}: the quote {piece['open']} is not closed")
+        if piece["blank"]:
+            between = True
+        elif not piece["joined"]:
+            if between:
+                words.append("")
+            words[-1] += _bare(piece)
+            between = False
+    return tuple(words)
+
+
+def _bare(piece: re.Match[str]) -> str:
+    """What a piece stands for, without its quotes and backslashes."""
+    if piece["double"] is not None:
+        return re.sub(r"\\([$`\"\\\n])", lambda m: m[1].strip("\n"), piece["double"])
+    return next(x for x in (piece["single"], piece["escaped"], piece["plain"]) if x is not None)
 
 
 def _secrets(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name in names if not environment.get(name)]
     if missing:
         raise UsageError(
-            f"--secret {missing[0]}: the variable is not set here, or empty",
+            f"--secret {', '.join(missing)}: not set here, or empty",
             hint=f"export {missing[0]}=...   # in this shell, then the same command again",
         )
     return {name: environment[name] for name in names}
 
 
 def _variables(words: Words) -> dict[str, str]:
-    lines = []
-    if words.env_file:
-        try:
-            text = Path(words.env_file).read_text()
-        except OSError as error:
-            raise UsageError(f"--env-file {words.env_file}: {error.strerror}") from None
-        lines = [
-            x.strip() for x in text.splitlines() if x.strip() and not x.strip().startswith("#")
-        ]
+    entries = _env_file(words.env_file) if words.env_file else []
+    entries += [(f"--env {entry!r}", entry) for entry in words.env]
     pairs = {}
-    for entry in [*lines, *words.env]:
+    for where, entry in entries:
         name, equals, value = entry.removeprefix("export ").partition("=")
         if not equals:
-            raise UsageError(f"--env {entry!r}: write NAME=value")
+            raise UsageError(f"{where}: write NAME=value")
         pairs[name] = value
     return pairs
+
+
+def _env_file(path: str) -> list[tuple[str, str]]:
+    """The lines that say something, each with where it stands: what it says may be private."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise UsageError(f"--env-file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--env-file {path}: not a text in UTF-8") from None
+    said = [(f"--env-file {path}, line {i}", line.strip()) for i, line in enumerate(lines, 1)]
+    return [(where, line) for where, line in said if line and not line.startswith("#")]
 
 
 def training_settings(preset: str | None, ask: Ask, settings: Sequence[str]) -> dict[str, Any]:

@@ -74,6 +74,10 @@ class Ask:
         for name in [*self.env, *self.secrets]:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
+            if name.startswith("RAILHEAD_"):
+                raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
+        if both := sorted({*self.env} & {*self.secrets}):
+            raise UsageError(f"{both[0]} is given twice: a secret's value stands in no --env")
 
     def settled_strategy(self, hosts: int) -> str:
         """The strategy: as asked, else by launcher and the number of hosts."""

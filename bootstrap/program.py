@@ -67,12 +67,13 @@ def told_well(body: Callable[..., None]) -> Callable[..., None]:
         try:
             body(*args, **kwargs)
         except RailheadError as error:
-            raise Exit(f"fab {body.__name__.rstrip('_')}: {error}", code=error.code) from None
+            raise Exit(f"fab {_typed(body)}: {error}", code=error.code) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=1) from None
         except KeyboardInterrupt:
-            raise Exit("interrupted: nothing was started", code=1) from None
+            hint = "fab status   # where the hosts stand"
+            raise Exit(f"fab {_typed(body)}: interrupted\n  next: {hint}", code=1) from None
         except Exit:
             raise
         except Exception:
@@ -80,3 +81,8 @@ def told_well(body: Callable[..., None]) -> Callable[..., None]:
             raise Exit("this is a mistake in Railhead, not yours", code=1) from None
 
     return task
+
+
+def _typed(body: Callable[..., None]) -> str:
+    """The task's name as it is typed: exec, ssh-config."""
+    return body.__name__.rstrip("_").replace("_", "-")

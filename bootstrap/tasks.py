@@ -80,9 +80,11 @@ def _inventory(hosts: str | None, slots: str | None = None) -> Inventory:
 
 
 def _options(system: bool, requirements: str | None, peer_address: str | None) -> Options:
+    from bootstrap.inventory import check_peer_address
     from bootstrap.survey import Options
 
-    addresses = tuple(a for a in (peer_address or "").split(",") if a)
+    named = [a.strip() for a in (peer_address or "").split(",")]
+    addresses = tuple(check_peer_address(a) for a in named if a)
     return Options(system, Path(requirements) if requirements else None, addresses)
 
 
