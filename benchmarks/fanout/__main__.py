@@ -1,0 +1,155 @@
+"""Fan-out against pyinfra, in the same run on the same hosts: seconds and ratios.
+
+    python -m benchmarks.fanout [--hosts 16] [--repeat 5] [--connect 64]
+
+Real sshd processes on this machine, in a temporary HOME. Three phases: `commands` (connect and
+run three), `first` (also two files and a tree of 200 files on an empty host) and `again` (one of
+the 200 changed). The two tools take turns; each is a process of its own, its start counts. After
+each run the files on every host are compared with what they should be. Exit 1 if the median
+ratio of `again` is over 0.5, or a connection was lost; 2 without rsync, which pyinfra is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.fanout import job, pyinfra_tool
+from bootstrap import connect, local, record
+
+LIMIT = 0.5
+HERE = Path(__file__).parent
+PHASES = ("commands", "first", "again")
+TOOLS = ("ours", "pyinfra")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A job written to `path`, on started hosts."""
+
+    job: job.Job
+    path: Path
+    pyinfra: Path
+
+    def run(self, tool: str, phase: str) -> float:
+        """Seconds that a tool took; RuntimeError when it failed or left something wrong."""
+        what = "commands" if phase == "commands" else "whole"
+        begin = time.monotonic()
+        done = subprocess.run(
+            self.argv(tool, what), env=self.environment(what), text=True, capture_output=True
+        )
+        seconds = time.monotonic() - begin
+        if done.returncode:
+            raise RuntimeError(f"{tool} failed in {phase}:\n{done.stdout}{done.stderr}")
+        if what == "whole" and (bad := job.wrong(self.job, tool)):
+            raise RuntimeError(f"{tool} left something wrong in {phase} on {', '.join(bad)}")
+        return seconds
+
+    def argv(self, tool: str, what: str) -> list[str]:
+        """The command of one tool."""
+        if tool == "ours":
+            return [sys.executable, "-m", "benchmarks.fanout.ours", str(self.path), what]
+        scripts = [str(HERE / f"pyinfra_{part}.py") for part in ("inventory", "deploy")]
+        return [str(self.pyinfra), "-y", *scripts]
+
+    def environment(self, what: str) -> dict[str, str]:
+        """What tells pyinfra's scripts the job; ours reads none of it."""
+        told = {"FANOUT_JOB": str(self.path), "FANOUT_PHASE": what}
+        return {**os.environ, **told, "FANOUT_COMMANDS": "\n".join(job.COMMANDS)}
+
+    def empty(self) -> None:
+        """Take from the hosts all that either tool has put there."""
+        for target in self.job.targets:
+            for name in (*TOOLS, ".railhead"):
+                shutil.rmtree(Path(target.home) / name, ignore_errors=True)
+
+
+def rounds(bench: Bench, repeat: int) -> dict[tuple[str, str], list[float]]:
+    """Seconds for each tool and phase; the tool that begins changes from round to round."""
+    taken: dict[tuple[str, str], list[float]] = {(t, p): [] for p in PHASES for t in TOOLS}
+    for number in range(repeat):
+        bench.empty()
+        for phase in PHASES:
+            if phase == "again":
+                job.change_one(Path(bench.job.tree), number)
+            for tool in TOOLS if number % 2 else TOOLS[::-1]:
+                taken[tool, phase].append(bench.run(tool, phase))
+        print(f"round {number + 1} of {repeat}, load {os.getloadavg()[0]:.1f}", flush=True)
+    return taken
+
+
+def ratios(taken: dict[tuple[str, str], list[float]], phase: str) -> list[float]:
+    """Ours over pyinfra's, round by round."""
+    return [a / b for a, b in zip(taken["ours", phase], taken["pyinfra", phase], strict=True)]
+
+
+def show(taken: dict[tuple[str, str], list[float]]) -> None:
+    """Print min, median and max of the seconds and of the ratios."""
+    head = "".join(f"{name:>21}" for name in ("ours s", "pyinfra s", "ours / pyinfra"))
+    print(f"{'':9}{head}   (min median max)")
+    for phase in PHASES:
+        rows = [taken["ours", phase], taken["pyinfra", phase], ratios(taken, phase)]
+        cells = [f"{min(row):7.2f}{median(row):7.2f}{max(row):7.2f}" for row in rows]
+        print(f"{phase:9}" + "".join(cells))
+
+
+def lost(count: int) -> int:
+    """Connect to `count` hosts at once; how many were lost."""
+    inventory = local.start("connect", count)
+    try:
+        begin = time.monotonic()
+        opened, failed = connect.reach(inventory)
+        seconds = time.monotonic() - begin
+        for session in opened.values():
+            session.close()
+    finally:
+        local.stop("connect")
+    print(f"connect to {count} at once: {len(failed)} lost, {seconds:.2f} s")
+    return len(failed)
+
+
+def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> float:
+    """Time both tools on hosts of their own; the median ratio of `again`."""
+    inventory = local.start("fanout", hosts)
+    try:
+        known_hosts = record.cluster_folder(inventory.name) / "known_hosts"
+        planned = job.plan_job(inventory, known_hosts, folder / "tree")
+        job.save(planned, folder / "job.json")
+        taken = rounds(Bench(planned, folder / "job.json", pyinfra), repeat)
+    finally:
+        local.stop("fanout")
+    show(taken)
+    return median(ratios(taken, "again"))
+
+
+def main() -> int:
+    """Both measurements; see the top."""
+    parser = argparse.ArgumentParser(prog="benchmarks.fanout")
+    parser.add_argument("--hosts", type=int, default=16)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--connect", type=int, default=64, help="0 leaves this part out")
+    asked = parser.parse_args()
+    if not shutil.which("rsync"):
+        print("pyinfra is at its fastest with rsync; next: sudo apt-get install -y rsync")
+        return 2
+    pyinfra = pyinfra_tool.installed()
+    print(f"{asked.hosts} hosts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="railhead-fanout-") as name:
+        os.environ["HOME"] = name
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        ratio = compare(asked.hosts, asked.repeat, Path(name), pyinfra)
+        gone = lost(asked.connect) if asked.connect else 0
+    print(f"again: {ratio:.2f} of pyinfra's time (limit {LIMIT}); {gone} connections lost")
+    return int(ratio > LIMIT or gone > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
