@@ -1,0 +1,47 @@
+"""A plan: what it says, and that a step on one host is no step on another."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.plan import MINUTES, Plan, Step
+
+KEY = Step("h1", "key", "the chief cannot start ranks here yet")
+RUNTIME = Step("h2", "runtime", "not there", MINUTES, fetches=325)
+PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (KEY, "key: the chief cannot start ranks here yet"),
+        (RUNTIME, "runtime: not there (minutes, fetches about 325 MB)"),
+        (Step("h", "uv", "why", fetches=20), "uv: why (fetches about 20 MB)"),
+        (Step("h", "system", "why", MINUTES), "system: why (minutes)"),
+    ],
+)
+def test_a_step_says_why_and_what_it_costs(step: Step, line: str) -> None:
+    assert str(step) == line
+
+
+def test_a_plan_is_told_host_by_host_in_their_order() -> None:
+    assert PLAN.describe() == [
+        "runtime tf on Python 3.11",
+        "[h2] runtime: not there (minutes, fetches about 325 MB)",
+        "[h1] key: the chief cannot start ranks here yet",
+        "[h3] nothing to do",
+    ]
+
+
+def test_a_step_belongs_to_one_host() -> None:
+    assert PLAN.of("h1") == (KEY,)
+    assert PLAN.of("h3") == ()
+    assert PLAN.needs("h2", "runtime")
+    assert not PLAN.needs("h1", "runtime")
+
+
+def test_a_plan_without_steps_has_nothing_to_do_and_says_so_of_every_host() -> None:
+    ready = Plan(("h1", "h2"), notes=("a choice",))
+    assert ready.nothing_to_do
+    assert not PLAN.nothing_to_do
+    assert ready.describe() == ["a choice", "[h1] nothing to do", "[h2] nothing to do"]

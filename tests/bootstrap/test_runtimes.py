@@ -1,0 +1,185 @@
+"""Which runtime serves which hosts, what names it, and what a host lacks for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.facts import HostFacts
+from bootstrap.runtimes import (
+    RUNTIMES,
+    Environment,
+    choose_runtime,
+    missing_parts,
+    resolve_extra,
+)
+
+CPU = RUNTIMES["tf2.18-cpu"]
+GPU = RUNTIMES["tf2.18-gpu"]
+V100 = ("Tesla V100-SXM2-16GB",) * 4
+
+
+def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts) -> None:
+    assert choose_runtime({"h1": debian, "h2": debian}) == (CPU, "no GPU on any host")
+
+
+def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None:
+    host = replace(debian, gpus=V100)
+    assert choose_runtime({"h1": host}) == (GPU, "GPUs: Tesla V100-SXM2-16GB")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"arch": "aarch64"}, "^h2 is aarch64: the runtimes are locked for x86_64 alone"),
+        ({"gpus": V100}, "^GPUs on h2 but none on h1, h3"),
+    ],
+)
+def test_hosts_that_no_one_runtime_serves_are_named(
+    debian: HostFacts, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        choose_runtime({"h1": debian, "h2": replace(debian, **changes), "h3": debian})
+
+
+def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
+    one = Environment(CPU, "3.11", "a reason")
+    others = [
+        Environment(GPU, "3.11", "a reason"),
+        Environment(CPU, "3.12", "a reason"),
+        Environment(CPU, "3.11", "a reason", extra="tqdm==4.67.1\n"),
+    ]
+    assert re.fullmatch("[0-9a-f]{16}", one.digest)
+    assert one.folder == f"~/.railhead/envs/{one.digest}"
+    assert len({one.digest, *(other.digest for other in others)}) == 4
+    assert Environment(CPU, "3.11", "another reason").digest == one.digest
+
+
+@pytest.mark.parametrize("file", ["horovod.txt", "runtime-tf2.18-cpu.txt", "horovod.sh"])
+def test_another_lock_or_recipe_is_another_environment(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bootstrap import runtimes
+
+    before = Environment(CPU, "3.11", "").digest
+    for path in [*runtimes.LOCKS.glob("*.txt"), runtimes.BUILD_HOROVOD]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(runtimes, "LOCKS", tmp_path)
+    monkeypatch.setattr(runtimes, "BUILD_HOROVOD", tmp_path / "horovod.sh")
+    assert Environment(CPU, "3.11", "").digest == before
+    with (tmp_path / file).open("a") as changed:
+        changed.write("# another line\n")
+    assert Environment(CPU, "3.11", "").digest != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"os": "ubuntu-24.04"}, False),
+        ({"arch": "aarch64"}, False),
+        ({"openmpi": "5.0.1"}, False),
+        ({"openmpi": None}, False),
+        ({"openmpi": "4.1.6"}, True),
+        ({"boot_id": "another", "home": "/home/ann", "memory": 1}, True),
+    ],
+)
+def test_a_wheel_fits_one_system_python_tensorflow_and_mpi(
+    debian: HostFacts, changes: dict[str, Any], same: bool
+) -> None:
+    environment = Environment(CPU, "3.11", "")
+    key = environment.wheel_key(replace(debian, **changes))
+    assert (key == environment.wheel_key(debian)) is same
+    assert Environment(CPU, "3.12", "").wheel_key(debian) != environment.wheel_key(debian)
+    assert Environment(CPU, "3.11", "", extra="x").wheel_key(debian) == environment.wheel_key(
+        debian
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
+def test_what_a_runtime_fetches_is_known(runtime: Any, python: str) -> None:
+    assert 100 < Environment(runtime, python, "").megabytes < 10_000
+    assert Environment(runtime, "3.9", "").megabytes == 0
+
+
+def test_the_runtime_without_gpus_fetches_less() -> None:
+    sizes = [Environment(runtime, "3.11", "").megabytes for runtime in (CPU, GPU)]
+    assert sizes[0] < sizes[1] / 2
+
+
+CHIEF = {"mpirun": "openmpi-bin", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+BUILD = {"g++": "g++", "cmake": "cmake", "make": "make", "mpi.h": "libopenmpi-dev"}
+
+
+@pytest.mark.parametrize(
+    ("chief", "builds", "lacks"),
+    [
+        (False, False, {"mpirun": "openmpi-bin"}),
+        (True, False, CHIEF),
+        (False, True, {"mpirun": "openmpi-bin"} | BUILD),
+        (True, True, CHIEF | BUILD),
+    ],
+)
+def test_a_bare_host_lacks_what_its_part_in_the_cluster_asks_for(
+    debian: HostFacts, chief: bool, builds: bool, lacks: dict[str, str]
+) -> None:
+    bare = replace(debian, tools={}, mpi_headers=False)
+    assert missing_parts(bare, chief=chief, builds=builds) == lacks
+    assert missing_parts(debian, chief=chief, builds=builds) == {}
+
+
+def test_headers_without_mpirun_are_half_of_openmpi(debian: HostFacts) -> None:
+    half = replace(debian, tools={t: p for t, p in debian.tools.items() if t != "mpirun"})
+    assert missing_parts(half, chief=True, builds=True) == {"mpirun": "openmpi-bin"}
+
+
+FAKE = """#!/bin/sh
+printf '%s\\n' "$@" >"$0.argv"
+cat >"$0.stdin"
+"""
+
+
+def fake_uv(folder: Path, ends: str) -> Path:
+    """A uv that writes down what it was asked and ends as told."""
+    path = folder / "uv"
+    path.write_text(FAKE + ends)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("runtime", "override"), [(CPU, "tensorflow ; sys_platform == 'never'"), (GPU, "")]
+)
+def test_more_packages_are_resolved_under_the_runtimes_pins(
+    tmp_path: Path, runtime: Any, override: str
+) -> None:
+    asked = tmp_path / "requirements.txt"
+    asked.write_text("tqdm\n")
+    uv = fake_uv(tmp_path, "echo 'tqdm==4.67.1 --hash=sha256:00'")
+    assert resolve_extra(runtime, "3.11", asked, str(uv)) == "tqdm==4.67.1 --hash=sha256:00\n"
+    argv = Path(f"{uv}.argv").read_text().splitlines()
+    assert argv[argv.index("--constraints") + 1] == str(runtime.lock)
+    assert argv[argv.index("--python-version") + 1] == "3.11"
+    assert {"--generate-hashes", "--no-emit-index-url", str(asked)} <= set(argv)
+    assert Path(f"{uv}.stdin").read_text() == override
+    assert ("--overrides" in argv) is bool(override)
+
+
+def test_packages_that_do_not_go_with_the_runtime_are_told_in_uvs_words(tmp_path: Path) -> None:
+    asked = tmp_path / "requirements.txt"
+    asked.write_text("numpy<1.20\n")
+    uv = fake_uv(tmp_path, "echo 'Because you require numpy<1.20 ...' >&2; exit 1")
+    with pytest.raises(UsageError, match="does not go together with runtime tf2.18-cpu") as caught:
+        resolve_extra(CPU, "3.11", asked, str(uv))
+    assert "Because you require numpy<1.20" in caught.value.message
+    assert caught.value.hint.startswith("loosen the versions in requirements.txt")
+
+
+def test_requirements_that_are_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--requirements .*none.txt: there is no such file"):
+        resolve_extra(CPU, "3.11", tmp_path / "none.txt", "/nowhere/uv")
