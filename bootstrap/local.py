@@ -120,7 +120,10 @@ def _sshd() -> str:
     for path in SSHD:
         if Path(path).exists():
             return path
-    raise UsageError("sshd is not installed here", hint="scripts/setup   # installs it without starting or enabling it")
+    raise UsageError(
+        "sshd is not installed here",
+        hint="scripts/setup   # installs it without starting or enabling it",
+    )
 
 
 def _address(cluster: str, index: int, base: str | None) -> str:
