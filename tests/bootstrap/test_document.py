@@ -1,0 +1,156 @@
+"""The cluster document, by its golden cases: whoever writes one writes these, we read them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.document import from_document, to_document
+from bootstrap.errors import UsageError
+from bootstrap.inventory import Gpu, Host, Inventory, parse_hosts
+
+DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
+CLUSTERS = sorted(path.stem for path in DOCUMENTS.glob("cluster-*.json"))
+
+
+def golden(name: str) -> dict[str, Any]:
+    """A golden case."""
+    document: dict[str, Any] = json.loads((DOCUMENTS / f"{name}.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_golden_cluster_is_read_and_written_back_unchanged(name: str) -> None:
+    document = golden(name)
+    inventory = from_document(document)
+    assert to_document(inventory) == document
+    assert from_document(json.loads(json.dumps(to_document(inventory)))) == inventory
+
+
+def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
+    document = golden("cluster-aws")
+    assert from_document(document) == Inventory(
+        name="aws-g4dn",
+        cloud="aws",
+        region="us-east-1",
+        bucket="s3://railhead-aws-g4dn-1f2e3d",
+        key_file="/home/ann/.railhead/clusters/aws-g4dn/key",
+        deadlines=tuple(document["deadlines"]),
+        price=document["price"],
+        hosts=tuple(
+            Host(
+                name=f"aws-g4dn-{i}",
+                address=f"203.0.113.2{i}",
+                user="ubuntu",
+                port=22,
+                peer_address=f"10.0.1.2{i}",
+                slots=4,
+                id=f"i-0a1b2c3d4e5f6071{i + 7}",
+                zone="us-east-1b",
+                gpu=Gpu("nvidia-t4", 4),
+                host_key_source="console",
+                stop=("sudo", "-n", "systemctl", "poweroff"),
+            )
+            for i in (1, 2)
+        ),
+    )
+    assert not from_document(document).named_only
+
+
+def test_hosts_that_were_named_are_recorded_as_they_were_named() -> None:
+    assert to_document(parse_hosts("ann@gpu-box:2222*2,[2001:db8::7]")) == golden("cluster-hosts")
+    assert from_document(golden("cluster-hosts")).named_only
+
+
+@pytest.mark.parametrize("hosts", ["a", "ann@a,bob@b", "ann@a,b", "a:1,b:2", "ann@a:1,ann@b:1*3"])
+def test_any_named_hosts_survive_the_record(hosts: str) -> None:
+    inventory = parse_hosts(hosts)
+    assert from_document(json.loads(json.dumps(to_document(inventory)))) == inventory
+
+
+def changed(name: str, path: str, value: Any) -> dict[str, Any]:
+    """A golden case with one value replaced, or taken out where the value is `...`."""
+    document = copy.deepcopy(golden(name))
+    *way, last = (int(key) if key.isdigit() else key for key in path.split("."))
+    place: Any = document
+    for key in way:
+        place = place[key]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("extra", 1, "^the cluster document: unknown: extra. It has the keys schema, name,"),
+        ("ssh.agent", 1, "^ssh in the cluster document: unknown: agent"),
+        ("hosts.0.gpus", 1, "^host 'aws-g4dn-1' in the cluster document: unknown: gpus"),
+        ("hosts.1.gpu.memory", 16, "^gpu of host 'aws-g4dn-2' .*unknown: memory"),
+        ("price.per_day", 1, "^price in the cluster document: unknown: per_day"),
+        ("deadlines.0.when", "x", "^a deadline in the cluster document: unknown: when"),
+        ("schema", ..., "missing: schema"),
+        ("hosts", ..., "missing: hosts"),
+        ("ssh.port", ..., "ssh .*missing: port"),
+        ("hosts.0.peer_address", ..., "'aws-g4dn-1' .*missing: peer_address"),
+        ("hosts.0.name", ..., "host None .*missing: name"),
+        ("hosts.0.gpu.count", ..., "gpu of .*missing: count"),
+        ("price.date", ..., "missing: date"),
+        ("deadlines.1.kind", ..., "missing: kind"),
+        ("name", 7, "the cluster document: of another kind: name"),
+        ("hosts", {}, "of another kind: hosts"),
+        ("ssh", [], "of another kind: ssh"),
+        ("hosts.0", "h1", "'h1' is not an object with the keys name, id"),
+        ("hosts.0.slots", "4", "'aws-g4dn-1' .*of another kind: slots"),
+        ("hosts.0.slots", True, "of another kind: slots"),
+        ("hosts.0.address", None, "of another kind: address"),
+        ("hosts.0.stop", "poweroff", "of another kind: stop"),
+        ("hosts.0.stop", [], r"stop \[\] is not an argv"),
+        ("hosts.0.stop", ["sudo", 1], "is not an argv: a list of words"),
+        ("hosts.0.slots", 0, "slots of aws-g4dn-1: 0"),
+        ("hosts.0.name", "../x", "'../x' is not a host's name"),
+        ("name", "../x", "'../x' is not a cluster's name"),
+        ("hosts.0.address", "-oProxyCommand=x", "is not a host: write"),
+        ("hosts.0.peer_address", "$(x)", "write an IP address"),
+        ("hosts.0.host_key_source", "dns", "'dns': one of guest-attributes, console"),
+        ("cloud", "azure", "cloud 'azure': one of aws, gcp, local, hosts"),
+        ("hosts", [], "no hosts"),
+    ],
+)
+def test_a_document_that_breaks_the_contract_is_refused_by_name(
+    path: str, value: Any, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        from_document(changed("cluster-aws", path, value))
+
+
+def test_all_that_is_wrong_with_an_object_is_told_at_once() -> None:
+    wrong = {**changed("cluster-gcp", "region", ...), "regoin": "x", "name": None}
+    with pytest.raises(UsageError, match="missing: region; unknown: regoin; of another kind: name"):
+        from_document(wrong)
+
+
+@pytest.mark.parametrize("other", [[], "text", None, 3])
+def test_what_is_no_document_at_all_is_refused(other: Any) -> None:
+    with pytest.raises(UsageError, match="is not an object with the keys schema"):
+        from_document(other)
+
+
+def test_a_newer_schema_names_the_upgrade_whatever_else_is_new() -> None:
+    newer = {**golden("cluster-local"), "schema": 2, "something": "new"}
+    with pytest.raises(UsageError, match="has schema 2; this Railhead reads 1") as caught:
+        from_document(newer)
+    assert caught.value.hint.startswith("git pull && scripts/setup")
+
+
+@pytest.mark.parametrize("schema", [0, "1", 1.5, -1])
+def test_a_schema_that_never_was_is_refused_without_an_upgrade(schema: Any) -> None:
+    with pytest.raises(UsageError, match="this Railhead reads 1") as caught:
+        from_document({**golden("cluster-local"), "schema": schema})
+    assert caught.value.hint == ""

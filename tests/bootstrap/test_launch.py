@@ -1,0 +1,221 @@
+"""A run, decided: launchers and strategies, Keras, the run document, mpirun's words, run ids."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.hostfile import Peer
+from bootstrap.launch import LAUNCHERS, Ask, Program, choose, mpirun_argv, new_run_id, run_document
+
+DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
+KEY = "ssh-ed25519 AAAA"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "asked", "hosts", "strategy"),
+    [
+        ("horovod", None, 1, "horovod"),
+        ("horovod", None, 2, "horovod"),
+        ("horovod", "horovod", 2, "horovod"),
+        ("tensorflow", None, 1, "mirrored"),
+        ("tensorflow", None, 2, "multiworker"),
+        ("tensorflow", None, 16, "multiworker"),
+        ("tensorflow", "multiworker", 1, "multiworker"),
+        ("tensorflow", "multiworker", 2, "multiworker"),
+        ("tensorflow", "mirrored", 1, "mirrored"),
+        ("tensorflow", "one-device", 1, "one-device"),
+    ],
+)
+def test_launcher_and_number_of_hosts_settle_the_strategy(
+    launcher: str, asked: str | None, hosts: int, strategy: str
+) -> None:
+    assert Ask(launcher, asked).settled_strategy(hosts) == strategy
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "one-device"])
+def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
+    with pytest.raises(UsageError, match=f"strategy {strategy} runs on one host; 2 were") as caught:
+        Ask("tensorflow", strategy).settled_strategy(2)
+    assert "--strategy multiworker" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"launcher": "horovd"}, "launcher 'horovd': one of horovod, tensorflow.*mean horovod"),
+        ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow.$"),
+        ({"launcher": ""}, "launcher '': one of"),
+        ({"strategy": "mirrored"}, "strategy of horovod 'mirrored': one of horovod"),
+        (
+            {"launcher": "tensorflow", "strategy": "miror"},
+            "'miror': one of multiworker, mirrored, one-device. Did you mean mirrored",
+        ),
+        ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy of tensorflow 'horovod'"),
+        ({"keras": 1}, "keras 1: 2 or 3"),
+        ({"keras": 2}, "keras 2 is for --script"),
+        ({"env": {"A-B": "1"}}, "'A-B' is not a variable's name"),
+        ({"env": {"": "1"}}, "'' is not a variable's name"),
+        ({"env": {"1A": "1"}}, "'1A' is not"),
+        ({"env": {"A\n": "1"}}, r"'A\\n' is not"),
+        ({"env": {"\u00c4": "1"}}, "is not a variable's name"),
+        ({"secrets": ("$(x)",)}, r"'\$\(x\)' is not a variable's name"),
+        ({"env": {"RAILHEAD_RUN": "x"}}, "RAILHEAD_RUN: .* are ours to set"),
+        ({"secrets": ("RAILHEAD_HOME",)}, "RAILHEAD_HOME: .* are ours to set"),
+        ({"env": {"TOKEN": "x"}, "secrets": ("TOKEN",)}, "TOKEN is given twice"),
+    ],
+)
+def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
+    words: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        Ask(**words)
+
+
+@pytest.mark.parametrize(
+    ("ask", "strategy", "keras", "why"),
+    [
+        (Ask(), "horovod", 3, "our own training is written for it"),
+        (Ask("tensorflow"), "multiworker", 3, "our own training is written for it"),
+        (Ask(script=True), "horovod", 2, "Horovod or several workers need it"),
+        (Ask("tensorflow", script=True), "multiworker", 2, "Horovod or several workers need it"),
+        (Ask("tensorflow", script=True), "mirrored", 3, "a script on one host"),
+        (Ask("tensorflow", script=True), "one-device", 3, "a script on one host"),
+        (Ask(script=True, keras=3), "horovod", 3, "as asked"),
+        (Ask("tensorflow", script=True, keras=2), "mirrored", 2, "as asked"),
+        (Ask(keras=3), "horovod", 3, "as asked"),
+    ],
+)
+def test_keras_follows_from_what_runs_and_the_reason_is_told(
+    ask: Ask, strategy: str, keras: int, why: str
+) -> None:
+    settled, reason = ask.settled_keras(strategy)
+    assert settled == keras
+    assert why in reason
+
+
+def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
+    assert choose("h1", ("h1", "h2"), "host") == "h1"
+    with pytest.raises(UsageError, match="^host 'zz': one of h1, h2.$"):
+        choose("zz", ("h1", "h2"), "host")
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    "run-training": {
+        "ask": Ask(),
+        "program": Program(
+            "training", settings={"data": "digits", "epochs": 20, "min_accuracy": None}
+        ),
+        "peers": (
+            Peer("h1", "127.77.0.1", 40022, "ann", 1, KEY),
+            Peer("h2", "127.77.0.2", 40023, "ann", 2, KEY),
+        ),
+        "ports": [23001, 23002],
+    },
+    "run-script": {
+        "ask": Ask(
+            "tensorflow",
+            script=True,
+            env={"MODE": "quick"},
+            secrets=("WANDB_API_KEY",),
+            outputs=("*.keras", "plots/**"),
+        ),
+        "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
+        "peers": (
+            Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
+            Peer("host-2", "fd00::6", 22, "bob", 1, KEY),
+        ),
+        "ports": [23001, 23004],
+    },
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_run_document_is_the_golden_one(name: str) -> None:
+    golden = json.loads((DOCUMENTS / f"{name}.json").read_text())
+    same = {key: golden[key] for key in ("run_id", "cluster", "created", "runtime", "bundle")}
+    assert run_document(**same, **RUNS[name]) == golden
+
+
+def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
+    """The document of a run with four slots on each host."""
+    peers = [Peer(f"h{i}", f"10.0.1.{i}", 22, "ann", 4, KEY) for i in range(1, hosts + 1)]
+    return run_document(
+        run_id="20261121-101500-3f2a",
+        cluster="c",
+        created="2026-11-21T10:15:00Z",
+        ask=Ask(launcher, strategy),
+        program=Program("training"),
+        runtime={"name": "r", "digest": "d"},
+        bundle="b",
+        peers=peers,
+        ports=range(23001, 23001 + hosts),
+    )
+
+
+@pytest.mark.parametrize(
+    ("launcher", "strategy"), [(name, s) for name, all_of in LAUNCHERS.items() for s in all_of]
+)
+@pytest.mark.parametrize("hosts", [1, 2, 3])
+def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
+    launcher: str, strategy: str, hosts: int
+) -> None:
+    if strategy in ("mirrored", "one-device") and hosts > 1:
+        with pytest.raises(UsageError, match="runs on one host"):
+            documents(launcher, strategy, hosts)
+        return
+    document = documents(launcher, strategy, hosts)
+    ranks_each = 4 if launcher == "horovod" else 1
+    assert [host["slots"] for host in document["hosts"]] == [ranks_each] * hosts
+    assert document["size"] == ranks_each * hosts
+    workers = [f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1)]
+    assert document["tf_cluster"] == ({"worker": workers} if strategy == "multiworker" else None)
+
+
+def argv() -> list[str]:
+    """mpirun's words for a run of three ranks."""
+    folder = "/home/ann/.railhead/runs/20261121-101500-3f2a"
+    return mpirun_argv(
+        "20261121-101500-3f2a", size=3, run_folder=folder, networks="10.0.1.0/24,10.0.2.0/24"
+    )
+
+
+def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
+    words = argv()
+    assert words[words.index("--bind-to") + 1] == "none"
+    assert words[words.index("--map-by") + 1] == "slot"
+    assert words[words.index("-np") + 1] == "3"
+    assert words[words.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
+
+
+def test_mpirun_goes_by_our_ssh_configuration_and_the_peers_networks() -> None:
+    words = argv()
+    mca = {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "-mca"}
+    assert mca["plm_rsh_args"] == "-F /home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"
+    assert mca["plm_rsh_no_tree_spawn"] == "1"
+    assert mca["oob_tcp_if_include"] == mca["btl_tcp_if_include"] == "10.0.1.0/24,10.0.2.0/24"
+    assert "RAILHEAD_RUN=20261121-101500-3f2a" in mca["orte_launch_agent"].split()
+
+
+def test_mpirun_carries_no_variable_and_so_no_secret() -> None:
+    assert not {"-x", "--x", "-env", "--env"} & set(argv())
+    assert argv()[-3:-1] == ["sh", "-c"]
+
+
+def test_run_ids_sort_by_time() -> None:
+    start = datetime(2026, 9, 30, 23, 59, 58, tzinfo=timezone.utc)
+    steps = [0, 1, 2, 61, 3600, 86400, 40 * 86400, 100 * 86400]
+    ids = [new_run_id(start + timedelta(seconds=s)) for s in steps]
+    assert ids == sorted(ids)
+    assert ids[0].startswith("20260930-235958-")
+
+
+def test_runs_of_one_second_have_different_ids() -> None:
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert len({new_run_id(now) for _ in range(20)}) > 1
+    assert new_run_id()[:2] == "20"

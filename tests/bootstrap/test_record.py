@@ -1,0 +1,167 @@
+"""What the control side remembers: clusters, the last one, runs, caches."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap import record
+from bootstrap.document import from_document
+from bootstrap.errors import UsageError
+from bootstrap.inventory import parse_hosts
+
+DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
+A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def run(cluster: str, run_id: str) -> dict[str, str]:
+    return {"run_id": run_id, "cluster": cluster}
+
+
+@pytest.mark.parametrize("name", ["cluster-hosts", "cluster-local", "cluster-aws", "cluster-gcp"])
+def test_a_cluster_comes_back_as_it_was_saved(name: str) -> None:
+    inventory = from_document(json.loads((DOCUMENTS / f"{name}.json").read_text()))
+    record.save_cluster(inventory)
+    assert record.load_cluster(inventory.name) == inventory
+    assert record.last_cluster() == inventory
+
+
+def test_what_is_remembered_is_for_its_owner_alone(home: Path) -> None:
+    record.save_cluster(A)
+    folder = home / ".railhead/clusters" / A.name
+    assert mode(folder) == 0o700
+    assert mode(folder / "cluster.json") == mode(home / ".railhead/last") == 0o600
+
+
+def test_the_last_command_that_named_hosts_counts() -> None:
+    record.save_cluster(A)
+    record.save_cluster(B)
+    assert record.last_cluster() == B
+    record.save_cluster(A)
+    assert record.last_cluster() == A
+    assert record.clusters() == sorted([A.name, B.name])
+
+
+def test_without_an_earlier_command_there_are_no_hosts() -> None:
+    with pytest.raises(UsageError, match="^no hosts: none were named") as caught:
+        record.last_cluster()
+    assert "fab train --hosts" in caught.value.hint
+    assert record.clusters() == []
+
+
+def test_an_unknown_cluster_is_answered_with_the_known_ones() -> None:
+    record.save_cluster(A)
+    with pytest.raises(UsageError, match=f"no cluster 'other' is recorded here; .*{A.name}"):
+        record.load_cluster("other")
+    with pytest.raises(UsageError, match=r"'\.\./x' is not a cluster's name"):
+        record.load_cluster("../x")
+
+
+def test_a_record_that_is_no_json_is_told_with_its_path(home: Path) -> None:
+    record.save_cluster(A)
+    path = home / ".railhead/clusters" / A.name / "cluster.json"
+    path.write_text("{")
+    with pytest.raises(UsageError, match=f"^{path} is not JSON") as caught:
+        record.last_cluster()
+    assert caught.value.hint.startswith(f"rm {path}")
+
+
+def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> None:
+    record.save_cluster(A)
+    record.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
+    pins = record.cluster_folder(A.name) / "known_hosts"
+    record.write_text(pins, "a ssh-ed25519 AAAA\n")
+    record.forget_cluster(A.name)
+    assert record.clusters() == []
+    assert pins.exists()
+    assert record.find_run(A, None)[0] == "20260101-000000-aaaa"
+    with pytest.raises(UsageError, match="no hosts"):
+        record.last_cluster()
+    record.forget_cluster(A.name)
+
+
+def test_forgetting_another_cluster_leaves_the_last_one() -> None:
+    record.save_cluster(A)
+    record.save_cluster(B)
+    record.forget_cluster(A.name)
+    assert record.last_cluster() == B
+
+
+def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
+    for run_id in ("20260102-000000-aaaa", "20260101-000000-ffff"):
+        record.save_run(run(A.name, run_id), home / "results" / run_id)
+    record.save_run(run(B.name, "20270101-000000-aaaa"), home)
+    assert record.find_run(A, None) == (
+        "20260102-000000-aaaa",
+        home / "results/20260102-000000-aaaa",
+    )
+    assert record.find_run(A, "20260101-000000-ffff")[0] == "20260101-000000-ffff"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "says"),
+    [
+        (None, f"no run is recorded for {A.name}"),
+        ("20260101-000000-ffff", "run '20260101-000000-ffff' is not recorded"),
+    ],
+)
+def test_a_run_that_nobody_started_is_not_found(run_id: str | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        record.find_run(A, run_id)
+
+
+def test_a_runs_id_is_no_path(home: Path) -> None:
+    record.save_run(run(A.name, "20260101-000000-ffff"), home)
+    with pytest.raises(UsageError, match="is not a run's id"):
+        record.find_run(A, "../../x")
+
+
+def test_a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it(home: Path) -> None:
+    path = home / "deep/er/file"
+    record.write_text(path, "one\n")
+    path.chmod(0o644)
+    record.write_text(path, "two\n")
+    assert path.read_text() == "two\n"
+    assert mode(path) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: Path) -> None:
+    assert [p.relative_to(home).as_posix() for p in record.known_hosts_files(A.name)] == [
+        f".railhead/clusters/{A.name}/known_hosts",
+        ".railhead/known_hosts",
+        ".ssh/known_hosts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        (None, "home/.cache/railhead/wheels"),
+        ("", "home/.cache/railhead/wheels"),
+        ("not/absolute", "home/.cache/railhead/wheels"),
+        ("{tmp}/caches", "caches/railhead/wheels"),
+    ],
+)
+def test_caches_stand_in_the_users_cache_folder(
+    told: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", told.format(tmp=tmp_path))
+    assert record.cache("wheels") == tmp_path / place
+    assert (tmp_path / place).is_dir()
+
+
+def test_one_inventory_saved_twice_is_recorded_once() -> None:
+    record.save_cluster(A)
+    record.save_cluster(replace(A, hosts=A.hosts[:1]))
+    assert len(record.load_cluster(A.name).hosts) == 1
+    assert record.clusters() == [A.name]
