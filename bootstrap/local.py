@@ -44,7 +44,7 @@ PermitUserEnvironment no
 X11Forwarding no
 PrintMotd no
 LogLevel VERBOSE
-Subsystem sftp internal-sftp
+Subsystem sftp internal-sftp -d {home}
 SetEnv {environment}
 """
 # How the person's shell reaches package indexes; a local host reaches them the same way.

@@ -31,7 +31,8 @@ Told = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line.
-LOOP = """s=
+LOOP = """cd "$HOME"
+s=
 while IFS= read -r l; do
 case $l in @go) eval "$s"; s=;; *) s="$s
 $l";; esac

@@ -79,9 +79,8 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
             session.close()
     if inventory.cloud == "local":
         lines += _stop_local(inventory)
-    lines += [
-        Line("here", f"results of {i} were not fetched", verified=False) for i in left if not purge
-    ]
+    if not purge:
+        lines += [Line(inventory.chief.name, f"keeps the results of {i}: fab fetch") for i in left]
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return Receipt(inventory.name, now, tuple(lines))
 

@@ -313,7 +313,7 @@ BAD = {
     "no such script": (("--script", "nowhere.py"), "nowhere.py"),
     "slots of 0": (("--slots", "0"), "--slots"),
     "slots no number": (("--slots", "two"), "--slots"),
-    "host twice": (("--hosts", "a,a"), "2 times"),
+    "host twice": (("--hosts", "a,a"), "the same host twice"),
     "no hosts": (("--hosts", ","), "no hosts"),
     "a shell in a host's name": (("--hosts", ";reboot"), "is not a host"),
     "a substitution": (("--hosts", "$(reboot)"), "is not a host"),
