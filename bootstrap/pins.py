@@ -12,11 +12,12 @@ from typing import Any
 
 import paramiko
 from fabric import Connection
-from paramiko.ssh_exception import SSHException
+from paramiko.hostkeys import HostKeyEntry, HostKeys
+from paramiko.ssh_exception import BadHostKeyException, SSHException
 
 
 class UnknownHostKey(SSHException):
-    """No pin for this host; `key` is what it showed."""
+    """No pin for this host; `key` is what it showed, `hostname` its name in known_hosts."""
 
     def __init__(self, hostname: str, key: paramiko.PKey) -> None:
         super().__init__(hostname)
@@ -24,22 +25,58 @@ class UnknownHostKey(SSHException):
         self.key = key
 
 
-class _Pinned(paramiko.MissingHostKeyPolicy):
+class ChangedHostKey(SSHException):
+    """Another key than the pinned one, which stands in `file` under `hostname`."""
+
+    def __init__(self, hostname: str, key: paramiko.PKey, file: Path) -> None:
+        super().__init__(hostname)
+        self.hostname = hostname
+        self.key = key
+        self.file = file
+
+
+class _Refusing(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:
         raise UnknownHostKey(hostname, key)
 
 
+class _Client(paramiko.SSHClient):
+    """A client that knows which file each pin is from; the first that has a name decides."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        super().__init__()
+        self.set_missing_host_key_policy(_Refusing())
+        self._pins = [(file, read_pins(file)) for file in files]
+
+    def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
+        name = hostname if port == 22 else f"[{hostname}]:{port}"
+        found = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
+        if found:
+            self._system_host_keys = found[0][1]
+        try:
+            super().connect(hostname, port, **kwargs)
+        except BadHostKeyException as bad:
+            raise ChangedHostKey(name, bad.key, found[0][0]) from bad
+
+
+def read_pins(file: Path) -> HostKeys:
+    """The keys of a known_hosts file that paramiko can compare; none when there is no file.
+
+    Lines that it cannot read, such as those of certificate authorities, are passed over.
+    """
+    pins = HostKeys()
+    with contextlib.suppress(FileNotFoundError):
+        for line in map(str.strip, file.read_text(errors="replace").splitlines()):
+            with contextlib.suppress(Exception):  # it raises whatever its decoders raise
+                entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
+                if entry:
+                    pins._entries.append(entry)
+    return pins
+
+
 def pin(connection: Connection, files: Sequence[Path]) -> None:
-    """Replace Fabric's accept-anything policy, on the connection and on each of its jumps."""
-    hop: Any = connection
-    while isinstance(hop, Connection):
-        client = paramiko.SSHClient()
-        client.set_missing_host_key_policy(_Pinned())
-        for known in files:
-            with contextlib.suppress(FileNotFoundError):
-                client.load_system_host_keys(str(known))
-        hop.client = client
-        hop = hop.gateway
+    """Replace Fabric's accept-anything policy on one connection."""
+    connection.client = _Client(files)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

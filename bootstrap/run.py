@@ -21,6 +21,7 @@ from bootstrap.session import Session
 from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
+SUPERVISOR = ("supervisor.py", "tagged.py")
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -163,7 +164,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
     slots = [h["slots"] for h in document["hosts"]]
     return [
-        [f"{run.folder}/supervisor.py", 0o644, (REMOTE / "supervisor.py").read_text()],
+        *([f"{run.folder}/{n}", 0o644, (REMOTE / n).read_text()] for n in SUPERVISOR),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
         [f"{run.folder}/ssh_config", 0o644, config],

@@ -20,8 +20,8 @@ RUN = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, RUN)
 
 import sweep  # noqa: E402
+import tagged  # noqa: E402
 
-TAGGED = re.compile(rb"\[[^\]]*?,(\d+)\]<(stdout|stderr)>: ?(.*)", re.DOTALL)
 RECORD = b"@railhead "
 LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
 TAIL = 20
@@ -75,7 +75,10 @@ class Supervisor:
         self.cancelled = False
         self.metrics = open(os.path.join(RUN, "results", "metrics.jsonl"), "a")
         self.secrets = self.secret_values()
+        self.tagged = tagged.Tagged()
         self.logs = {}
+        for name in ("mpirun", *("rank-%d" % rank for rank in range(self.run["size"]))):
+            self.log(name)
         self.evaluation = None
 
     def secret_values(self):
@@ -128,12 +131,17 @@ class Supervisor:
         return self.process.returncode
 
     def read(self):
-        for line in self.process.stdout:
-            match = TAGGED.match(line)
-            if match:
-                self.said(int(match[1]), match[3])
-            else:
+        stream = self.process.stdout.fileno()
+        while chunk := os.read(stream, 1 << 20):
+            self.pass_on(self.tagged.feed(chunk))
+        self.pass_on(self.tagged.close())
+
+    def pass_on(self, lines):
+        for rank, line in lines:
+            if rank == tagged.MPIRUN:
                 self.log("mpirun").add(self.redact(line))
+            else:
+                self.said(rank, line)
 
     def said(self, rank, text):
         text = self.redact(text)
@@ -171,17 +179,22 @@ class Supervisor:
         return 0
 
     def sweep_all(self):
-        """End what the ranks left behind, on every host; says for each host what came of it."""
+        """End what the ranks left behind, on every host; says for each host what came of it.
+
+        This host comes last: between fork and exec, an ssh to another one still has our mark.
+        """
         said = {}
 
         def one(index, name):
-            said[name] = sweep_here() if index == 0 else self.sweep_there(index)
+            said[name] = self.sweep_there(index)
 
-        threads = [threading.Thread(target=one, args=x) for x in enumerate(self.hosts)]
+        there = list(enumerate(self.hosts))[1:]
+        threads = [threading.Thread(target=one, args=x) for x in there]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        said[self.hosts[0]] = sweep_here()
         return said
 
     def sweep_there(self, index):
