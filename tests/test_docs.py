@@ -1,0 +1,249 @@
+"""The documentation is whole: what the program has, the pages name, with its default."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke import Collection
+
+from bootstrap import document, tasks
+from bootstrap.hostfile import Peer
+from bootstrap.launch import Ask, Program, run_document
+
+ROOT = Path(__file__).resolve().parent.parent
+REMOTE = ROOT / "bootstrap" / "remote"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+ERRORS = ("UsageError", "RailheadError", "RunFailed", "BelowThreshold", "HostsFailed")
+ERRORS += ("HostsNotReady", "Exit")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a `##` heading, up to the next one."""
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert found, f"no section {heading!r}"
+    return found[1]
+
+
+def named(text: str) -> set[str]:
+    """Every word that stands in backticks, without the `hosts[].` before a key."""
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    return {word.removeprefix("hosts[].") for word in quoted}
+
+
+# --- Tasks ---------------------------------------------------------------------------------
+
+OPTIONS = [
+    (name, argument)
+    for name, task in sorted(Collection.from_module(tasks).tasks.items())
+    for argument in task.get_arguments()
+]
+
+
+def row(argument: Any) -> str:
+    """How an option's row begins in docs/tasks.md."""
+    kind = {bool: "switch", list: "list"}.get(argument.kind, "text")
+    default = "off" if kind == "switch" else f"`{argument.default}`" if argument.default else "none"
+    return f"| `--{argument.name.replace('_', '-')}` | {kind} | {default} | "
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), OPTIONS, ids=[f"{name} --{a.name}" for name, a in OPTIONS]
+)
+def test_every_option_has_its_row_and_its_help(name: str, argument: Any) -> None:
+    rows = section(page("tasks.md"), name)
+    assert row(argument) in rows, f"the section {name} lacks: {row(argument)}"
+    assert argument.help
+
+
+def test_no_row_names_an_option_that_is_gone() -> None:
+    for name in {name for name, _ in OPTIONS}:
+        listed = re.findall(r"^\| `--([\w-]+)` \|", section(page("tasks.md"), name), re.MULTILINE)
+        has = {a.name.replace("_", "-") for n, a in OPTIONS if n == name}
+        assert set(listed) == has, name
+
+
+def test_every_preset_and_setting_is_described() -> None:
+    argv = [sys.executable, "-S", "-B", "-m", "training", "--check", "--json"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    check = json.loads(done.stdout)
+    text = page("tasks.md")
+    for preset, summary in check["presets"].items():
+        assert f"| `{preset}` | {summary} |" in text
+    for name, field in check["fields"].items():
+        default = "none" if field["default"] is None else field["default"]
+        assert f"| `{name}` | {field['type']} | `{default}` | {field['doc']}" in text
+        assert all(f"`{choice}`" in text for choice in field.get("choices", ()))
+    assert set(check["strategies"]) <= named(text)
+
+
+# --- Documents -----------------------------------------------------------------------------
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    """Every key of a document, at every depth."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys_of(inner)
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from keys_of(inner)
+
+
+@pytest.mark.parametrize("kind", ["training", "script"])
+def test_every_key_of_the_run_document_is_described(kind: str) -> None:
+    run = run_document(
+        run_id="r", cluster="c", created="", ask=Ask(script=kind == "script"),
+        program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
+        peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], ports=[1],
+    )  # fmt: skip
+    assert set(keys_of(run)) <= named(section(page("how-it-works.md"), "The run document"))
+
+
+def test_every_key_of_the_cluster_document_is_described() -> None:
+    keys = {
+        key
+        for part in ("CLUSTER", "SSH", "HOST", "HOST_OPTIONAL", "GPU", "DEADLINE", "WHEN", "PRICE")
+        for key in getattr(document, part)
+    }
+    assert keys <= named(section(page("how-it-works.md"), "The cluster document"))
+
+
+def functions(path: Path, *names: str) -> Iterator[ast.AST]:
+    """Every node of the functions of these names in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            yield from ast.walk(node)
+
+
+def literal_keys(nodes: Iterator[ast.AST]) -> set[str]:
+    """The keys of all dict literals among the nodes."""
+    dicts = [node for node in nodes if isinstance(node, ast.Dict)]
+    return {k.value for d in dicts for k in d.keys if isinstance(k, ast.Constant)}
+
+
+def test_every_key_of_the_result_is_described() -> None:
+    keys = literal_keys(functions(REMOTE / "supervisor.py", "result", "culprit"))
+    keys |= literal_keys(functions(REMOTE / "sweep.py", "sweep"))
+    assert {"schema", "state", "culprit", "lines", "left"} <= keys
+    assert keys <= named(section(page("how-it-works.md"), "The result"))
+
+
+def test_every_record_is_described() -> None:
+    text = section(page("how-it-works.md"), "The records")
+    for path in (ROOT / "training").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":
+                words = {k.arg for k in node.keywords if k.arg}
+                words |= {a.value for a in node.args if isinstance(a, ast.Constant)}
+                assert words <= named(text), f"{path.name}: {words - named(text)}"
+
+
+def variables() -> set[str]:
+    """The variables that a rank's environment gets from us."""
+    found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "run.py").read_text()))
+    found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "launch.py").read_text()))
+    rank = (REMOTE / "rank.py").read_text()
+    found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
+    found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
+    return found | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))
+
+
+def test_every_variable_that_a_script_receives_is_named() -> None:
+    assert {"RAILHEAD_RANK", "TF_CONFIG", "PYTHONUNBUFFERED", "RAILHEAD_RUN"} <= variables()
+    assert variables() <= named(section(page("tasks.md"), "Your own script"))
+
+
+# --- Errors --------------------------------------------------------------------------------
+
+
+HOLE = "\0"
+
+
+def template(node: ast.AST) -> str:
+    """The text that an expression makes, with a hole for each value that is not known here."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(template(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return template(node.left) + template(node.right)
+    return HOLE
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """File and template of the message of every error that bootstrap raises."""
+    for path in sorted((ROOT / "bootstrap").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS and node.args:
+                text = template(node.args[0])
+                if len(text.replace(HOLE, "").strip(" :;,.'()\n")) > 3:
+                    yield path.name, text
+
+
+def quoted_in(text: str) -> list[re.Pattern[str]]:
+    """What the first column of the tables quotes of messages; `...` stands for any words."""
+    cells = re.findall(r"^\| (`.*?`) \| ", text, re.MULTILINE)
+    quotes = [quote for cell in cells for quote in re.findall(r"`([^`]{5,})`", cell)]
+    pieces = [[x.strip(" '") for x in quote.split("...")] for quote in quotes]
+    return [re.compile(".*".join(re.escape(x) for x in some if x), re.DOTALL) for some in pieces]
+
+
+def test_every_error_is_in_troubleshooting() -> None:
+    text = page("troubleshooting.md")
+    quotes = quoted_in(text)
+    missing = []
+    for name, said in messages():
+        shape = re.escape(said).replace(re.escape(HOLE), ".+")
+        if not any(quote.search(said) for quote in quotes) and not re.search(shape, text):
+            missing.append(f"{name}: {said.replace(HOLE, '{}')}")
+    assert not missing, "\n".join(missing)
+
+
+# --- Pages ---------------------------------------------------------------------------------
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as the usual viewers make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", PROSE.sub("", path.read_text()))
+    for link in [link for link in links if not link.startswith("https://")]:
+        target, _, anchor = link.partition("#")
+        there = (path.parent / target).resolve() if target else path
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there.read_text()), link
+
+
+def test_the_first_line_to_type_stands_early() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert "make demo" in lines[: lines.index("make demo") + 1][:20]
+    set_up = [line for line in lines if re.fullmatch(r"make \w+", line)]
+    assert set_up == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_nothing_of_the_machine_that_wrote_it_stands_there(path: Path) -> None:
+    assert not re.search(r"(?<![\w>])/(?:root|tmp|home|work)\b", path.read_text())
+
+
+def test_all_pages_are_reached_from_the_readme() -> None:
+    links = re.findall(r"\]\((docs/[\w-]+\.md)\)", (ROOT / "README.md").read_text())
+    assert set(links) == {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}

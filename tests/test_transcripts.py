@@ -1,0 +1,220 @@
+"""Transcripts in the documentation are real: their commands are typed again, and compared.
+
+A block ```console WORLD holds commands behind `$ ` and what they print; docs/contributing.md says
+which worlds there are. `...` stands for any lines, and VOLATILE for what differs between runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from e2e.local import FAB, REPO, cluster
+
+from bootstrap import record
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("nvidia-smi") is not None, reason="transcripts are of hosts without a GPU"
+)
+
+BLOCK = re.compile(r"^```console (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = {path.name: path.read_text() for path in [REPO / "README.md", *REPO.glob("docs/*.md")]}
+STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
+
+VOLATILE = (
+    (r"\d{8}-\d{6}-[0-9a-f]{4}", "RUN"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
+    (r"SHA256:[A-Za-z0-9+/]{43}", "FINGERPRINT"),
+    (r"(?:[\w.-]+@)?127\.\d+\.\d+\.\d+(?::\d+)?", "ADDRESS"),
+    (r"\b[0-9a-f]{16}\b", "DIGEST"),
+    (r"Python 3\.\d+(?:\.\d+)?", "PYTHON"),
+    (r"horovod: (?:no wheel for this system|install the wheel).*", "horovod: WHEEL"),
+    (r"[\d.,]+ (?:s|ms|min|h|B|kB|MB|GB|samples/s)\b(?: \d+ s\b)?", "QUANTITY"),
+    (r"\d+\.\d+(?:e-\d+)?", "DECIMAL"),
+    (r"\d+(?= processes?\b| had to be ended)", "COUNT"),
+    (r"rank \d on \w+|\| no data on rank \d", "SOME-RANK"),  # of two that fail at once, either
+    (r"(?<=^pinned )\w+", "HOST"),
+    (r"[ \t]+", " "),
+)
+
+SCRIPTS = {
+    "show.py": """import json, os, sys
+import horovod.tensorflow as hvd
+hvd.init()
+print("arguments", sys.argv[1:])
+print("greeting", os.environ["GREETING"])
+print("@railhead", json.dumps({"kind": "message", "text": "a word from " + str(hvd.rank())}))
+""",
+    "sleeper.py": """import time
+import horovod.tensorflow as hvd
+hvd.init()
+time.sleep(600)
+""",
+    "exits.py": """import sys
+import horovod.tensorflow as hvd
+hvd.init()
+print("no data on rank", hvd.rank())
+sys.exit(3)
+""",
+}
+
+
+def blocks(page: str, *worlds: str) -> list[str]:
+    return [body for world, body in BLOCK.findall(PAGES[page]) if world in worlds]
+
+
+def steady(text: str, places: dict[str, str]) -> list[str]:
+    """The lines without what differs from run to run and from machine to machine."""
+    for place, name in places.items():
+        text = re.sub(place, name, text)
+    lines = text.splitlines()
+    for pattern, name in VOLATILE:
+        lines = [re.sub(pattern, name, line) for line in lines]
+    return [line.rstrip() for line in lines]
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Whether what was printed is what was expected, `...` standing for any lines."""
+    parts = [r"(?:.*\n)*?" if x == "..." else re.escape(x) + r"\n" for x in expected]
+    return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in printed)) is not None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who types what the pages say, in a home of their own."""
+
+    home: Path
+    caches: Path
+    machines: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "project"
+
+    def settle(self) -> None:
+        """A folder with the scripts that the pages speak of, and `fab` on the PATH."""
+        for folder in (self.folder, self.home / "bin", self.home / ".ssh"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (shown,) = re.findall(r"```python\n(.*?)```", PAGES["getting-started.md"], re.DOTALL)
+        for name, text in {**SCRIPTS, "train.py": shown}.items():
+            (self.folder / name).write_text(text)
+        fab = self.home / "bin" / "fab"
+        fab.write_text(f'#!/bin/sh\nexec "{FAB}" -r "{REPO}" "$@"\n')
+        fab.chmod(0o755)
+
+    def know(self, hosts: Path) -> None:
+        """Give the local hosts the names alpha and beta, in ~/.ssh/config."""
+        found = record_of(hosts)
+        text = ""
+        for name, host in zip(("alpha", "beta"), found, strict=True):
+            text += f"Host {name}\n  HostName {host[0]}\n  Port {host[1]}\n  User {host[2]}\n"
+            text += f"  IdentityFile {hosts}/.railhead/clusters/lab/key\n  IdentitiesOnly yes\n"
+        (self.home / ".ssh" / "config").write_text(text)
+
+    def types(self, command: str, last: int) -> tuple[str, int]:
+        """Type a command; what it printed, and its exit code."""
+        paths = f"{self.home / 'bin'}:{os.environ['PATH']}"
+        environment = {**os.environ, "HOME": str(self.home), "PATH": paths, "TERM": "dumb"}
+        environment["XDG_CACHE_HOME"] = str(self.caches)
+        words = command.replace("make demo", "fab demo")
+        done = subprocess.run(
+            ["sh", "-c", f"(exit {last}); {words}"], cwd=self.folder, env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        if "--detach" in words:
+            time.sleep(8)  # until every rank is there
+        return done.stdout, done.returncode
+
+    def follows(self, block: str) -> None:
+        """Type a block's commands and compare what they print."""
+        places = {rf"{self.machines}/\S*?/home\b": "~", str(self.home): "~"}
+        last = 0
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = part.partition("\n")
+            printed, last = self.types(command, last)
+            same = matches(steady(expected, {}), steady(printed, places))
+            assert same, f"$ {command}\nprinted:\n{printed}\nthe page says:\n{expected}"
+
+
+def record_of(home: Path) -> list[tuple[str, int, str]]:
+    """Address, port and user of the local hosts in `home`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        return [(h.address, h.port or 22, h.user or "") for h in record.load_cluster("lab").hosts]
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    """A reader with no host."""
+    reader = Reader(tmp_path / "reader", tmp_path / "caches", tmp_path / "machines")
+    reader.settle()
+    return reader
+
+
+@pytest.fixture
+def with_hosts(reader: Reader) -> Iterator[Reader]:
+    """A reader with two fresh hosts, alpha and beta, whose keys are trusted."""
+    with cluster(reader.machines, "lab", reader.caches):
+        reader.know(reader.machines)
+        reader.types("fab trust --hosts alpha,beta --yes", 0)
+        yield reader
+
+
+PAGES_ALONE = [name for name in PAGES if blocks(name, "alone")]
+PAGES_WITH_HOSTS = [name for name in PAGES if blocks(name, "hosts")]
+
+
+@pytest.mark.parametrize("page", PAGES_ALONE)
+def test_what_needs_no_host(page: str, reader: Reader) -> None:
+    for block in blocks(page, "alone"):
+        reader.follows(block)
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_HOSTS)
+def test_what_needs_two_hosts(page: str, with_hosts: Reader) -> None:
+    for block in blocks(page, "hosts"):
+        with_hosts.follows(block)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
+    reader = Reader(tmp_path / "reader", shared_caches, tmp_path / "machines")
+    reader.settle()
+    with cluster(reader.machines, "lab", reader.caches):
+        reader.know(reader.machines)
+        for page in STORY:
+            for block in blocks(page, "run"):
+                reader.follows(block)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_demo(tmp_path: Path, shared_caches: Path) -> None:
+    reader = Reader(tmp_path / "reader", shared_caches, tmp_path / "reader")
+    reader.settle()
+    (reader.home / "project").rename(reader.home / "railhead")
+    (reader.home / "project").symlink_to(reader.home / "railhead")
+    (block,) = blocks("README.md", "demo")
+    reader.follows(block)
+
+
+def test_every_transcript_is_of_a_world_that_is_typed_again() -> None:
+    for name, text in PAGES.items():
+        worlds = re.findall(r"^```console ?(.*)$", text, re.MULTILINE)
+        assert set(worlds) <= {"alone", "hosts", "run", "demo"}, name
+        assert "run" not in worlds or name in STORY
+        assert "demo" not in worlds or name == "README.md"
+
+
+def test_a_line_that_nobody_printed_is_noticed() -> None:
+    assert matches(steady("a 1.5 s\n...\nz\n", {}), ["a QUANTITY", "b", "z"])
+    assert not matches(["a", "z"], ["a", "b", "z"])
+    assert not matches(["a", "...", "y"], ["a", "b", "z"])
