@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e import local
 
 REAL_HOME = Path.home()
 REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")
@@ -61,3 +62,26 @@ def shared_caches(home_of_session: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(REAL_CACHES))
         yield REAL_CACHES
+
+
+@pytest.fixture(scope="session")
+def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
+    """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
+    home = home_of_session.parent / "ready"
+    with local.cluster(home, "ready", shared_caches):
+        made = local.Person(home, home, shared_caches).fab("bootstrap", seconds=1500)
+        made.ended(0, "[h1]", "[h2]")
+        yield home
+
+
+@pytest.fixture(scope="session")
+def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A runtime's python (TensorFlow, Keras, Horovod): RAILHEAD_TEST_PYTHON, else a ready host's."""
+    python = os.environ.get("RAILHEAD_TEST_PYTHON")
+    if not python:
+        home: Path = request.getfixturevalue("ready")
+        made = sorted(home.glob(".railhead/clusters/ready/hosts/h1/home/.railhead/envs/*/.ok"))
+        python = str(made[-1].parent / "bin" / "python")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAILHEAD_TEST_PYTHON", python)
+        yield python

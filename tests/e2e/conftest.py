@@ -56,16 +56,6 @@ def bastion(network: Network) -> Iterator[Bastion]:
         yield bastion
 
 
-@pytest.fixture(scope="session")
-def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
-    """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
-    home = home_of_session.parent / "ready"
-    with local.cluster(home, "ready", shared_caches):
-        made = local.Person(home, home, shared_caches).fab("bootstrap", seconds=1500)
-        made.ended(0, "[h1]", "[h2]")
-        yield home
-
-
 @pytest.fixture
 def person(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local.Person]:
     """Somebody in an empty folder, whose last hosts are the two ready ones."""

@@ -1,6 +1,6 @@
 """Real trainings, one per strategy: two replicas make the model that one makes of the same batches.
 
-They need a runtime's python (tensorflow, keras, horovod): RAILHEAD_TEST_PYTHON names it.
+They need a runtime's python (TensorFlow, Keras, Horovod): the fixture `runtime_python`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
-PYTHON = os.environ.get("RAILHEAD_TEST_PYTHON", "")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON, reason="RAILHEAD_TEST_PYTHON names no python of a runtime"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_python")]
 ELSEWHERE = "results-of-the-last-worker"
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
 
@@ -87,7 +83,7 @@ def train(
 
 def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, str]]]:
     """What to start, each with its own part of the environment."""
-    probe = [PYTHON, str(PROBE)]
+    probe = [os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE)]
     if strategy == "horovod":
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
@@ -134,7 +130,7 @@ def run_together(
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def alone(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """One replica trained on the whole batches."""
     return train(tmp_path_factory.mktemp("alone"), "one-device", ONE)
 
