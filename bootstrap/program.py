@@ -6,6 +6,7 @@ Stock Fabric starts a task once per host of `-H`; a training run is one over all
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class OneRun(Executor):  # type: ignore[misc]
         if named is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
-            raise Exit(f"{call.task.name} takes no hosts", code=2)
+            raise Exit(f"fab {_dashed(call.task.name)} takes no hosts", code=2)
         if call.kwargs.get("hosts") not in (None, named):
             raise Exit("--hosts is given twice, with different hosts", code=2)
         call.kwargs = {**call.kwargs, "hosts": named}
@@ -54,7 +55,9 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
         try:
             parse()
         except ParseError as wrong:
-            raise Exit(f"{wrong}\n  next: fab --list   # or: fab --help TASK", code=2) from None
+            # Invoke shows its own object there: Flag <Argument: preset (p)> needed value ...
+            said = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
+            raise Exit(f"{said}\n  next: fab --list   # or: fab --help TASK", code=2) from None
 
     return parsed
 
@@ -67,13 +70,15 @@ def told_well(body: Callable[..., None]) -> Callable[..., None]:
         try:
             body(*args, **kwargs)
         except RailheadError as error:
-            raise Exit(f"fab {_typed(body)}: {error}", code=error.code) from None
+            raise Exit(f"fab {_dashed(body.__name__)}: {error}", code=error.code) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=1) from None
         except KeyboardInterrupt:
             hint = "fab status   # where the hosts stand"
-            raise Exit(f"fab {_typed(body)}: interrupted\n  next: {hint}", code=1) from None
+            raise Exit(
+                f"fab {_dashed(body.__name__)}: interrupted\n  next: {hint}", code=1
+            ) from None
         except Exit:
             raise
         except Exception:
@@ -83,6 +88,6 @@ def told_well(body: Callable[..., None]) -> Callable[..., None]:
     return task
 
 
-def _typed(body: Callable[..., None]) -> str:
-    """The task's name as it is typed: exec, ssh-config."""
-    return body.__name__.rstrip("_").replace("_", "-")
+def _dashed(name: str) -> str:
+    """A task's name as it is typed: exec_ is exec, ssh_config is ssh-config."""
+    return name.rstrip("_").replace("_", "-")

@@ -110,7 +110,8 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     """The run's id and the folder for its results; the last run when `run_id` is None."""
     known = sorted((cluster_folder(inventory.name) / "runs").glob("*.json"))
     if run_id is not None:
-        known = [p for p in known if p.stem == check_name(run_id, "a run's id")]
+        check_name(run_id, "a run's id")
+        known = [p for p in known if p.stem == run_id]
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
         raise UsageError(f"{which} recorded for {inventory.name}", hint="fab status")

@@ -119,9 +119,10 @@ def test_a_run_that_nobody_started_is_not_found(run_id: str | None, says: str) -
 
 
 def test_a_runs_id_is_no_path(home: Path) -> None:
-    record.save_run(run(A.name, "20260101-000000-ffff"), home)
-    with pytest.raises(UsageError, match="is not a run's id"):
-        record.find_run(A, "../../x")
+    for _ in ("no run yet", "one run"):
+        with pytest.raises(UsageError, match="is not a run's id"):
+            record.find_run(A, "../../x")
+        record.save_run(run(A.name, "20260101-000000-ffff"), home)
 
 
 def test_a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it(home: Path) -> None:

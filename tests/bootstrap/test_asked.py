@@ -1,0 +1,265 @@
+"""From the words of `fab train` to what is to run, or to the rule that they break."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.asked import Words, read_words, split
+from bootstrap.errors import UsageError
+from bootstrap.hostfile import Peer
+from bootstrap.launch import run_document
+
+# Prints its words; globs are off, because splitting is what is compared and not expansion.
+SHELL = """set -f; words() { for w; do printf '%s\\0' "$w"; done; }
+words """
+
+
+def by_shell(text: str) -> tuple[str, ...]:
+    """The words of `text` as a real sh has them."""
+    done = subprocess.run(["/bin/sh", "-c", SHELL + text], capture_output=True, check=True)
+    return tuple(done.stdout.decode().split("\0")[:-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "--epochs 3",
+        "  --epochs\t3  ",
+        "-- --epochs -- 3",
+        "''",
+        '"" a ""',
+        "a''b '' c",
+        "'a b' \"c d\" e\\ f",
+        "--name='it'\\''s'",
+        """--name "it's" 'say "hi"'""",
+        r"'\n' \\n \n",
+        r'"\n" "\\" "\"" "\a"',
+        r'"cost: \$5" "\`x\`" \$HOME',
+        "'$HOME' '$(id)' '`id`' '*' '~' '#x' '!' ';' '&' '|' '>x'",
+        r"\* \~ \# \; \& \| \> \< \( \)",
+        "a#b x=~ {a,b}",
+        "'line one\nline two'",
+        '"line one\nline two"',
+        "--epochs 3 \\\n  --batch 4",
+        "a\\\nb",
+        '"a\\\nb"',
+        "'a\\\nb'",
+        "a \\\n",
+        "ends in a backslash\\",
+        "a\rb",
+        "naïve 日本 \N{NO-BREAK SPACE}x",
+        '--json=\'{"a": [1, 2], "b": "$x"}\'',
+    ],
+)
+def test_args_are_split_exactly_as_a_shell_splits_them(text: str) -> None:
+    assert split(text) == by_shell(text)
+
+
+LETTERS = "ab=-'\"\\$`*?~#;&|<>(){}[]! \t\né日"
+
+
+def quoted(text: str, dice: random.Random) -> str:
+    """One of a shell's many ways to write a word."""
+    written = ""
+    for letter in text:
+        ways = [f"'{letter}'", f"{letter}" if letter in "ab=-é日" else f"'{letter}'"]
+        if letter != "\n":
+            ways.append("\\" + letter)
+        ways.append(f'"\\{letter}"' if letter in '$`"\\' else f'"{letter}"')
+        ways = [way for way in ways if way != "'''"]
+        written += dice.choice(ways) + dice.choice(["", "", "", "''", '""', "\\\n"])
+    return written or dice.choice(["''", '""'])
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_any_words_reach_the_script_whatever_is_in_them(seed: int) -> None:
+    dice = random.Random(seed)
+    words = [
+        "".join(dice.choices(LETTERS, k=dice.randint(0, 7))) for _ in range(dice.randint(0, 5))
+    ]
+    gaps = [" ", "\t", "  ", " \\\n"]
+    text = "".join(dice.choice(gaps) + quoted(word, dice) for word in words)
+    assert split(text) == tuple(words)
+    assert by_shell(text) == tuple(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("$HOME *.py ~ `id` $(id)", ("$HOME", "*.py", "~", "`id`", "$(id)")),
+        ("a; b && c | d > e", ("a;", "b", "&&", "c", "|", "d", ">", "e")),
+        ("--tag #3", ("--tag", "#3")),
+        ("--epochs 3\n--batch 4", ("--epochs", "3", "--batch", "4")),
+    ],
+)
+def test_nothing_is_expanded_or_run(text: str, words: tuple[str, ...]) -> None:
+    assert split(text) == words
+
+
+@pytest.mark.parametrize(("text", "quote"), [("it's", "'"), ('say "hi', '"'), ("'a\\'b'", "'")])
+def test_a_quote_that_nothing_closes_is_refused_with_the_text(text: str, quote: str) -> None:
+    with pytest.raises(UsageError, match=f"the quote {quote} is not closed") as caught:
+        split(text)
+    assert repr(text) in caught.value.message
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A script in a folder of its own, from where the command is typed."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").write_text("print('hello')\n")
+    monkeypatch.chdir(tmp_path / "mine")
+    return "train.py"
+
+
+def test_our_training_gets_settings_that_training_itself_resolved() -> None:
+    asked = read_words(Words(preset="smoke", settings=("seed=7",)), {})
+    assert asked.program.kind == "training"
+    assert asked.program.settings["seed"] == 7
+    assert asked.program.settings["epochs"] >= 1
+    assert "training/__main__.py" in {file.path for file in asked.bundle.files}
+    assert asked.ask.outputs == ("**",)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"preset": "digts"}, "'digts'. Did you mean digits"),
+        ({"preset": "digts"}, "Choices: digits, linear, smoke, synthetic"),
+        ({"settings": ("epohcs=3",)}, "epohcs.*epochs"),
+        ({"settings": ("epochs=0",)}, "epochs"),
+        ({"settings": ("optimizer=adamw",)}, "adamw.*adam, sgd"),
+        ({"settings": ("epochs",)}, "epochs"),
+        ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow"),
+        ({"strategy": "mirrored"}, "strategy of horovod 'mirrored'"),
+        ({"keras": "4"}, "--keras '4': 2 or 3"),
+        ({"keras": ""}, "--keras '': 2 or 3"),
+        ({"keras": "2"}, "keras 2 is for --script"),
+        ({"args": "--epochs 3"}, "--args goes with --script"),
+        ({"args": ""}, "--args goes with --script"),
+        ({"workdir": "."}, "--workdir goes with --script"),
+        ({"env": ("A",)}, "--env 'A': write NAME=value"),
+        ({"env": ("=x",)}, "'' is not a variable's name"),
+        ({"env": ("A B=x",)}, "'A B' is not a variable's name"),
+        ({"env_file": "/nowhere/env"}, "--env-file /nowhere/env: No such file"),
+        ({"env_file": "/"}, "--env-file /: Is a directory"),
+        ({"secrets": ("TOKEN",)}, "--secret TOKEN: not set here, or empty"),
+        ({"secrets": ("A", "EMPTY", "B")}, "--secret EMPTY, B: not set"),
+        ({"secrets": ("A",), "env": ("A=x",)}, "A is given twice"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_before_any_host_hears_of_it(
+    words: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        read_words(Words(**words), {"A": "1", "EMPTY": ""})
+    assert caught.value.code == 2
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"preset": "digits"}, "--preset and --set are for our own training"),
+        ({"settings": ("epochs=3",)}, "a script takes --args"),
+        ({"args": "it's"}, "is not closed"),
+        ({"workdir": "/nowhere"}, "/nowhere"),
+        ({"script": "trian.py"}, "no script trian.py"),
+    ],
+)
+def test_what_does_not_go_with_a_script_is_refused(
+    script: str, words: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_words(Words(**{"script": script, **words}), {})
+
+
+def test_a_script_is_shipped_with_its_folder_and_its_words(script: str) -> None:
+    Path("data.csv").write_text("1,2\n")
+    asked = read_words(Words(script=script, args="--name 'a b' '' -- 3"), {})
+    assert asked.program.document() == {
+        "kind": "script",
+        "path": "train.py",
+        "args": ["--name", "a b", "", "--", "3"],
+    }
+    assert [file.path for file in asked.bundle.files] == ["data.csv", "train.py"]
+    assert asked.ask.script
+
+
+@pytest.mark.parametrize(("keras", "number"), [(None, None), ("2", 2), ("3", 3)])
+def test_keras_is_a_number_or_left_open(script: str, keras: str | None, number: int | None) -> None:
+    assert read_words(Words(script=script, keras=keras), {}).ask.keras == number
+
+
+ENV_FILE = """# a comment
+A=1
+
+export B=two words
+  C = spaced
+D=x=y
+E=
+F="quotes stay"
+"""
+
+
+def test_variables_come_from_the_file_then_from_the_command(script: str) -> None:
+    Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
+    words = Words(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
+    assert read_words(words, {}).ask.env == {
+        "A": "2", "B": "two words", "D": "x=y", "E": "", "F": '"quotes stay"', "G": "g",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A=1\nhunter2\n", "--env-file env, line 2: write NAME=value"),
+        (ENV_FILE, "'C ' is not a variable's name"),
+        ("A=\udcff\n", "--env-file env: not a text in UTF-8"),
+    ],
+)
+def test_a_wrong_line_is_named_and_not_shown(script: str, text: str, says: str) -> None:
+    Path("env").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match=says) as caught:
+        read_words(Words(script=script, env_file="env"), {})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secrets_value_stands_in_no_document(script: str) -> None:
+    words = Words(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
+    asked = read_words(words, {"TOKEN": "hunter2", "OTHER": "x"})
+    assert asked.secrets == {"TOKEN": "hunter2"}
+    document = run_document(
+        run_id="r",
+        cluster="c",
+        created="now",
+        ask=asked.ask,
+        program=asked.program,
+        runtime={},
+        bundle=asked.bundle.digest,
+        peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
+        ports=[23001],
+    )
+    assert document["secrets"] == ["TOKEN"]
+    assert document["env"] == {"MODE": "quick"}
+    assert "hunter2" not in json.dumps(document)
+    assert "hunter2" not in repr(replace(asked, secrets={}))
+
+
+def test_secrets_come_from_the_callers_own_environment(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHEADS_TEST_TOKEN", "hunter2")
+    assert os.environ["RAILHEADS_TEST_TOKEN"] == "hunter2"
+    asked = read_words(Words(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
+    assert asked.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}

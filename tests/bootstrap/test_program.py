@@ -1,0 +1,246 @@
+"""The real `fab`, with a fabfile of two tasks: what reaches a task, what every wrong word is.
+
+Most commands run in a fork of this process, which has imported Fabric already: the same program
+in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fabric.main import program
+
+ROOT = Path(__file__).parents[2]
+FAB = Path(sys.executable).with_name("fab")
+FABFILE = """
+from invoke import task
+from bootstrap import program
+from bootstrap.errors import BelowThreshold, RailheadError, UsageError
+from bootstrap.program import told_well
+
+program.install()
+
+WRONG = {
+    "usage": UsageError("a rule", hint="fab --list"),
+    "failed": RailheadError("it failed"),
+    "below": BelowThreshold("too low"),
+    "ours": ZeroDivisionError("ours"),
+    "ctrl-c": KeyboardInterrupt(),
+}
+
+
+@task
+@told_well
+def train(c, hosts=None, preset=None, detach=False):
+    print(f"train {hosts!r} {preset!r} {detach}")
+
+
+@task
+@told_well
+def ssh_config(c, how):
+    raise WRONG[how]
+"""
+Done = subprocess.CompletedProcess[str]
+Fab = Callable[..., Done]
+
+
+def forked(folder: Path, *words: str) -> Done:
+    """Type `fab WORDS` in a folder."""
+    out, err = folder / ".stdout", folder / ".stderr"
+    child = os.fork()
+    if not child:
+        os.chdir(folder)
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
+        try:
+            program.run(["fab", *words])
+        except SystemExit as end:
+            os._exit(end.code if isinstance(end.code, int) else 99)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said = out.read_text(), err.read_text()
+    out.unlink()
+    err.unlink()
+    return subprocess.CompletedProcess(["fab", *words], code, *said)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is typed: beside the fabfile."""
+    (tmp_path / "fabfile.py").write_text(FABFILE)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+@pytest.fixture
+def fab(folder: Path) -> Fab:
+    """Type a command in that folder."""
+
+    def typed(*words: str) -> Done:
+        done = forked(folder, *words)
+        assert ("Traceback" in done.stdout + done.stderr) is ("ours" in words)
+        return done
+
+    return typed
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("-H a,b train", 0, "train 'a,b' None False\n", ""),
+        ("--hosts a,b train", 0, "train 'a,b' None False\n", ""),
+        ("train --hosts a,b", 0, "train 'a,b' None False\n", ""),
+        ("-H a train --hosts b", 2, "", "--hosts is given twice, with different hosts\n"),
+        ("ssh-config failed", 1, "", "fab ssh-config: it failed\n"),
+    ],
+)
+def test_the_command_itself_does_what_its_fork_does(
+    folder: Path, words: str, code: int, out: str, err: str
+) -> None:
+    done = subprocess.run([FAB, *words.split()], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "reached"),
+    [
+        ("-H a,b train", "train 'a,b' None False"),
+        ("--hosts a,b train", "train 'a,b' None False"),
+        ("--hosts=a,b train", "train 'a,b' None False"),
+        ("train --hosts a,b", "train 'a,b' None False"),
+        ("train --hosts=a,b", "train 'a,b' None False"),
+        ("-H a,b train --hosts a,b", "train 'a,b' None False"),
+        ("-H a,b train --preset smoke --detach", "train 'a,b' 'smoke' True"),
+        ("train --hosts ann@a:22*2,[::1] --preset=smoke", "train 'ann@a:22*2,[::1]' 'smoke' False"),
+        ("train", "train None None False"),
+    ],
+)
+def test_hosts_reach_the_task_once_and_as_they_were_typed(
+    fab: Fab, words: str, reached: str
+) -> None:
+    done = fab(*words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (0, reached + "\n", "")
+
+
+def test_two_tasks_get_the_same_hosts(fab: Fab) -> None:
+    assert fab("-H", "a", "train", "train", "--detach").stdout.splitlines() == [
+        "train 'a' None False",
+        "train 'a' None True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("-H a train --hosts b", "--hosts is given twice, with different hosts"),
+        ("-H a,b train --hosts b,a", "given twice"),
+        ("-H a ssh-config usage", "fab ssh-config takes no hosts"),
+        ("train -- --epochs 3", "write --args='--epochs 3'"),
+        ("train --hosts a -- x", "words after --"),
+        ("train --bogus", "--bogus"),
+        ("--bogus train", "--bogus"),
+        ("train --hosts", "--hosts needed value"),
+        ("train --preset", "--preset needed value"),
+        ("train --detach=yes", "'yes'"),
+        ("trian", "trian"),
+        ("train more", "more"),
+        ("train --hosts a b", "'b'"),
+        ("ssh-config", "how"),
+        ("train --epochs 3", "--epochs"),
+    ],
+)
+def test_every_wrong_word_ends_with_2_and_nothing_starts(fab: Fab, words: str, says: str) -> None:
+    done = fab(*words.split())
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", ["train --bogus", "trian", "train --hosts"])
+def test_a_word_that_fab_does_not_know_is_answered_with_the_next_command(
+    fab: Fab, words: str
+) -> None:
+    assert "next: fab --list" in fab(*words.split()).stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "says"),
+    [
+        ("usage", 2, "fab ssh-config: a rule\n  next: fab --list\n"),
+        ("failed", 1, "fab ssh-config: it failed\n"),
+        ("below", 3, "fab ssh-config: too low\n"),
+        (
+            "ctrl-c",
+            1,
+            "fab ssh-config: interrupted\n  next: fab status   # where the hosts stand\n",
+        ),
+    ],
+)
+def test_an_error_becomes_its_message_and_its_exit_code(
+    fab: Fab, how: str, code: int, says: str
+) -> None:
+    done = fab("ssh-config", how)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", says)
+
+
+def test_a_mistake_of_ours_is_called_one_and_shows_where(fab: Fab) -> None:
+    done = fab("ssh-config", "ours")
+    assert done.returncode == 1
+    assert "ZeroDivisionError: ours" in done.stderr
+    assert done.stderr.endswith("this is a mistake in Railhead, not yours\n")
+
+
+@pytest.mark.parametrize("words", ["--list", "--help", "--help train", "--version"])
+def test_asking_for_help_is_no_error(fab: Fab, words: str) -> None:
+    assert fab(*words.split()).returncode == 0
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback(folder: Path) -> None:
+    many = FABFILE.replace('print(f"train', 'for _ in range(100_000): print(f"train')
+    (folder / "fabfile.py").write_text(many)
+    pipe = ["sh", "-c", f"{FAB} train | head -n 1"]
+    done = subprocess.run(pipe, cwd=folder, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("train None None False\n", "")
+
+
+OURS = [
+    ("train --hosts a --slots x", "--slots: 'x' is not a number from 1 to 1024"),
+    ("train --hosts a --slots 0", "--slots: '0'"),
+    ("train --hosts a;reboot", "'a;reboot' is not a host"),
+    ("train --hosts=", "no hosts"),
+    ("train", "no hosts"),
+    ("-H a train --hosts b", "given twice"),
+    ("train --hosts a --preset digts", "Did you mean digits"),
+    ("train --hosts a --set epohcs=1", "epohcs"),
+    ("train --hosts a --strategy miror", "'miror'"),
+    ("train --hosts a,b --launcher tensorflow --strategy mirrored", "runs on one host"),
+    ("train --hosts a --script none.py", "no script none.py"),
+    ("train --hosts a --peer-address a.internal", "peer address 'a.internal'"),
+    ("train --hosts a --keras 4", "--keras '4'"),
+    ("train --hosts a,a", "a: the same host twice"),
+    ("logs --hosts a --rank x", "recorded"),
+    ("status", "no hosts"),
+    ("demo --hosts a", "fab demo takes no hosts"),
+    ("-H a ssh-config --run x", "--run"),
+    ("train --hosts a -- --epochs 3", "words after --"),
+    ("cancel --hosts a --run ../x", "is not a run's id"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), OURS, ids=[words for words, _ in OURS])
+def test_our_own_tasks_refuse_bad_words_before_they_call_a_host(
+    tmp_path: Path, words: str, says: str
+) -> None:
+    done = forked(tmp_path, "-r", str(ROOT), *words.split())
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "home/.railhead").exists()
