@@ -76,7 +76,7 @@ def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A runtime's python (TensorFlow, Keras, Horovod): RAILHEAD_TEST_PYTHON, else a ready host's."""
+    """The python of a runtime: RAILHEAD_TEST_PYTHON, else that of a ready host."""
     python = os.environ.get("RAILHEAD_TEST_PYTHON")
     if not python:
         home: Path = request.getfixturevalue("ready")
