@@ -1,110 +1,42 @@
-"""The only SSH: a session per host, opened with pinned keys, bounded and retried.
+"""The only SSH: a session per host, and for each that cannot be reached the reason in words.
 
-Fabric reads the user's ssh_config and holds the connection (paramiko is the transport).
 `everywhere` asks all hosts at once, waits for all and reports all.
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
+import shlex
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, TypeVar
 
-from fabric import Config, Connection
 from paramiko.ssh_exception import (
     AuthenticationException,
-    BadHostKeyException,
+    ChannelException,
     NoValidConnectionsError,
+    PasswordRequiredException,
     SSHException,
 )
 
-from bootstrap import record
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.facts import HostFacts
+from bootstrap.hops import CONNECT_SECONDS, JumpFailed, connected, hang_up
 from bootstrap.inventory import Host, Inventory
-from bootstrap.pins import UnknownHostKey, fingerprint, pin
+from bootstrap.pins import ChangedHostKey, UnknownHostKey, fingerprint
 from bootstrap.session import Session
 
 T = TypeVar("T")
-CONNECT_SECONDS = 10
-AT_ONCE = 8  # sshd's MaxStartups begins to drop connections at 10 that are not yet logged in
-TRIES = 5
-
-
-@cache
-def _config() -> Config:
-    return Config()
-
-
-def _connection(host: Host, inventory: Inventory) -> Connection:
-    kwargs: dict[str, Any] = {"banner_timeout": 20, "auth_timeout": 20}
-    if inventory.key_file:
-        kwargs |= {
-            "key_filename": [inventory.key_file],
-            "allow_agent": False,
-            "look_for_keys": False,
-        }
-    connection = Connection(
-        host.address,
-        user=host.user,
-        port=host.port,
-        config=_config().clone(),
-        connect_timeout=CONNECT_SECONDS,
-        connect_kwargs=kwargs,
-    )
-    pin(connection, record.known_hosts_files(inventory.name))
-    return connection
-
-
-def _first_hop(connection: Connection) -> Connection:
-    hop: Connection = connection
-    while isinstance(hop.gateway, Connection):
-        hop = hop.gateway
-    return hop
-
-
-_doors: dict[tuple[str, int], threading.Semaphore] = {}
-_doors_lock = threading.Lock()
-
-
-def _door(connection: Connection) -> threading.Semaphore:
-    """At most AT_ONCE unfinished logins per sshd, or it drops some (MaxStartups)."""
-    hop = _first_hop(connection)
-    with _doors_lock:
-        return _doors.setdefault((hop.host, hop.port), threading.Semaphore(AT_ONCE))
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
-    connection = _connection(host, inventory)
-    for attempt in range(TRIES):
-        try:
-            with _door(connection):
-                if not connection.gateway:
-                    connection.connect_kwargs["sock"] = _socket(connection)
-                connection.open()
-                return Session(host, connection)
-        except (EOFError, ConnectionResetError, SSHException) as error:
-            # A sshd that is too busy hangs up before its banner or within the key exchange.
-            if isinstance(error, _FINAL) or attempt == TRIES - 1:
-                raise
-            time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
-    raise AssertionError("unreachable")
-
-
-_FINAL = (AuthenticationException, BadHostKeyException, UnknownHostKey, NoValidConnectionsError)
-
-
-def _socket(connection: Connection) -> socket.socket:
-    # paramiko leaves Nagle's algorithm on; off, a login at 100 ms takes 0.2 s less.
-    sock = socket.create_connection((connection.host, connection.port), CONNECT_SECONDS)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    hops = connected(host, inventory)
+    try:
+        return Session(host, hops)
+    except BaseException:
+        hang_up(hops)
+        raise
 
 
 def why_not(host: Host, error: Exception) -> str:
@@ -112,24 +44,31 @@ def why_not(host: Host, error: Exception) -> str:
     for kind, tell in _REASONS:
         if isinstance(error, kind):
             return tell(host, error)
-    if "authentication methods" in str(error):
-        return _no_key(host, error)
+    for said, tell in _TEXTS.items():
+        if said in str(error):
+            return tell(host, error)
     return str(error) if isinstance(error, RailheadError) else f"{type(error).__name__}: {error}"
 
 
 def _unknown(host: Host, error: Any) -> str:
-    shown = f"{error.key.get_name()} {fingerprint(error.key)}"
-    return f"unknown host key {shown}\nnext: fab trust --hosts {host}"
+    shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
+    return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
 
 
 def _changed(host: Host, error: Any) -> str:
-    shown = f"REFUSED: its host key changed to {fingerprint(error.key)}; it may be another machine"
-    return f"{shown}\nnext, if you know why: ssh-keygen -R {_key_name(error.hostname, host)}"
+    shown = f"{error.hostname} is now {error.key.get_name()} {fingerprint(error.key)}"
+    forget = shlex.join(["ssh-keygen", "-R", error.hostname, "-f", str(error.file)])
+    said = f"REFUSED, its host key changed: {shown}; it may be another machine"
+    return f"{said}\nnext, if you know why: {forget}"
 
 
 def _no_key(host: Host, error: Any) -> str:
     said = "none of your keys is accepted (no password is asked for)"
     return f"{said}\nnext: ssh-copy-id {_dest(host)}"
+
+
+def _locked_key(host: Host, error: Any) -> str:
+    return "your key has a passphrase, and no ssh-agent holds it\nnext: ssh-add"
 
 
 def _no_name(host: Host, error: Any) -> str:
@@ -144,23 +83,41 @@ def _refused(host: Host, error: Any) -> str:
     return f"refused: no sshd answers on port {host.port or 22}"
 
 
+def _no_banner(host: Host, error: Any) -> str:
+    port = host.port or 22
+    return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
+
+
+def _shut_in(host: Host, error: Any) -> str:
+    return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
+
+
+def _jump(host: Host, error: Any) -> str:
+    return f"its jump host {error.name}: {why_not(error.jump, error.why)}"
+
+
 _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
+    (JumpFailed, _jump),
     (UnknownHostKey, _unknown),
-    (BadHostKeyException, _changed),
+    (ChangedHostKey, _changed),
+    (PasswordRequiredException, _locked_key),
     (AuthenticationException, _no_key),
     (socket.gaierror, _no_name),
     (TimeoutError, _silent),
     ((ConnectionRefusedError, NoValidConnectionsError), _refused),
+    (ChannelException, _shut_in),
 )
+# paramiko has no kinds of its own for these.
+_TEXTS: dict[str, Callable[[Host, Any], str]] = {
+    "authentication methods": _no_key,
+    "protocol banner": _no_banner,
+    "Timeout opening channel": _silent,
+}
 
 
 def _dest(host: Host) -> str:
     user = f"{host.user}@" if host.user else ""
     return (f"-p {host.port} " if host.port else "") + user + host.address
-
-
-def _key_name(hostname: str, host: Host) -> str:
-    return f"'[{hostname}]:{host.port}'" if host.port and host.port != 22 else hostname
 
 
 @contextlib.contextmanager

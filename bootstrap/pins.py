@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class _Client(paramiko.SSHClient):
     def __init__(self, files: Sequence[Path]) -> None:
         super().__init__()
         self.set_missing_host_key_policy(_Refusing())
-        self._pins = [(file, read_pins(file)) for file in files]
+        self._pins = [(file, pins_in(file)) for file in files]
 
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
         name = hostname if port == 22 else f"[{hostname}]:{port}"
@@ -59,18 +60,26 @@ class _Client(paramiko.SSHClient):
             raise ChangedHostKey(name, bad.key, found[0][0]) from bad
 
 
-def read_pins(file: Path) -> HostKeys:
+def pins_in(file: Path) -> HostKeys:
     """The keys of a known_hosts file that paramiko can compare; none when there is no file.
 
     Lines that it cannot read, such as those of certificate authorities, are passed over.
     """
+    try:
+        now = file.stat()
+    except FileNotFoundError:
+        return HostKeys()
+    return _read(file, now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(maxsize=16)  # one look for all hosts of a command, as long as the file stays as it is
+def _read(file: Path, _written: int, _size: int) -> HostKeys:
     pins = HostKeys()
-    with contextlib.suppress(FileNotFoundError):
-        for line in map(str.strip, file.read_text(errors="replace").splitlines()):
-            with contextlib.suppress(Exception):  # it raises whatever its decoders raise
-                entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
-                if entry:
-                    pins._entries.append(entry)
+    for line in map(str.strip, file.read_text(errors="replace").splitlines()):
+        with contextlib.suppress(Exception):  # it raises whatever its decoders raise
+            entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
+            if entry:
+                pins._entries.append(entry)  # type: ignore[attr-defined]  # add() is quadratic
     return pins
 
 

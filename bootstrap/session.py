@@ -21,6 +21,7 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
 from bootstrap.facts import HostFacts, parse, script
+from bootstrap.hops import hang_up
 from bootstrap.inventory import Host
 from bootstrap.package import Bundle, tar
 
@@ -61,10 +62,11 @@ class Reply:
 class Session:
     """One connection to one host and the one channel in it. Not shared between threads."""
 
-    def __init__(self, host: Host, connection: Connection) -> None:
+    def __init__(self, host: Host, hops: Sequence[Connection]) -> None:
         self.host = host
-        self.connection = connection
-        transport = connection.transport
+        self.connection = hops[-1]
+        self._hops = hops
+        transport = self.connection.transport
         assert transport is not None
         transport.set_keepalive(15)
         self.host_key: paramiko.PKey = transport.get_remote_server_key()
@@ -155,8 +157,7 @@ class Session:
         """End the channel and the connection; what was started to outlive them stays."""
         with contextlib.suppress(Exception):
             self._channel.close()
-        with contextlib.suppress(Exception):
-            self.connection.close()
+        hang_up(self._hops)
 
     def _send(self, data: bytes) -> None:
         try:

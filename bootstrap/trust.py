@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bootstrap import connect, record
 from bootstrap.errors import HostsNotReady, UsageError
@@ -29,16 +29,23 @@ def unknown(inventory: Inventory) -> dict[str, UnknownHostKey]:
 
 
 def pin(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
-    """Append the agreed keys to our known_hosts; returns a line for each that was pinned."""
+    """Append the agreed keys to our known_hosts; returns a line for each that was pinned.
+
+    Raises:
+        UsageError: one was not agreed to; none is pinned then.
+    """
     path = record.home() / "known_hosts"
-    lines, told = [], []
-    for name, shown in found.items():
-        key = shown.key
-        said = f"{name}: {key.get_name()} {fingerprint(key)}"
+    lines = []
+    for shown in _once(found.values()):
+        said = f"{shown.hostname} {shown.key.get_name()} {fingerprint(shown.key)}"
         if not agreed(said):
-            raise UsageError(f"{name} is not trusted; nothing was pinned")
-        lines.append(f"{shown.hostname} {key.get_name()} {key.get_base64()}\n")
-        told.append(f"pinned {said}")
+            raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
+        lines.append((said, f"{shown.hostname} {shown.key.get_name()} {shown.key.get_base64()}\n"))
     had = path.read_text() if path.exists() else ""
-    record.write_text(path, had + "".join(lines))
-    return told
+    record.write_text(path, had + "".join(line for _, line in lines))
+    return [f"pinned {said}" for said, _ in lines]
+
+
+def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
+    """Each key once, though several hosts stand behind the same jump host."""
+    return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()

@@ -1,0 +1,422 @@
+"""Connecting to real sshd: who gets in, who is refused, and what is said of each that fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hosts.person import Cluster, Person, line, make_key, named
+
+from bootstrap import connect, hops, local
+from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.session import Session
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three hosts that anybody with the cluster's key may enter."""
+    yield Cluster(local.start("connect", 3))
+    local.destroy("connect")
+
+
+@pytest.fixture
+def person(home: Path, cluster: Cluster) -> Person:
+    """Somebody with the key, who knows no host yet."""
+    person = Person(home)
+    person.has(cluster.key)
+    return person
+
+
+def outcome(*hosts: Host) -> dict[str, str]:
+    """What is told of each host when they cannot all be reached."""
+    with pytest.raises(HostsNotReady) as caught, connect.sessions(named(*hosts)):
+        pass
+    return caught.value.outcomes
+
+
+def fingerprint(public: Path) -> str:
+    """As ssh-keygen prints it."""
+    shown = subprocess.run(["ssh-keygen", "-lf", str(public)], text=True, capture_output=True)
+    return shown.stdout.split()[1]
+
+
+@pytest.mark.slow
+def test_64_hosts_at_once_and_none_is_lost(
+    home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home_of_session))
+    try:
+        with connect.sessions(local.start("many", 64)) as opened:
+            said = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
+        assert len(set(said.values())) == 64
+    finally:
+        local.destroy("many")
+
+
+def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cluster) -> None:
+    person.knows(cluster.machines[0])
+
+    def ask(_: int) -> str:
+        with connect.sessions(named(cluster.host(0))) as opened:
+            return opened["h1"].sh("echo in; sleep 0.5").strip()
+
+    with ThreadPoolExecutor(40) as pool:
+        assert list(pool.map(ask, range(40))) == ["in"] * 40
+
+
+# Keys
+
+
+def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_way_on(
+    person: Person, cluster: Cluster
+) -> None:
+    told = outcome(cluster.host(0))["h1"]
+    assert fingerprint(cluster.machines[0].folder / "host_key.pub") in told
+    assert f"next: fab trust --hosts {cluster.host(0)}" in told
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+@pytest.mark.parametrize("where", [".ssh/known_hosts", ".railhead/known_hosts"])
+def test_a_changed_key_is_refused(
+    person: Person, cluster: Cluster, tmp_path: Path, kind: str, where: str
+) -> None:
+    machine, known = cluster.machines[0], person.home / where
+    known.parent.mkdir(exist_ok=True)
+    known.write_text(line(machine, make_key(tmp_path / "old", kind)))
+    told = outcome(cluster.host(0))["h1"]
+    assert "REFUSED, its host key changed" in told
+    assert fingerprint(machine.folder / "host_key.pub") in told
+    assert "fab trust" not in told
+    _, _, hint = told.partition("know why: ")
+    subprocess.run(hint, shell=True, check=True, capture_output=True)
+    assert "unknown host key" in outcome(cluster.host(0))["h1"]
+
+
+def test_a_pin_of_ours_outweighs_the_persons(
+    person: Person, cluster: Cluster, tmp_path: Path
+) -> None:
+    machine = cluster.machines[0]
+    person.knows(machine)
+    (person.home / ".railhead").mkdir()
+    pin = person.home / ".railhead/known_hosts"
+    pin.write_text(line(machine, make_key(tmp_path / "ours")))
+    assert "REFUSED" in outcome(cluster.host(0))["h1"]
+
+
+def test_hashed_names_count(person: Person, cluster: Cluster) -> None:
+    known = person.write_known([line(cluster.machines[0])])
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
+    assert known.read_text().startswith("|1|")
+    with connect.sessions(named(cluster.host(0))) as opened:
+        assert opened["h1"].sh("echo in").strip() == "in"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["@cert-authority *.example.com ssh-ed25519 AAAA\n", "garbage\n", "a b c\n", "x ssh-dss A=\n"],
+)
+def test_lines_that_cannot_be_compared_are_passed_over(
+    person: Person, cluster: Cluster, odd: str
+) -> None:
+    person.write_known([odd, line(cluster.machines[0])])
+    with connect.sessions(named(cluster.host(0))) as opened:
+        assert opened["h1"].host_key.get_name() == "ssh-ed25519"
+
+
+# What is told of hosts that cannot be reached
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One second instead of ten for those that do not answer."""
+    monkeypatch.setattr(hops, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(hops, "BANNER_SECONDS", 1)
+
+
+@pytest.fixture
+def mute() -> Iterator[Host]:
+    """A port that takes connections and never speaks."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield Host("mute", "127.0.0.1", port=server.getsockname()[1])
+
+
+@pytest.fixture
+def silent() -> Iterator[Host]:
+    """A port whose kernel drops calls, because the queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        address = server.getsockname()
+        callers = [socket.socket() for _ in range(4)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(address)
+        yield Host("silent", str(address[0]), port=address[1])
+        for caller in callers:
+            caller.close()
+
+
+def closed() -> Host:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return Host("closed", "127.0.0.1", port=server.getsockname()[1])
+
+
+def test_every_host_is_told_in_one_report(
+    person: Person, cluster: Cluster, quick: None, mute: Host, silent: Host
+) -> None:
+    person.knows(*cluster.machines)
+    nameless = Host("nameless", "no-such-host.invalid")
+    stranger = replace(cluster.host(1), user="railhead-nobody")
+    began = time.monotonic()
+    told = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
+    assert time.monotonic() - began < 8
+    says = {
+        "h1": "ok",
+        "nameless": "the name 'no-such-host.invalid' does not resolve",
+        "closed": "refused: no sshd answers on port",
+        "silent": "no answer within 10 s",
+        "mute": "is open, but no sshd speaks there",
+        "h2": "none of your keys is accepted",
+    }
+    assert {name: says[name] in text for name, text in told.items()} == dict.fromkeys(says, True)
+
+
+def test_one_dead_among_four_is_told_beside_three_that_are_well(
+    person: Person, cluster: Cluster
+) -> None:
+    person.knows(*cluster.machines)
+    told = outcome(*(cluster.host(i) for i in range(3)), closed())
+    assert [text.partition(":")[0] for text in told.values()] == ["ok", "ok", "ok", "refused"]
+
+
+@pytest.mark.parametrize("keys", ["none", "another"])
+def test_a_host_that_wants_a_password_is_told_at_once(
+    person: Person, cluster: Cluster, tmp_path: Path, keys: str
+) -> None:
+    person.knows(cluster.machines[0])
+    (person.ssh / "id_ed25519").unlink()
+    if keys == "another":
+        person.has(make_key(tmp_path / "another"))
+    with taking_passwords(cluster):
+        began = time.monotonic()
+        told = outcome(cluster.host(0))["h1"]
+    assert told.startswith("none of your keys is accepted (no password is asked for)")
+    assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in told
+    assert time.monotonic() - began < 3
+
+
+class taking_passwords:
+    """The first sshd asks for passwords meanwhile."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.config = cluster.machines[0].folder / "sshd_config"
+        self.pid = cluster.machines[0].pid or 0
+        self.address = (cluster.machines[0].address, cluster.machines[0].port)
+        self.before = self.config.read_text()
+
+    def __enter__(self) -> None:
+        self._say(self.before.replace("PasswordAuthentication no", "PasswordAuthentication yes"))
+
+    def __exit__(self, *failure: object) -> None:
+        self._say(self.before)
+
+    def _say(self, text: str) -> None:
+        self.config.write_text(text)
+        os.kill(self.pid, 1)
+        time.sleep(0.3)
+
+
+def test_a_key_with_a_passphrase_is_told(person: Person, cluster: Cluster) -> None:
+    person.knows(cluster.machines[0])
+    lock = ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(person.ssh / "id_ed25519")]
+    subprocess.run(lock, check=True, capture_output=True)
+    assert "next: ssh-add" in outcome(cluster.host(0))["h1"]
+
+
+# The user's own ssh
+
+
+def test_keys_of_the_ssh_agent_count(
+    person: Person, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.knows(cluster.machines[0])
+    (person.ssh / "id_ed25519").unlink()
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=-3)
+    try:
+        while not (tmp_path / "agent").exists():
+            time.sleep(0.01)
+        subprocess.run(["ssh-add", "-q", str(cluster.key)], check=True)
+        with connect.sessions(named(cluster.host(0))) as opened:
+            assert opened["h1"].sh("echo in").strip() == "in"
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def aliases(cluster: Cluster, jump_user: str = "") -> str:
+    """`jump`, and behind it `inner`, as a person's ssh_config has them."""
+    jump, inner = cluster.machines[:2]
+    return f"""
+Host jump
+  HostName {jump.address}
+  Port {jump.port}
+  User {jump_user or cluster.user}
+  IdentityFile {cluster.key}
+Host inner
+  HostName {inner.address}
+  Port {inner.port}
+  User {cluster.user}
+  IdentityFile {cluster.key}
+  ProxyJump jump
+"""
+
+
+@pytest.fixture
+def traveller(person: Person, cluster: Cluster) -> Person:
+    """Somebody whose key stands in ssh_config alone, and who knows both hosts of the way."""
+    (person.ssh / "id_ed25519").unlink()
+    person.knows(*cluster.machines[:2])
+    person.configures(aliases(cluster))
+    return person
+
+
+INNER = Host("inner", "inner")
+
+
+def logins(cluster: Cluster, index: int) -> int:
+    """How often somebody got in there."""
+    log = (cluster.machines[index].folder / "sshd.log").read_text()
+    return log.count("Accepted publickey")
+
+
+def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster: Cluster) -> None:
+    before = logins(cluster, 0), logins(cluster, 1)
+    with connect.sessions(named(INNER)) as opened:
+        assert opened["inner"].sh("echo $HOME").strip() == str(cluster.machines[1].home)
+    assert (logins(cluster, 0), logins(cluster, 1)) == (before[0] + 1, before[1] + 1)
+
+
+def test_the_way_through_a_jump_host_is_closed_behind_us(
+    traveller: Person, cluster: Cluster
+) -> None:
+    with connect.sessions(named(INNER)) as opened:
+        way = opened["inner"]._hops
+    assert [hop.is_connected for hop in way] == [False, False]
+
+
+def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
+    person.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
+    assert [hop.original_host for hop in hops._way(INNER, named(INNER))] == [
+        "first", "second", "inner",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ["inner", "door"])
+def test_a_jump_host_for_all_is_no_way_to_itself(person: Person, address: str) -> None:
+    person.configures("Host door\n  HostName 192.0.2.9\nHost *\n  ProxyJump door\n")
+    way = hops._way(Host("x", address), named(INNER))
+    assert [hop.original_host for hop in way] == (
+        ["door", "inner"] if address == "inner" else ["door"]
+    )
+
+
+def test_a_swapped_key_of_the_jump_host_is_refused(
+    traveller: Person, cluster: Cluster, tmp_path: Path
+) -> None:
+    jump, inner = cluster.machines[:2]
+    traveller.write_known([line(jump, make_key(tmp_path / "old")), line(inner)])
+    told = outcome(INNER)["inner"]
+    assert f"REFUSED, its host key changed: [{jump.address}]:{jump.port}" in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("jump refuses us", "its jump host jump: none of your keys is accepted"),
+        ("jump is closed", "its jump host jump: refused: no sshd answers on port 9"),
+        ("inner is closed", "its jump host gets no connection to"),
+    ],
+)
+def test_what_fails_on_the_way_is_named(
+    traveller: Person, cluster: Cluster, wrong: str, says: str
+) -> None:
+    text = aliases(cluster, "railhead-nobody" if wrong == "jump refuses us" else "")
+    ports = {
+        "jump is closed": cluster.machines[0].port,
+        "inner is closed": cluster.machines[1].port,
+    }
+    if wrong in ports:
+        text = text.replace(f"Port {ports[wrong]}\n", "Port 9\n")
+        names = [line(machine).replace(f":{ports[wrong]} ", ":9 ") for machine in cluster.machines]
+        traveller.write_known([*names, *(line(m) for m in cluster.machines)])
+    traveller.configures(text)
+    began = time.monotonic()
+    assert says in outcome(INNER)["inner"]
+    assert time.monotonic() - began < 4
+
+
+# All hosts at once
+
+
+@pytest.fixture
+def opened(person: Person, cluster: Cluster) -> Iterator[dict[str, Session]]:
+    """Sessions with all three."""
+    person.knows(*cluster.machines)
+    with connect.sessions(named(*map(cluster.host, range(3)))) as opened:
+        yield opened
+
+
+def test_everywhere_waits_for_all_and_reports_all(opened: dict[str, Session]) -> None:
+    ended = []
+
+    def work(session: Session) -> None:
+        if session.host.name == "h2":
+            time.sleep(0.3)
+            ended.append("h2")
+            return
+        raise RailheadError(f"no luck on {session.host.name}")
+
+    with pytest.raises(HostsFailed, match="luck failed on 2 of 3 hosts") as caught:
+        connect.everywhere(opened, work, what="luck")
+    assert ended == ["h2"]
+    assert caught.value.outcomes == {"h1": "no luck on h1", "h2": "ok", "h3": "no luck on h3"}
+    assert caught.value.code == 1
+
+
+def test_what_only_breaks_rules_has_started_nothing(opened: dict[str, Session]) -> None:
+    def refuse(session: Session) -> None:
+        raise UsageError("no")
+
+    with pytest.raises(HostsNotReady):
+        connect.everywhere(opened, refuse, what="asking")
+
+
+def test_all_work_at_the_same_time_and_answers_keep_the_order(opened: dict[str, Session]) -> None:
+    began = time.monotonic()
+    said = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
+    assert time.monotonic() - began < 1.9
+    assert list(said) == ["h1", "h2", "h3"]
+
+
+def test_facts_of_all_hosts_are_read(opened: dict[str, Session], cluster: Cluster) -> None:
+    homes = [facts.home for facts in connect.all_facts(opened).values()]
+    assert homes == [str(machine.home) for machine in cluster.machines]
+
+
+def test_a_cluster_of_ours_uses_its_own_key_alone(
+    person: Person, cluster: Cluster, tmp_path: Path
+) -> None:
+    person.knows(cluster.machines[0])
+    another = make_key(tmp_path / "another")
+    ours = Inventory("hosts-test", (cluster.host(0),), key_file=str(another))
+    opened, failed = connect.reach(ours)
+    assert not opened
+    assert "none of your keys" in connect.tell(ours, failed)["h1"]

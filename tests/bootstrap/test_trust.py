@@ -1,0 +1,122 @@
+"""`fab trust`: what it shows, what it asks once, and that it never takes a changed key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts.person import Cluster, Person, line, make_key, named
+
+from bootstrap import connect, local, trust
+from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.inventory import Host
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three hosts that anybody with the cluster's key may enter."""
+    yield Cluster(local.start("trust", 3))
+    local.destroy("trust")
+
+
+@pytest.fixture
+def person(home: Path, cluster: Cluster) -> Person:
+    """Somebody with the key, who knows no host yet."""
+    person = Person(home)
+    person.has(cluster.key)
+    return person
+
+
+class Asked:
+    """Agrees to all, or to none, and remembers the questions."""
+
+    def __init__(self, answer: bool = True) -> None:
+        self.questions: list[str] = []
+        self.answer = answer
+
+    def __call__(self, said: str) -> bool:
+        self.questions.append(said)
+        return self.answer
+
+
+def pins(person: Person) -> str:
+    """Our own known_hosts; empty when there is none."""
+    path = person.home / ".railhead/known_hosts"
+    return path.read_text() if path.exists() else ""
+
+
+def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cluster) -> None:
+    both, asked = named(cluster.host(0), cluster.host(1)), Asked()
+    told = trust.pin(trust.unknown(both), asked)
+    assert told == [f"pinned {said}" for said in asked.questions]
+    assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
+    assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
+    with connect.sessions(both) as opened:
+        assert list(opened) == ["h1", "h2"]
+    assert trust.unknown(both) == {}
+
+
+def test_earlier_pins_stay(person: Person, cluster: Cluster) -> None:
+    for index in range(2):
+        trust.pin(trust.unknown(named(cluster.host(index))), Asked())
+    assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
+
+
+def test_without_agreement_nothing_is_pinned(person: Person, cluster: Cluster) -> None:
+    asked = Asked(answer=False)
+    with pytest.raises(UsageError, match="is not trusted; nothing was pinned"):
+        trust.pin(trust.unknown(named(cluster.host(0))), asked)
+    assert len(asked.questions) == 1
+    assert pins(person) == ""
+
+
+def test_known_hosts_are_not_asked_about(person: Person, cluster: Cluster) -> None:
+    person.knows(cluster.machines[0])
+    assert list(trust.unknown(named(cluster.host(0), cluster.host(1)))) == ["h2"]
+
+
+def test_a_changed_key_is_refused_by_trust_too(
+    person: Person, cluster: Cluster, tmp_path: Path
+) -> None:
+    person.write_known([line(cluster.machines[0], make_key(tmp_path / "old"))])
+    with pytest.raises(HostsNotReady, match="REFUSED, its host key changed"):
+        trust.unknown(named(cluster.host(0), cluster.host(1)))
+    assert pins(person) == ""
+
+
+def test_a_key_that_changes_after_it_was_pinned_is_refused(
+    person: Person, cluster: Cluster, tmp_path: Path
+) -> None:
+    alone = named(cluster.host(0))
+    trust.pin(trust.unknown(alone), Asked())
+    path = person.home / ".railhead/known_hosts"
+    path.write_text(line(cluster.machines[0], make_key(tmp_path / "before")))
+    with pytest.raises(HostsNotReady, match="REFUSED"):
+        trust.unknown(alone)
+
+
+def test_a_host_that_does_not_answer_cannot_be_trusted(person: Person, cluster: Cluster) -> None:
+    dead = Host("dead", cluster.machines[0].address, port=9)
+    with pytest.raises(HostsNotReady, match="refused: no sshd answers on port 9"):
+        trust.unknown(named(cluster.host(0), dead))
+
+
+def test_a_jump_host_of_several_is_asked_about_once_and_first(
+    person: Person, cluster: Cluster
+) -> None:
+    jump, *inner = cluster.machines
+    text = f"Host *\n  IdentityFile {cluster.key}\n  User {cluster.user}\n"
+    text += f"Host jump\n  HostName {jump.address}\n  Port {jump.port}\n"
+    for machine in inner:
+        text += f"Host {machine.name}\n  HostName {machine.address}\n  Port {machine.port}\n"
+        text += "  ProxyJump jump\n"
+    person.configures(text)
+    behind = named(*(Host(machine.name, machine.name) for machine in inner))
+    first, second = Asked(), Asked()
+    trust.pin(trust.unknown(behind), first)
+    assert pins(person) == line(jump)
+    trust.pin(trust.unknown(behind), second)
+    assert (len(first.questions), len(second.questions)) == (1, 2)
+    with connect.sessions(behind) as opened:
+        assert list(opened) == ["h2", "h3"]
