@@ -52,7 +52,7 @@ class Cluster:
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
     """Read all facts and settle what follows from them; writes nothing on any host."""
     facts = all_facts(opened)
-    _refuse_one_machine_twice(facts)
+    _refuse_one_machine_twice(facts, opened)
     python = fact.common_python(facts)
     runtime, why = runtimes.choose_runtime(facts)
     environment = Environment(runtime, python, why)
@@ -64,10 +64,14 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
     return replace(cluster, wheel=cached_wheel(cluster))
 
 
-def _refuse_one_machine_twice(facts: Mapping[str, HostFacts]) -> None:
-    seen: dict[tuple[str, str], str] = {}
+def _refuse_one_machine_twice(
+    facts: Mapping[str, HostFacts], opened: Mapping[str, Session]
+) -> None:
+    """Containers share a kernel and its boot id; each has a host key of its own."""
+    seen: dict[tuple[str, str, str], str] = {}
     for name, host in facts.items():
-        first = seen.setdefault((host.boot_id, host.home), name)
+        key = opened[name].host_key.get_base64()
+        first = seen.setdefault((host.boot_id, host.home, key), name)
         if first != name:
             raise UsageError(f"{first} and {name} are one and the same machine; name it once")
 
