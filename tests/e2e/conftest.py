@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local
+from e2e import local, named
 from hosts import needs
 from hosts.bastion import Bastion
 from hosts.full import FullHost, start_hosts
@@ -66,3 +66,39 @@ def person(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local.P
     if left := local.marked(ready):
         somebody.fab("cancel")  # so that one failure is not told as many
         pytest.fail(f"the test left processes of a run behind: {left}")
+
+
+@pytest.fixture(scope="session")
+def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> Path:
+    """The disk of a full host that `fab bootstrap` made ready; without any key of a cluster."""
+    folder = home_of_session.parent / "maker"
+    folder.mkdir()
+    return named.make_ready(network, local.Person(folder, folder, shared_caches))
+
+
+@pytest.fixture
+def ready_hosts(
+    network: Network, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., list[FullHost]]]:
+    """Start hosts that are ready but for the keys, `h1, h2 = ready_hosts("h1", "h2")`."""
+    disk = request.getfixturevalue("ready_disk")
+    started: list[FullHost] = []
+
+    def start(*names: str, **options: int) -> list[FullHost]:
+        hosts = [FullHost(network, name, layers=[disk], **options) for name in names]
+        started.extend(hosts)
+        for host in hosts:
+            host.start()
+        return hosts
+
+    yield start
+    for host in started:
+        host.remove()
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, shared_caches: Path) -> local.Person:
+    """Somebody with a home of their own, who has named no host yet."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return local.Person(tmp_path / "laptop", folder, shared_caches)

@@ -111,6 +111,12 @@ def test_one_blocked_port_is_blocked_in_one_direction(full_hosts: Start, refuse:
     assert connects(h2, h1)
 
 
+def test_lost_calls_close_one_direction_for_every_port(full_hosts: Start) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    h1.block(h2, calls=True)
+    assert cut_off(h2, h1) and connects(h1, h2)
+
+
 def test_a_frozen_host_takes_the_connection_and_says_nothing(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     h1.freeze()
@@ -141,7 +147,7 @@ def test_a_host_has_the_python_it_was_made_with(network: Network, python: str, a
     host = FullHost(network, "snake", python=python)
     host.start()
     code = "import sys; v = sys.version_info; print(v[0], v.minor, sep=chr(46), end=chr(32))"
-    told = ssh(host, f"python3 -I -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
+    told = ssh(host, f"python3 -I -S -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
     assert (told.stdout.strip(), told.returncode) == (answer, 0 if python else 127)
     host.remove()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hosts.full import FullHost
@@ -11,14 +12,14 @@ from hosts.network import Network
 class Bastion:
     """Two started hosts; `jump.address` is for the machine, `jump_inside` for `inner`.
 
-    Both accept the front network's key.
+    Both accept the front network's key. `layers`: disks of retired hosts that they start from.
     """
 
-    def __init__(self, front: Network) -> None:
+    def __init__(self, front: Network, *, layers: Sequence[Path] = ()) -> None:
         self.back = Network(reachable=False)
-        self.jump = FullHost(front, "jump")
+        self.jump = FullHost(front, "jump", layers=layers)
         self.jump_inside = self.jump.join(self.back)
-        self.inner = FullHost(self.back, "inner", key=front.key)
+        self.inner = FullHost(self.back, "inner", key=front.key, layers=layers)
         for host in (self.jump, self.inner):
             host.start()
 

@@ -20,9 +20,12 @@ REGISTRY_SETTINGS = re.compile(
 )
 
 # A Python that is 3.8 for whoever asks it, and whoever asks its command; all else is real.
+# With -S it would not read the file that makes it so.
 OLD_PYTHON = """#!/bin/sh
 case "${1-}" in -V|--version) echo "Python 3.8.10"; exit 0;; esac
-exec /usr/libexec/real-python3 "$@"
+flags=
+while case "${1-}" in -S) ;; -I|-B) flags="$flags $1" ;; *) false ;; esac; do shift; done
+exec /usr/libexec/real-python3 $flags "$@"
 """
 OLD_VERSION = """import sys
 sys.version_info = type("version_info", (tuple,), {

@@ -173,13 +173,19 @@ class FullHost:
         self.legs.block(None, None)
 
     def block(
-        self, peer: FullHost | None = None, port: int | None = None, *, refuse: bool = False
+        self,
+        peer: FullHost | None = None,
+        port: int | None = None,
+        *,
+        refuse: bool = False,
+        calls: bool = False,
     ) -> None:
         """Drop what a peer (all, if none) sends here, to one port or to all; `heal` ends it.
 
         Without a port, what goes to that peer is lost too. `refuse`: answer with a reset.
+        `calls`: lose only what begins a connection, so that we still reach the peer.
         """
-        self.legs.block(peer.address if peer else None, port, refuse=refuse)
+        self.legs.block(peer.address if peer else None, port, refuse=refuse, calls=calls)
 
     def heal(self) -> None:
         """End every partition and block."""

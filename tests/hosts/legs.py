@@ -44,10 +44,13 @@ class Legs:
         lines = [f"link set {wire} {state}" for wire in self._wires]
         run("ip", "-batch", "-", stdin="\n".join(lines))
 
-    def block(self, peer: str | None, port: int | None, *, refuse: bool = False) -> None:
+    def block(
+        self, peer: str | None, port: int | None, *, refuse: bool = False, calls: bool = False
+    ) -> None:
         """Drop or refuse what comes from an address (None: all) to a port (None: all).
 
-        Without a port, and unless refused, what goes to that address is dropped too. The wire
+        Without a port, and unless refused, what goes to that address is dropped too. `calls`:
+        only the start of a connection from there, so one direction alone is closed. The wire
         itself stays up, so that an end of the block is felt at once: after a cut wire, neighbours
         take each other for unreachable for up to three seconds more.
         """
@@ -55,8 +58,9 @@ class Legs:
         source = f"ip saddr {peer}" if peer else 'iifname != "lo"'
         target = f"ip daddr {peer}" if peer else 'oifname != "lo"'
         match = f"tcp dport {port}" if port else "meta l4proto tcp" if refuse else ""
+        match = "tcp flags & (syn | ack) == syn" if calls else match
         arriving = f"{source} {match} {verdict}"
-        leaving = "" if port or refuse else f"{target} drop"
+        leaving = "" if port or refuse or calls else f"{target} drop"
         self._nft(
             "table inet faults {\n"
             f"chain arriving {{ type filter hook input priority 0; {arriving}; }}\n"

@@ -1,0 +1,262 @@
+"""Hosts that lack something, and hosts that fail: what is said, how soon, and what is left.
+
+Full hosts, whose disks, networks and processes can be broken for real.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from e2e.local import Person, wait_until
+from e2e.named import (
+    TICKS,
+    introduce,
+    marked_on,
+    our_keys,
+    ranks_on,
+    supervisor_on,
+    wait_for_ranks,
+    written,
+)
+from hosts.full import FullHost
+from hosts.network import Network
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(2400)]
+
+Start = Callable[..., list[FullHost]]
+Make = Callable[..., FullHost]
+
+
+@pytest.fixture
+def odd_host(network: Network, request: pytest.FixtureRequest) -> Make:
+    """Start one host that is not as it should be; removed after the test."""
+
+    def start(name: str, **options: object) -> FullHost:
+        host = FullHost(network, name, **options)  # type: ignore[arg-type]
+        request.addfinalizer(host.remove)
+        host.start()
+        return host
+
+    return start
+
+
+def without_mpirun(host: FullHost) -> FullHost:
+    """Take OpenMPI's programs off the host's disk, as if nobody had ever installed them."""
+    done = host.exec("dpkg", "--remove", "--force-depends", "openmpi-bin")
+    assert done.returncode == 0, done.stderr
+    return host
+
+
+@pytest.mark.parametrize("user", ["root", "rail"])
+def test_a_missing_package_is_planned_and_nothing_is_touched(
+    laptop: Person, full_hosts: Start, user: str
+) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, without_mpirun(h2), user=user)
+    before = written(h1), written(h2)
+    for task in ("train", "bootstrap", "plan"):
+        told = laptop.fab(task, "--hosts", hosts).ended(2, "were only named", "add --system")
+        assert "[lap-h2] mpirun missing: apt openmpi-bin" in told.out
+    assert (written(h1), written(h2)) == before
+
+
+def test_system_changes_need_root_or_sudo(laptop: Person, full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    hosts = introduce(laptop, without_mpirun(h1), user="rail")
+    before = written(h1)
+    told = laptop.fab("train", "--hosts", hosts, "--system")
+    told.ended(2, "lap-h1 has no sudo without a password", "apt-get install openmpi-bin")
+    assert written(h1) == before
+
+
+def test_system_as_root_installs_what_is_missing(laptop: Person, ready_hosts: Start) -> None:
+    (h1,) = ready_hosts("h1")
+    hosts = introduce(laptop, without_mpirun(h1))
+    laptop.fab("bootstrap", "--hosts", hosts, "--system").ended(0, "system: mpirun missing")
+    assert h1.exec("mpirun", "--version").returncode == 0
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0, "nothing was changed")
+
+
+def test_no_wheel_and_no_host_that_can_build_one(
+    laptop: Person, full_hosts: Start, tmp_path: Path
+) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, h2)
+    told = replace(laptop, caches=tmp_path / "caches").fab("train", "--hosts", hosts)
+    told.ended(2, "[lap-h1] g++, cmake, make, mpi.h missing: apt cmake g++ libopenmpi-dev make")
+    assert "[lap-h2]" not in told.out
+
+
+@pytest.mark.parametrize(("python", "has"), [("3.8", "3.8"), ("", "none")])
+def test_a_python_that_does_not_serve(
+    laptop: Person, full_hosts: Start, odd_host: Make, python: str, has: str
+) -> None:
+    (h1,) = full_hosts("h1")
+    h2 = odd_host("h2", python=python)
+    before = written(h2)
+    told = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
+    told.ended(2, "one of 3.11, 3.12, 3.10", f"lap-h1 has 3.11; lap-h2 has {has}", "apt-get")
+    assert written(h2) == before
+
+
+def test_a_disk_too_small_for_the_runtime(
+    laptop: Person, full_hosts: Start, odd_host: Make
+) -> None:
+    (h1,) = full_hosts("h1")
+    h2 = odd_host("h2", disk_mb=300)
+    hosts = introduce(laptop, h1, h2)
+    before = written(h1), written(h2)
+    told = laptop.fab("train", "--hosts", hosts).ended(2, "disk full", "[lap-h2] runtime needs")
+    assert " MB are free" in told.out and "[lap-h1] runtime needs" not in told.out
+    assert (written(h1), written(h2)) == before
+
+
+def test_a_disk_that_fills_while_the_program_is_shipped(laptop: Person, ready_hosts: Start) -> None:
+    (h1,) = ready_hosts("h1")
+    (h2,) = ready_hosts("h2", disk_mb=64)
+    hosts = introduce(laptop, h1, h2)
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0)
+    laptop.write("ticks.py", TICKS)
+    (laptop.folder / "data.bin").write_bytes(os.urandom(8_000_000))
+    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    h2.disk.leave(4)
+    told = laptop.fab(*train)
+    assert told.code in (1, 2) and "started" not in told.out, told.out
+    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
+    assert "the disk is full" in said["lap-h2"] and said["lap-h1"].split()[1] == "ok"
+    assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
+    h2.disk.leave(32)
+    laptop.fab(*train).ended(0, "succeeded")
+
+
+def test_every_dead_host_is_reported_with_its_own_reason(laptop: Person, full_hosts: Start) -> None:
+    alive, stopped, frozen, refusing, cut = full_hosts(
+        "alive", "stopped", "frozen", "refusing", "cut"
+    )
+    hosts = introduce(laptop, alive, stopped, frozen, refusing, cut)
+    stopped.stop()
+    frozen.freeze()
+    refusing.block(port=22, refuse=True)
+    cut.partition()
+    begun = time.monotonic()
+    told = laptop.fab("train", "--hosts", hosts).ended(2, "4 of 5 hosts cannot be reached")
+    assert time.monotonic() - begun < 40
+    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
+    assert said["lap-alive"].split()[1] == "ok"
+    assert "no route" in said["lap-stopped"] or "no answer" in said["lap-stopped"]
+    assert "no answer" in said["lap-frozen"] and "no answer" in said["lap-cut"]
+    assert "refused" in said["lap-refusing"]
+
+
+@pytest.fixture
+def two(laptop: Person, ready_hosts: Start) -> tuple[FullHost, FullHost, str]:
+    """Two hosts with keys exchanged, a script that ticks, and the hosts' names for --hosts."""
+    h1, h2 = ready_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, h2)
+    laptop.write("ticks.py", TICKS)
+    return h1, h2, hosts
+
+
+Two = tuple[FullHost, FullHost, str]
+
+
+def ticking(hosts: str, seconds: float, *more: str) -> tuple[str, ...]:
+    """The words that start a run of so many seconds."""
+    return ("train", "--hosts", hosts, "--script", "ticks.py", "--args", str(seconds), *more)
+
+
+@pytest.mark.parametrize("fault", ["power cut", "partition"])
+def test_a_host_that_vanishes_ends_the_run_everywhere(laptop: Person, two: Two, fault: str) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 300))
+    wait_for_ranks(h1, h2)
+    if fault == "power cut":
+        h2.stop(silent=True)
+    else:
+        h2.partition()
+    begun = time.monotonic()
+    out, _ = process.communicate(timeout=100)
+    print(out, time.monotonic() - begun)
+    assert process.returncode == 1 and "lost on lap-h2" in out, out
+    assert time.monotonic() - begun < 60
+    assert h1.busy(seconds=2) == []
+    assert laptop.result()["culprit"]["host"] == "lap-h2"
+
+
+def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 300))
+    wait_for_ranks(h1, h2)
+    os.kill(ranks_on(h2)[0], signal.SIGKILL)
+    wait_until(lambda: not ranks_on(h1) + ranks_on(h2), 5, "no rank is left")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, out
+    assert "rank 1 on lap-h2 was killed by signal 9" in out and "| tick" in out
+    assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
+
+
+def test_a_killed_supervisor_ends_the_ranks_and_is_told(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 300))
+    wait_for_ranks(h1, h2)
+    os.kill(supervisor_on(h1), signal.SIGKILL)
+    wait_until(lambda: not ranks_on(h1) + ranks_on(h2), 10, "no rank is left")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "its supervisor died" in out, out
+    laptop.fab("status", "--hosts", hosts).ended(0, "LOST: its supervisor died")
+    laptop.fab("teardown", "--hosts", hosts)
+    assert marked_on(h1) + marked_on(h2) + our_keys(h1) + our_keys(h2) == []
+
+
+def test_a_killed_controller_does_not_end_the_run(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 12))
+    wait_for_ranks(h1, h2)
+    process.kill()
+    process.communicate(timeout=10)
+    time.sleep(1)
+    assert ranks_on(h1) and ranks_on(h2)
+    laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(2, "is busy with run")
+    laptop.fab("attach", "--hosts", hosts).ended(0, "succeeded")
+    assert (laptop.last / "outputs" / "finished.txt").read_text() == "lap-h1"
+
+
+def test_a_cut_between_here_and_the_chief_does_not_end_the_run(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 25))
+    wait_for_ranks(h1, h2)
+    h1.legs.block(h1.network.gateway, None)
+    time.sleep(10)
+    h1.heal()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert (laptop.last / "outputs" / "finished.txt").exists()
+
+
+def test_a_connection_that_is_ended_is_opened_anew(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 8))
+    wait_for_ranks(h1, h2)
+    for session in h1.processes():
+        if " ".join(session.argv).startswith("sshd: root"):
+            os.kill(session.pid, signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "the run goes on, trying again" in out, out
+    assert (laptop.last / "outputs" / "finished.txt").exists()
+
+
+def test_what_a_crash_left_is_found_without_naming_it(laptop: Person, two: Two) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 300))
+    wait_for_ranks(h1, h2)
+    process.kill()
+    process.communicate(timeout=10)
+    run = max((laptop.home / ".railhead" / "clusters").glob("*/runs/*.json")).stem
+    laptop.fab("teardown").ended(1, f"results of {run} were not fetched")
+    assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
