@@ -29,6 +29,8 @@ PACKAGES = {  # what Debian and Ubuntu call the system parts
     "mpi.h": "libopenmpi-dev",
 }
 BUILD_TOOLS = ("g++", "cmake", "make", "mpi.h")
+# The series that apt brings on Debian 12 and Ubuntu 22.04 and 24.04, for hosts without one yet.
+OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Environment:
 
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
-        mpi = (builder.openmpi or "").split(".")[0]
+        mpi = (builder.openmpi or OPENMPI_OF_APT).split(".")[0]
         parts = [builder.os, builder.arch, self.python, self.runtime.tensorflow, mpi]
         parts += [(LOCKS / "horovod.txt").read_text(), BUILD_HOROVOD.read_text()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
