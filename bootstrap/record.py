@@ -106,6 +106,12 @@ def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
     write_text(path, json.dumps(entry) + "\n")
 
 
+def forget_run(run: Mapping[str, Any]) -> None:
+    """Drop the record of a run that never began: there is nothing of it to fetch or to end."""
+    path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
+    path.unlink(missing_ok=True)
+
+
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     """The run's id and the folder for its results; the last run when `run_id` is None."""
     known = sorted((cluster_folder(inventory.name) / "runs").glob("*.json"))

@@ -5,6 +5,7 @@ From then on the supervisor on the chief holds the run; this side may vanish and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -84,11 +85,16 @@ def start(cluster: Cluster, opened: Mapping[str, Session], asked: Asked, results
     document = _document(cluster, opened, asked)
     run = Run(document["run_id"], results / document["run_id"])
     record.save_run(document, run.results)
-    everywhere(
-        opened, lambda s: _prepare(s, cluster, asked, document, run), what="shipping the run"
-    )
     chief = opened[cluster.chief]
-    chief.ask("write", files=_chief_files(cluster, document, run))
+    try:
+        everywhere(
+            opened, lambda s: _prepare(s, cluster, asked, document, run), what="shipping the run"
+        )
+        chief.ask("write", files=_chief_files(cluster, document, run))
+    except BaseException:
+        record.forget_run(document)
+        _take_back(opened, run)
+        raise
     python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
     chief.ask(
         "start",
@@ -98,6 +104,13 @@ def start(cluster: Cluster, opened: Mapping[str, Session], asked: Asked, results
         log=f"{run.folder}/logs/supervisor.log",
     )
     return run
+
+
+def _take_back(opened: Mapping[str, Session], run: Run) -> None:
+    """Remove what was shipped of a run that does not begin, secrets too, where that can be done."""
+    for session in opened.values():
+        with contextlib.suppress(Exception):
+            session.ask("remove", paths=[run.folder])
 
 
 def _supervisor_environment(run: Run) -> dict[str, str]:
