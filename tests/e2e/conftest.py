@@ -77,15 +77,13 @@ def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> 
 
 
 @pytest.fixture
-def ready_hosts(
-    network: Network, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., list[FullHost]]]:
+def ready_hosts(network: Network, ready_disk: Path) -> Iterator[Callable[..., list[FullHost]]]:
     """Start hosts that are ready but for the keys, `h1, h2 = ready_hosts("h1", "h2")`."""
-    disk = request.getfixturevalue("ready_disk")
     started: list[FullHost] = []
 
-    def start(*names: str, **options: int) -> list[FullHost]:
-        hosts = [FullHost(network, name, layers=[disk], **options) for name in names]
+    def start(*names: str, disk_mb: int = 0) -> list[FullHost]:
+        layers = [ready_disk]
+        hosts = [FullHost(network, name, layers=layers, disk_mb=disk_mb) for name in names]
         started.extend(hosts)
         for host in hosts:
             host.start()

@@ -116,6 +116,12 @@ def run_id(out: str) -> str:
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
 
 
-def wait_for_ranks(*hosts: FullHost) -> None:
-    """Wait until every host has a rank that runs."""
-    wait_until(lambda: all(ranks_on(host) for host in hosts), 20, "every host has a rank")
+def wait_for_ticks(*hosts: FullHost) -> None:
+    """Wait until each host, the chief first, has a rank that has ticked."""
+
+    def ticked() -> bool:
+        runs = hosts[0].disk.root / "root/.railhead/runs"
+        logs = [runs.glob(f"*/logs/rank-{rank}.log") for rank in range(len(hosts))]
+        return all(any("tick" in log.read_text() for log in found) for found in logs)
+
+    wait_until(ticked, 30, "every rank ticks")
