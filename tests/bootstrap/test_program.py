@@ -151,6 +151,7 @@ def test_two_tasks_get_the_same_hosts(fab: Fab) -> None:
         ("train --preset", "--preset needed value"),
         ("train --detach=yes", "'yes'"),
         ("trian", "trian"),
+        ("--help trian", "trian"),
         ("train more", "more"),
         ("train --hosts a b", "'b'"),
         ("ssh-config", "how"),

@@ -1,0 +1,102 @@
+"""What no file of ours holds: paths of a developer's machine, registries' names, wrong words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# The people of our examples. Anybody else's home is a developer's.
+PEOPLE = ("ann", "bob", "rail", "ubuntu", "user", "you")
+HOMES = re.compile(rf"/(?:home|Users)/(?!(?:{'|'.join(PEOPLE)})\b)[A-Za-z]\w*|/root/\.pyenv")
+# Taken apart, so that this file holds none of them.
+REGISTRIES = re.compile(
+    "|".join(
+        re.escape(".".join(parts))
+        for parts in [
+            ("pypi", "org"),
+            ("pythonhosted", "org"),
+            ("npmjs", "org"),
+            ("anaconda", "org"),
+            ("docker", "io"),
+            ("ghcr", "io"),
+            ("quay", "io"),
+            ("deb", "debian", "org"),
+            ("archive", "ubuntu", "com"),
+            ("crates", "io"),
+        ]
+    ),
+    re.IGNORECASE,
+)
+# A machine is a host here; the other word is TensorFlow's, or means a tree's.
+NOT_HOST = re.compile(r"\b(?:nodes?|ClusterSpec)\b", re.IGNORECASE)
+OURS = ("README.md", "CHANGELOG.md", "docs/", "bootstrap/", "stacks/", "training/", "scripts/")
+
+
+def tracked() -> list[str]:
+    """The files that git knows; none where this is no clone."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+try:
+    FILES = tracked()
+except FileNotFoundError:
+    FILES = []
+here = pytest.mark.skipif(not FILES, reason="no git, or no clone: the tracked files are unknown")
+
+
+def hits(pattern: re.Pattern[str], names: list[str]) -> list[str]:
+    """Where a pattern stands: file:line: what it found. Binary files are passed over."""
+    found = []
+    for name in names:
+        try:
+            lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            found += [f"{name}:{number}: {m[0]}" for m in pattern.finditer(line)]
+    return found
+
+
+@here
+def test_no_file_names_a_developers_home() -> None:
+    assert hits(HOMES, FILES) == []
+
+
+@here
+@pytest.mark.skipif(len(ROOT.parts) < 3, reason="a path as short as this one means nothing")
+def test_no_file_names_the_place_of_this_clone() -> None:
+    assert hits(re.compile(re.escape(str(ROOT)) + r"\b"), FILES) == []
+
+
+@here
+def test_no_file_names_a_registry() -> None:
+    assert hits(REGISTRIES, FILES) == []
+
+
+@here
+def test_a_machine_is_called_a_host() -> None:
+    assert hits(NOT_HOST, [name for name in FILES if name.startswith(OURS)]) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "caught"),
+    [
+        (HOMES, "/home/" + "carol/x", True),
+        (HOMES, "/Users/" + "dave", True),
+        (HOMES, "/home/ann/.railhead", False),
+        (HOMES, "/home/" + "annabelle", True),
+        (REGISTRIES, "https://" + "pypi" + ".org/simple", True),
+        (REGISTRIES, "pip install fabric", False),
+        (NOT_HOST, "every Node of it", True),
+        (NOT_HOST, "nodename", False),
+    ],
+)
+def test_the_patterns_catch_what_they_mean(
+    pattern: re.Pattern[str], text: str, caught: bool
+) -> None:
+    assert bool(pattern.search(text)) is caught
