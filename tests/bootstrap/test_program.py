@@ -238,10 +238,10 @@ OURS = [
 
 @pytest.mark.parametrize(("words", "says"), OURS, ids=[words for words, _ in OURS])
 def test_our_own_tasks_refuse_bad_words_before_they_call_a_host(
-    tmp_path: Path, words: str, says: str
+    tmp_path: Path, home: Path, words: str, says: str
 ) -> None:
     done = forked(tmp_path, "-r", str(ROOT), *words.split())
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "home/.railhead").exists()
+    assert not (home / ".railhead").exists()

@@ -146,19 +146,20 @@ def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: 
 @pytest.mark.parametrize(
     ("told", "place"),
     [
-        (None, "home/.cache/railhead/wheels"),
-        ("", "home/.cache/railhead/wheels"),
-        ("not/absolute", "home/.cache/railhead/wheels"),
-        ("{tmp}/caches", "caches/railhead/wheels"),
+        (None, "{home}/.cache/railhead/wheels"),
+        ("", "{home}/.cache/railhead/wheels"),
+        ("not/absolute", "{home}/.cache/railhead/wheels"),
+        ("{tmp}/caches", "{tmp}/caches/railhead/wheels"),
     ],
 )
 def test_caches_stand_in_the_users_cache_folder(
-    told: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: str | None, place: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if told is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", told.format(tmp=tmp_path))
-    assert record.cache("wheels") == tmp_path / place
-    assert (tmp_path / place).is_dir()
+    folder = record.cache("wheels")
+    assert str(folder) == place.format(tmp=tmp_path, home=home)
+    assert folder.is_dir()
 
 
 def test_one_inventory_saved_twice_is_recorded_once() -> None:
