@@ -22,7 +22,7 @@ from bootstrap.session import Session
 from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
-SUPERVISOR = ("supervisor.py", "tagged.py")
+SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py")
 FINAL = ("succeeded", "failed", "cancelled")
 
 

@@ -31,7 +31,7 @@ def follow(folder: str, offset: int = 0) -> dict[str, Any]:
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
             say(event={"metrics": line, "offset": offset})
-        now = {"state": state, "last": last_lines(f"{folder}/logs")}
+        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **begun(state)}}
         if now != shown:
             say(event=now)
             shown = now
@@ -59,6 +59,12 @@ def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
             if line.endswith(b"\n"):
                 offset += len(line)
                 yield line.decode(errors="replace"), offset
+
+
+def begun(state: str | None) -> dict[str, str]:
+    """The lines that ranks have not ended, as the supervisor sees them: progress bars."""
+    lines = json.loads(state).get("begun", {}) if state else {}
+    return {rank: line for rank, line in lines.items() if line}
 
 
 def last_lines(folder: str) -> dict[str, str]:

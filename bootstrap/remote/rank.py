@@ -4,16 +4,21 @@ The program finds its own folder first on sys.path and nothing of ours; its argu
 working directory and `__main__` are what `python train.py ...` would give it.
 """
 
+from __future__ import annotations
+
+import contextlib
 import ctypes
+import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import runpy
 import sys
 import traceback
 import types
+from collections.abc import Callable
+from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(HERE, "work")
@@ -22,33 +27,57 @@ size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own scr
 it under --launcher tensorflow."""
 
 
-def main():
-    with open(os.path.join(HERE, "run.json")) as f:
-        run = json.load(f)
-    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    set_environment(run, rank)
+def main() -> int:
+    """Run the program as one rank; the exit code is what Python would end with."""
+    with open(os.path.join(HERE, "run.json")) as file:
+        run = json.load(file)
+    speak()
+    set_environment(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
     program = run["program"]
     if program["kind"] == "training":
-        sys.path[0] = WORK
-        sys.argv = ["training"]
-        runpy.run_module("training", run_name="__main__", alter_sys=True)
-        return 0
-    if run["keras"] == 2:
-        use_keras_2()
-    code = run_script(program["path"], program["args"])
-    if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
-        print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
-        return 1
+        code = outcome(run_training)
+    else:
+        if run["keras"] == 2:
+            sys.meta_path.insert(0, Keras2())
+        code = outcome(lambda: run_script(program["path"], program["args"]))
+        if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
+            print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+            code = 1
+    if code:
+        tell(code)
     return code
 
 
-def set_environment(run, rank):
+def speak() -> None:
+    """Send all that this process and its children print through a process that marks line ends.
+
+    mpirun loses text that has many newlines (tagged.py says how), so none reaches it. The helper
+    is of no process group that mpirun ends, and goes when the last writer has gone: what a rank
+    said just before it was killed is still passed on.
+    """
+    source, sink = os.pipe()
+    if os.fork():
+        os.close(source)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        os.close(sink)
+        return
+    os.setsid()
+    os.close(sink)
+    while data := os.read(source, 1 << 16):
+        rest = memoryview(data.replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    os._exit(0)
+
+
+def set_environment(run: dict[str, Any], rank: int) -> None:
     """Every variable that a program receives; docs/tasks.md lists them."""
     host = host_of(run, rank)
     os.environ.update(run["env"])
     if run["secrets"]:
-        with open(os.path.join(HERE, "secrets.json")) as f:
-            os.environ.update(json.load(f))
+        with open(os.path.join(HERE, "secrets.json")) as file:
+            os.environ.update(json.load(file))
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
         RAILHEAD_RESULTS=os.path.join(HERE, "results"),
@@ -65,50 +94,64 @@ def set_environment(run, rank):
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
-def host_of(run, rank):
+def host_of(run: dict[str, Any], rank: int) -> int:
     """Ranks fill the hosts' slots in order: the index of the host that `rank` is on."""
     for index, host in enumerate(run["hosts"]):
         rank -= host["slots"]
         if rank < 0:
             return index
-    raise SystemExit("railhead: more ranks than slots")
+    raise ValueError("more ranks than slots")
 
 
 class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers every `import keras...` with the same module of tf_keras, once it is asked for."""
+    """Makes `keras` and what is in it the same module of tf_keras, once it is asked for."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A spec for keras and its submodules, none for anything else."""
         if name == "keras" or name.startswith("keras."):
             return importlib.machinery.ModuleSpec(name, self)
         return None
 
-    def create_module(self, spec):
-        module = importlib.import_module("tf_" + spec.name)
-        self.own = module.__spec__
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """The module of tf_keras itself, with its own spec kept aside."""
+        module = importlib.import_module(f"tf_{spec.name}")
+        spec.loader_state = module.__spec__
         return module
 
-    def exec_module(self, module):
-        module.__spec__ = self.own  # the import machinery has just put ours there
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing to run; the import machinery has just put our spec there: put its own back."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
 
 
-def use_keras_2():
-    sys.meta_path.insert(0, Keras2())
+def run_training() -> None:
+    """Our own training, as `python -m training`."""
+    sys.path[0] = WORK
+    sys.argv = ["training"]
+    runpy.run_module("training", run_name="__main__", alter_sys=True)
 
 
-def run_script(path, args):
-    """Run the script as `__main__`; returns the exit code that Python would end with."""
+def run_script(path: str, args: list[str]) -> None:
+    """The script as `__main__`, a module of its own: what it defines can be pickled."""
     script = os.path.join(WORK, path)
     sys.path[0] = os.path.dirname(script)
     sys.argv = [path, *args]
-    main_module = types.ModuleType("__main__")
-    main_module.__file__ = script
-    main_module.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
-    main_module.__dict__["__builtins__"] = __builtins__
-    sys.modules["__main__"] = main_module
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def outcome(program: Callable[[], None]) -> int:
+    """Run it; the exit code, with what Python would print at such an end."""
     try:
-        with open(script, "rb") as f:
-            code = compile(f.read(), script, "exec", dont_inherit=True)
-        exec(code, main_module.__dict__)
+        program()
     except SystemExit as ending:
         return exit_code(ending.code)
     except BaseException as error:
@@ -117,17 +160,18 @@ def run_script(path, args):
     return 0
 
 
-def exit_code(code):
+def exit_code(code: Any) -> int:
+    """What sys.exit(code) means to the system: a text is printed, and stands for 1."""
     if code is None or isinstance(code, int):
-        return code or 0
+        return (code or 0) & 0xFF
     print(code, file=sys.stderr)
     return 1
 
 
-def show(error):
-    """The script's own traceback: the frames above it are ours and help nobody."""
+def show(error: BaseException) -> None:
+    """The program's own traceback: the frames above it are ours and help nobody."""
     trace = error.__traceback__
-    while trace and os.path.abspath(trace.tb_frame.f_code.co_filename) == os.path.abspath(__file__):
+    while trace and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     if sys.excepthook is sys.__excepthook__:
         traceback.print_exception(type(error), error, trace)
@@ -135,7 +179,12 @@ def show(error):
         sys.excepthook(type(error), error, trace)
 
 
-def joined_mpi():
+def is_ours(file: str) -> bool:
+    """Whether code of this file only leads to the program."""
+    return file in (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def joined_mpi() -> bool:
     """Whether this process ever called MPI_Init: it stays true after MPI_Finalize."""
     flag = ctypes.c_int(0)
     try:
@@ -143,6 +192,14 @@ def joined_mpi():
     except OSError:
         return False
     return bool(flag.value)
+
+
+def tell(code: int) -> None:
+    """Say to the supervisor that this rank fails: mpirun does not always know who was first."""
+    with contextlib.suppress(Exception):  # the program may have closed or replaced it
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(1, b'@railhead {"kind": "ended", "exit": %d}\n' % code)
 
 
 if __name__ == "__main__":

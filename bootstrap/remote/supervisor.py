@@ -1,306 +1,392 @@
-"""Holds a run on its chief: starts mpirun, splits what the ranks say, and writes how it ended.
+"""Holds a run on its chief: starts mpirun, keeps what the ranks say, and writes how it ended.
 
 It outlives the connection that started it. state.json has a heartbeat each second; result.json
-is written once, at the end. SIGTERM cancels the run. Standard library only, Python 3.10.
+is written once, at the end, whatever happened. SIGTERM cancels the run. Standard library only,
+Python 3.10.
 """
 
+from __future__ import annotations
+
+import contextlib
 import ctypes
 import fcntl
 import fnmatch
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote import sweep
+    from bootstrap.remote.lines import (
+        LOG_LIMIT,
+        MPIRUN,
+        Lines,
+        Losses,
+        Secrets,
+        shown,
+        verdict,
+    )
+    from bootstrap.remote.tagged import Tagged
+else:  # they lie beside this file
+    import sweep
+    from lines import LOG_LIMIT, MPIRUN, Lines, Losses, Secrets, shown, verdict
+    from tagged import Tagged
+
 
 RUN = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, RUN)
-
-import sweep  # noqa: E402
-import tagged  # noqa: E402
-
-RECORD = b"@railhead "
-LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
-TAIL = 20
-SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
-EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\] Exit code: (\d+)")
-IMPROPER = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exiting improperly")
-LOST = re.compile(r"Remote daemon: \[\[\d+,\d+\],\d+\] on node (\S+)")
+RESERVE = 65_536  # bytes kept aside to write the run's end into when the disk is full
+STARTED = time.monotonic()
 
 
-def now():
+def path(name: str) -> str:
+    """A path in the run's folder."""
+    return os.path.join(RUN, name)
+
+
+def save(name: str, document: Any) -> None:
+    """Write a JSON document: all of it or none."""
+    part = path(f"{name}.part")
+    try:
+        with open(part, "w") as file:
+            json.dump(document, file, indent=1)
+        os.replace(part, path(name))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        raise
+
+
+def load(name: str) -> Any:
+    """A JSON document of the run's folder."""
+    with open(path(name)) as file:
+        return json.load(file)
+
+
+def now() -> str:
+    """This moment, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def save(name, document):
-    part = os.path.join(RUN, name + ".part")
-    with open(part, "w") as f:
-        json.dump(document, f, indent=1)
-    os.replace(part, os.path.join(RUN, name))
+class State:
+    """What is known of the run at any moment: state.json, and result.json at its end."""
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
+        with self.counted(), open(path("reserve"), "wb") as file:
+            file.write(os.urandom(RESERVE))
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """What cannot be written in here is lost, and the run goes on."""
+        try:
+            yield
+        except OSError as error:
+            self.losses.add(error)
+
+    def beat(self, **changes: Any) -> None:
+        """Write state.json."""
+        self.told.update(changes, heartbeat=time.time())
+        with self.counted():
+            save("state.json", self.told)
+
+    def end(self, result: dict[str, Any]) -> None:
+        """Write result.json and the last state, into the space kept aside if there is no other."""
+        with contextlib.suppress(OSError):
+            os.remove(path("reserve"))
+        result["started"], result["ended"] = self.told["started"], now()
+        result["seconds"] = round(time.monotonic() - STARTED, 1)
+        result["trouble"] = self.losses.told()
+        with self.counted():
+            save("results/result.json", result)
+        reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
+        ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
+        self.beat(**ending, trouble=self.losses.told(), begun={})
 
 
-def load(name):
-    with open(os.path.join(RUN, name)) as f:
-        return json.load(f)
+def snapshot() -> dict[str, tuple[int, int]]:
+    """Size and time of every file in work/, to tell later what the run wrote."""
+    found = {}
+    for folder, _, names in os.walk(path("work")):
+        for file in (os.path.join(folder, name) for name in names):
+            if "__pycache__" not in file and not os.path.islink(file):
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.stat(file)
+                    found[os.path.relpath(file, path("work"))] = status.st_size, status.st_mtime_ns
+    return found
 
 
-class Log:
-    """One rank's log, bounded: the last LOG_LIMIT to twice LOG_LIMIT bytes are kept."""
+def outputs(before: dict[str, tuple[int, int]], patterns: list[str]) -> list[tuple[str, int]]:
+    """The files in work/ that are new or changed and match, each with its bytes."""
+    after = snapshot()
+    new = [p for p in after if after[p] != before.get(p)]
+    return [(p, after[p][0]) for p in sorted(new) if any(matches(p, x) for x in patterns)]
 
-    def __init__(self, path):
-        self.path = path
-        self.file = open(path, "ab", buffering=0)
-        self.written = 0
-        self.tail = []
 
-    def add(self, line):
-        if self.written > LOG_LIMIT:
-            self.file.close()
-            os.replace(self.path, self.path + ".1")
-            self.file = open(self.path, "ab", buffering=0)
-            self.written = 0
-        self.written += self.file.write(line if line.endswith(b"\n") else line + b"\n")
-        self.tail = [*self.tail[1 - TAIL :], line.decode(errors="replace").rstrip()]
+def matches(file: str, pattern: str) -> bool:
+    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
+    return pattern == "**" or fnmatch.fnmatch(file, pattern)
+
+
+RECORD = b"@railhead "
+HEAD = 1000  # of mpirun's own lines: the first tell the cause
+
+
+class Words:
+    """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
+
+    def __init__(self, run: dict[str, Any], state: State) -> None:
+        self.run, self.state = run, state
+        self.secrets = Secrets(load("secrets.json").values() if run["secrets"] else ())
+        self.metrics = Lines(path("results/metrics.jsonl"), state.losses)
+        self.logs = {rank: self.log(rank) for rank in (MPIRUN, *range(run["size"]))}
+        self.mpirun: list[str] = []
+        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order that ranks told it
+        self.evaluation: dict[str, Any] | None = None
+        self.begun: dict[str, str] = {}  # {rank: the line that it has not ended yet}
+        self.broken: BaseException | None = None
+
+    def read(self, process: subprocess.Popen[bytes]) -> None:
+        """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
+        assert process.stdout
+        try:
+            tagged, seen = Tagged(), 0.0
+            while data := os.read(process.stdout.fileno(), 1 << 16):
+                for rank, line in tagged.feed(data):
+                    self.said(rank, self.secrets.redact(line))
+                if time.monotonic() - seen > 0.5:
+                    seen = time.monotonic()
+                    self.begun = self.unfinished(tagged)
+            for rank, line in tagged.close():
+                self.said(rank, self.secrets.redact(line))
+        except BaseException as error:  # the other thread asks for it
+            self.broken = error
+
+    def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
+        """Read mpirun's own messages, which alone come on its stderr."""
+        assert process.stderr
+        for line in process.stderr:
+            self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
+
+    def unfinished(self, tagged: Tagged) -> dict[str, str]:
+        """The last state of progress bars, which end their line only when they are full."""
+        return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
+
+    def said(self, rank: int, line: bytes) -> None:
+        """Take one line: a record, a line of a rank's log, or mpirun's own."""
+        before, mark, record = line.partition(RECORD)
+        rank = rank if rank in self.logs else MPIRUN
+        if mark and rank != MPIRUN and self.record(rank, record):
+            line = before
+            if not line:
+                return
+        if rank == MPIRUN and len(self.mpirun) < HEAD:
+            self.mpirun.append(line.decode(errors="replace"))
+        self.logs[rank].add(line)
+
+    def record(self, rank: int, text: bytes) -> bool:
+        """Keep a record; False when it is none."""
+        try:
+            record = json.loads(text)
+            kind = record["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+        if kind == "ended":
+            self.failed.setdefault(rank, int(record.get("exit", 1)))
+            return True
+        if kind == "evaluation":
+            self.evaluation = {k: v for k, v in record.items() if k != "kind"}
+        record.update(rank=rank, host=self.host_of(rank), time=time.time())
+        self.metrics.add(json.dumps(record).encode())
+        return True
+
+    def log(self, rank: int) -> Lines:
+        """The log of a rank, or mpirun's own."""
+        name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
+        return Lines(path(f"logs/{name}.log"), self.state.losses, LOG_LIMIT)
+
+    def host_of(self, rank: int) -> str:
+        """The name of a rank's host: ranks fill the hosts' slots in order."""
+        names = [host["name"] for host in self.run["hosts"] for _ in range(host["slots"])]
+        return str(names[rank])
+
+
+LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+SHOWN = 12  # of mpirun's own lines, when it names no rank
+GRACE = 5.0  # seconds: for mpirun after SIGTERM, and for what is still in its pipes
+LIBC = ctypes.CDLL(None)
+CANCELLED = threading.Event()
 
 
 class Supervisor:
-    def __init__(self):
+    """One run, from mpirun's start to what came of it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
         self.run = load("run.json")
-        self.mpirun = load("mpirun.json")
-        self.hosts = [h["name"] for h in self.run["hosts"]]
-        self.state = {"state": "starting", "pid": os.getpid(), "started": now()}
-        self.cancelled = False
-        self.metrics = open(os.path.join(RUN, "results", "metrics.jsonl"), "a")
-        self.secrets = self.secret_values()
-        self.tagged = tagged.Tagged()
-        self.logs = {}
-        for name in ("mpirun", *("rank-%d" % rank for rank in range(self.run["size"]))):
-            self.log(name)
-        self.evaluation = None
+        self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
+        self.words = Words(self.run, state)
 
-    def secret_values(self):
-        if not self.run["secrets"]:
-            return []
-        values = [line for v in load("secrets.json").values() for line in v.splitlines()]
-        return sorted((v.encode() for v in values if v), key=len, reverse=True)
-
-    def beat(self, **changes):
-        self.state.update(changes, heartbeat=time.time())
-        save("state.json", self.state)
-
-    def cancel(self, *_):
-        self.cancelled = True
-        if self.process:
-            self.process.terminate()
-
-    def go(self):
-        """Run mpirun to its end; returns result.json."""
-        self.process = None
-        signal.signal(signal.SIGTERM, self.cancel)
+    def go(self) -> dict[str, Any]:
+        """Run mpirun to its end, and sweep; returns result.json."""
         before = snapshot()
-        self.process = subprocess.Popen(
-            self.mpirun,
-            cwd=RUN,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent,
-        )
-        self.beat(state="running", mpirun=self.process.pid)
-        reader = threading.Thread(target=self.read)
-        reader.start()
-        code = self.wait()
-        reader.join(timeout=5)  # a stray grandchild may hold the pipe open; the sweep ends it
-        swept = self.sweep_all()
-        reader.join(timeout=5)
-        save("results/outputs.json", {"files": outputs(before, self.run["outputs"])})
+        try:
+            with started(load("mpirun.json")) as process:
+                self.state.beat(state="running", mpirun=process.pid)
+                work = (self.words.read, self.words.read_mpirun)
+                readers = [threading.Thread(target=w, args=(process,), daemon=True) for w in work]
+                for reader in readers:
+                    reader.start()
+                code = self.wait(process)
+        finally:
+            swept = sweep.everywhere(self.run, RUN)
+        for reader in readers:  # after the sweep: what a rank left behind held the pipes open
+            reader.join(GRACE)
+        self.check()
+        with self.state.counted():
+            save("results/outputs.json", {"files": outputs(before, self.run["outputs"])})
         return self.result(code, swept)
 
-    def wait(self):
-        asked = None
-        while self.process.poll() is None:
-            self.beat()
-            if self.cancelled:
-                asked = asked or time.monotonic()
-                if time.monotonic() - asked > 5:
-                    self.process.kill()
-            time.sleep(1 if not self.cancelled else 0.1)
-        return self.process.returncode
+    def wait(self, process: subprocess.Popen[bytes]) -> int:
+        """mpirun's exit code, once it has ended."""
+        asked = beat = 0.0
+        while process.poll() is None:
+            moment = time.monotonic()
+            if moment - beat >= 1:
+                beat = moment
+                self.state.beat(begun=self.words.begun)
+            if CANCELLED.is_set() and not asked:
+                asked = moment
+                process.terminate()
+            elif asked and moment - asked > GRACE:
+                process.kill()
+            self.check()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        return process.returncode
 
-    def read(self):
-        stream = self.process.stdout.fileno()
-        while chunk := os.read(stream, 1 << 20):
-            self.pass_on(self.tagged.feed(chunk))
-        self.pass_on(self.tagged.close())
+    def check(self) -> None:
+        """Raise what went wrong in the thread that reads."""
+        if self.words.broken:
+            raise self.words.broken
 
-    def pass_on(self, lines):
-        for rank, line in lines:
-            if rank == tagged.MPIRUN:
-                self.log("mpirun").add(self.redact(line))
-            else:
-                self.said(rank, line)
-
-    def said(self, rank, text):
-        text = self.redact(text)
-        if text.startswith(RECORD) and self.record(rank, text[len(RECORD) :]):
-            return
-        self.log("rank-%d" % rank).add(text)
-
-    def record(self, rank, text):
-        try:
-            record = dict(json.loads(text))
-        except ValueError:
-            return False
-        if record.get("kind") == "evaluation":
-            self.evaluation = {k: v for k, v in record.items() if k != "kind"}
-        record.update(rank=rank, host=self.hosts[self.host_of(rank)], time=time.time())
-        self.metrics.write(json.dumps(record) + "\n")
-        self.metrics.flush()
-        return True
-
-    def redact(self, line):
-        for value in self.secrets:
-            line = line.replace(value, b"[secret]")
-        return line
-
-    def log(self, name):
-        if name not in self.logs:
-            self.logs[name] = Log(os.path.join(RUN, "logs", name + ".log"))
-        return self.logs[name]
-
-    def host_of(self, rank):
-        for index, host in enumerate(self.run["hosts"]):
-            rank -= host["slots"]
-            if rank < 0:
-                return index
-        return 0
-
-    def sweep_all(self):
-        """End what the ranks left behind, on every host; says for each host what came of it.
-
-        This host comes last: between fork and exec, an ssh to another one still has our mark.
-        """
-        said = {}
-
-        def one(index, name):
-            said[name] = self.sweep_there(index)
-
-        there = list(enumerate(self.hosts))[1:]
-        threads = [threading.Thread(target=one, args=x) for x in there]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        said[self.hosts[0]] = sweep_here()
-        return said
-
-    def sweep_there(self, index):
-        here = "$HOME/.railhead/runs/%s" % self.run["run_id"]
-        python = "$HOME/.railhead/envs/%s/bin/python" % self.run["runtime"]["digest"]
-        script = "exec %s -I -S %s/sweep.py %s" % (python, here, self.run["run_id"])
-        ssh = ["ssh", "-F", os.path.join(RUN, "ssh_config"), "railhead-%d" % (index + 1), script]
-        try:
-            out = subprocess.run(
-                ssh, env=unmarked(), stdin=subprocess.DEVNULL, capture_output=True, timeout=20
-            )
-            return json.loads(out.stdout)
-        except (ValueError, subprocess.TimeoutExpired) as error:
-            return {"unknown": str(error)}
-
-    def result(self, code, swept):
-        state = "cancelled" if self.cancelled else "failed" if code else "succeeded"
+    def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
+        """How the run ended, by mpirun's exit code."""
+        state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,
             "run_id": self.run["run_id"],
             "state": state,
             "exit_code": code if code >= 0 else 128 - code,
             "culprit": self.culprit() if state == "failed" else None,
-            "started": self.state["started"],
-            "ended": now(),
-            "seconds": round(time.time() - STARTED, 1),
             "size": self.run["size"],
-            "evaluation": self.evaluation,
+            "evaluation": self.words.evaluation,
             "swept": swept,
         }
 
-    def culprit(self):
-        """Who failed first, as mpirun tells it; its last lines are the rank's own."""
-        with open(self.log("mpirun").path, errors="replace") as f:
-            text = " ".join(f.read(200_000).split())
-        for pattern, what in ((SIGNAL, "signal"), (EXIT, "exit"), (IMPROPER, "exit")):
-            match = pattern.search(text)
-            if match:
-                rank = int(match[1])
-                number = int(match[match.lastindex]) if pattern is not IMPROPER else 0
-                lines = self.log("rank-%d" % rank).tail
-                return {
-                    "rank": rank,
-                    "host": self.hosts[self.host_of(rank)],
-                    what: number,
-                    "lines": lines,
-                }
-        lost = LOST.search(text)
-        host = self.hosts[int(lost[1].rpartition("-")[2]) - 1] if lost else None
-        return {"rank": None, "host": host, "lines": self.log("mpirun").tail}
+    def culprit(self) -> dict[str, Any]:
+        """Who failed first. A rank tells its own exit; mpirun knows who was killed or lost."""
+        found = verdict(" ".join(self.words.mpirun))
+        if self.words.failed and (found is None or found.what not in ("signal", "lost")):
+            return self.blame(*next(iter(self.words.failed.items())), "exit")
+        if found and found.rank is not None:
+            return self.blame(found.rank, found.code, found.key)
+        host = self.hosts[found.host] if found and found.host is not None else None
+        lines = [line for line in self.words.mpirun if line][:SHOWN]
+        return {"rank": None, "host": host, "lines": lines}
+
+    def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
+        """A rank, what became of it and its last lines."""
+        host, lines = self.words.host_of(rank), self.words.logs[rank].lines()
+        return {"rank": rank, "host": host, key: code, "lines": lines}
 
 
-def sweep_here():
-    return sweep.sweep(load("run.json")["run_id"])
+@contextlib.contextmanager
+def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """mpirun, ended whatever happens in here."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        argv, cwd=RUN, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **pipes
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+            process.kill()
 
 
-def unmarked():
-    """Our environment without the mark, for the ssh that sweep: they are not of the run."""
-    return {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
-
-
-def die_with_parent():
+def die_with_parent() -> None:
     """mpirun gets SIGTERM should the supervisor die: no run goes on without its keeper."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def snapshot():
-    """Size and time of every file in work/, to tell later what the run wrote."""
-    found = {}
-    work = os.path.join(RUN, "work")
-    for folder, _, names in os.walk(work):
-        for name in names:
-            path = os.path.join(folder, name)
-            if "__pycache__" not in path and not os.path.islink(path):
-                status = os.stat(path)
-                found[os.path.relpath(path, work)] = (status.st_size, status.st_mtime_ns)
-    return found
+def failure(code: int, *lines: str) -> dict[str, Any]:
+    """result.json of a run that failed by no fault of a rank."""
+    culprit = {"rank": None, "host": None, "lines": list(lines)}
+    run_id = os.path.basename(RUN)
+    told = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
+    return {**told, "culprit": culprit, "evaluation": None, "swept": {}}
 
 
-def outputs(before, patterns):
-    after = snapshot()
-    new = [p for p in after if after[p] != before.get(p)]
-    chosen = [p for p in new if any(p_matches(p, pattern) for pattern in patterns)]
-    return [[p, after[p][0]] for p in sorted(chosen)]
+def attempt(state: State) -> dict[str, Any]:
+    """The run's result, also when it could not be run or held to its end."""
+    try:
+        return Supervisor(state).go()
+    except FileNotFoundError as error:
+        if error.filename == "mpirun":
+            return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
+        return failure(1, *traceback.format_exc().splitlines())
+    except BaseException:
+        return failure(1, *traceback.format_exc().splitlines())
 
 
-def p_matches(path, pattern):
-    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
-    return pattern == "**" or fnmatch.fnmatch(path, pattern)
+def hold(lock: IO[str]) -> str:
+    """Take the lock; "" if we have it now, else the id of the run that has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        return lock.read().strip() or "unknown"
+    with contextlib.suppress(OSError):
+        lock.truncate(0)
+        lock.write(os.path.basename(RUN))
+        lock.flush()
+    return ""
 
 
-def main():
-    supervisor = Supervisor()
-    supervisor.beat()
-    with open(os.path.expanduser("~/.railhead/supervisor.lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            supervisor.beat(state="failed", reason="another run is going on on this chief")
+def main() -> int:
+    """Hold the run; exit code 1 when it never began."""
+    signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
+    try:
+        lock = open(LOCK, "a+")
+    except OSError as error:
+        State().end(failure(1, f"the lock cannot be opened: {error}"))
+        return 1
+    with lock:
+        other = hold(lock)
+        if other == os.path.basename(RUN):
+            print("this run has a supervisor: its files are not ours to write", file=sys.stderr)
             return 1
-        result = supervisor.go()
-        save("results/result.json", result)
-        supervisor.beat(state=result["state"], ended=result["ended"])
+        state = State()
+        if other:
+            state.end(failure(1, f"run {other} is going on on this chief: one run at a time"))
+            return 1
+        state.beat()
+        state.end(attempt(state))
     return 0
 
 
 if __name__ == "__main__":
-    STARTED = time.time()
     sys.exit(main())

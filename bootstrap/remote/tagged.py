@@ -1,8 +1,8 @@
 """Splits what mpirun --tag-output prints into each rank's own lines. Standard library only.
 
-OpenMPI tags pieces, not lines: a program that writes `hello`, ` ` and a newline gets three tags on
-one line, and another rank's piece may stand between them. A piece belongs to the tag before it; a
-line without a tag at its start is mpirun's own.
+OpenMPI tags pieces of up to 4 kB, not lines, and another rank's piece may stand in the middle of a
+line; where a piece has many newlines it tags each, and drops what then goes over 8 kB. So ranks
+end their lines with END, never with a newline (rank.py, `speak`): one tag a piece, nothing lost.
 """
 
 from __future__ import annotations
@@ -10,54 +10,49 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-TAG = re.compile(rb"\[[^\]\s]*,(\d+)\]<(stdout|stderr)>:")
-LONGEST = 65_536  # bytes of a line without an end before it is passed on in parts
-MPIRUN = -1
+TAG = re.compile(rb"\[[^\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
+END = b"\x1e"  # ASCII's record separator
+LONGEST_TAG = 64
+LONGEST_LINE = 65_536  # bytes of a line without an end before it is passed on in parts
 
 
 class Tagged:
-    """Feed it the raw stream; it yields (rank, line), MPIRUN for mpirun's own lines."""
+    """Feed it mpirun's raw stdout; it yields (rank, line), lines without their end."""
 
     def __init__(self) -> None:
         self.raw = b""
-        self.pieces: dict[tuple[int, bytes], bytes] = {}
+        self.rank = 0
+        self.begun: dict[int, bytes] = {}  # by rank, a line whose end has not come yet
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """Lines that are complete by now, without their newline."""
-        *lines, self.raw = (self.raw + chunk).split(b"\n")
-        for line in lines:
-            yield from self._line(line)
-        if len(self.raw) > LONGEST:
-            line, self.raw = self.raw, b""
-            yield from self._line(line)
+        """The lines that are complete by now."""
+        self.raw += chunk
+        whole = self._without_half_a_tag()
+        ready, self.raw = self.raw[:whole], self.raw[whole:]
+        yield from self._split(ready)
 
     def close(self) -> Iterator[tuple[int, bytes]]:
         """What was begun and never ended."""
-        if self.raw:
-            yield from self._line(self.raw)
-        for (rank, _), begun in self.pieces.items():
-            if begun:
-                yield rank, begun
-        self.raw, self.pieces = b"", {}
+        yield from self._split(self.raw)
+        yield from ((rank, text) for rank, text in self.begun.items() if text)
+        self.raw, self.begun = b"", {}
 
-    def begun(self) -> dict[int, bytes]:
-        """For each rank the text of its unfinished line: a progress bar, as far as it is."""
-        found = {rank: text for (rank, _), text in self.pieces.items() if text}
-        parts = TAG.split(self.raw)
-        for i in range(1, len(parts), 3):
-            rank = int(parts[i])
-            found[rank] = found.get(rank, b"") + parts[i + 2]
-        return found
+    def _without_half_a_tag(self) -> int:
+        """The length of `raw` up to a tag that may have been cut."""
+        at = self.raw.rfind(b"[", max(0, len(self.raw) - LONGEST_TAG))
+        return len(self.raw) if at < 0 or TAG.match(self.raw, at) else at
 
-    def _line(self, line: bytes) -> Iterator[tuple[int, bytes]]:
-        untagged, *tagged = TAG.split(line)
-        if untagged or not tagged:
-            yield MPIRUN, untagged
-        last = len(tagged) - 3
-        for i in range(0, len(tagged), 3):
-            source = int(tagged[i]), tagged[i + 1]
-            text = self.pieces.pop(source, b"") + tagged[i + 2]
-            if i == last or len(text) > LONGEST:
-                yield source[0], text
-            else:
-                self.pieces[source] = text
+    def _split(self, ready: bytes) -> Iterator[tuple[int, bytes]]:
+        text, *tagged = TAG.split(ready)
+        yield from self._lines(text)
+        for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
+            self.rank = int(rank)
+            yield from self._lines(text)
+
+    def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
+        *lines, begun = (self.begun.get(self.rank, b"") + text).split(END)
+        if len(begun) > LONGEST_LINE:
+            lines, begun = [*lines, begun], b""
+        self.begun[self.rank] = begun
+        for line in lines:
+            yield self.rank, line

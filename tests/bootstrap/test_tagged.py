@@ -1,8 +1,12 @@
-"""What mpirun --tag-output prints comes out as each rank's own lines."""
+"""What mpirun --tag-output prints comes out as each rank's own lines, all of them."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -22,27 +26,21 @@ def load(name: str) -> ModuleType:
 tagged = load("tagged")
 
 CASES = {
-    "a line a rank": (b"[1,0]<stdout>:a\n[1,1]<stdout>:b\n", [(0, b"a"), (1, b"b")]),
+    "a line a rank": (b"[1,0]<stdout>:a\x1e[1,1]<stdout>:b\x1e", [(0, b"a"), (1, b"b")]),
+    "two lines in one piece": (b"[1,1]<stdout>:a\x1eb\x1e", [(1, b"a"), (1, b"b")]),
     "a line in three pieces": (
-        b"[1,1]<stdout>:hello[1,1]<stdout>: [1,1]<stdout>:1[1,1]<stdout>:\n",
+        b"[1,1]<stdout>:hello[1,1]<stdout>: [1,1]<stdout>:1\x1e",
         [(1, b"hello 1")],
     ),
     "another rank between the pieces": (
-        b"[1,0]<stdout>:lo[1,1]<stderr>:warning\n[1,0]<stdout>:ss\n",
+        b"[1,0]<stdout>:lo[1,1]<stdout>:warning\x1e[1,0]<stdout>:ss\x1e",
         [(1, b"warning"), (0, b"loss")],
     ),
-    "stdout and stderr of one rank are two lines": (
-        b"[1,0]<stdout>:begun[1,0]<stderr>:oops\n[1,0]<stdout>: ended\n",
-        [(0, b"oops"), (0, b"begun ended")],
-    ),
-    "mpirun itself": (
-        b"mpirun noticed that rank 1 died\n",
-        [(-1, b"mpirun noticed that rank 1 died")],
-    ),
-    "leading blanks are the program's": (b"[1,0]<stdout>:  x\n", [(0, b"  x")]),
-    "an empty line": (b"[1,0]<stdout>:\n", [(0, b"")]),
-    "another OpenMPI's tag": (b"[prterun-h-1@1,3]<stdout>:x\n", [(3, b"x")]),
-    "no newline at the end": (b"[1,0]<stdout>:last", [(0, b"last")]),
+    "leading blanks are the program's": (b"[1,0]<stdout>:  x\x1e", [(0, b"  x")]),
+    "an empty line": (b"[1,0]<stdout>:\x1e", [(0, b"")]),
+    "a bracket is no tag": (b"[1,0]<stdout>:[===>...]\x1e", [(0, b"[===>...]")]),
+    "another OpenMPI's tag": (b"[prterun-h-1@1,3]<stdout>:x\x1e", [(3, b"x")]),
+    "no end": (b"[1,0]<stdout>:last [", [(0, b"last [")]),
 }
 
 
@@ -63,7 +61,26 @@ def test_an_endless_line_is_passed_on_in_parts() -> None:
     assert found and total == 300_000
 
 
-def test_an_unfinished_line_can_be_seen() -> None:
+LOUD = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import rank
+rank.speak()
+for i in range(20000):
+    print("line", i, file=sys.stderr if i % 2 else sys.stdout)
+sys.stdout.flush()
+"""
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
+def test_a_real_mpirun_loses_no_line_of_two_loud_ranks() -> None:
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    argv = ["mpirun", "--oversubscribe", "-np", "2", "--tag-output", sys.executable, "-c", LOUD]
+    environment = {**os.environ, **root, "PYTHONUNBUFFERED": "1"}
+    out = subprocess.run([*argv, str(REMOTE)], env=environment, capture_output=True).stdout
     splitter = tagged.Tagged()
-    assert list(splitter.feed(b"[1,0]<stdout>:1/8 [=>...][1,0]<stdout>:\r2/8")) == []
-    assert splitter.begun() == {0: b"1/8 [=>...]\r2/8"}
+    found: dict[int, list[bytes]] = {0: [], 1: []}
+    for rank, line in [*splitter.feed(out), *splitter.close()]:
+        found[rank].append(line)
+    wanted = [b"line %d" % i for i in range(20000)]
+    assert found == {0: wanted, 1: wanted}

@@ -1,0 +1,249 @@
+"""A rank runs a script as `python script` would, in one process with what we prepared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank.py"
+RUNTIME = os.environ.get("RAILHEAD_TEST_PYTHON", "")
+needs_runtime = pytest.mark.skipif(
+    not RUNTIME, reason="RAILHEAD_TEST_PYTHON names no python of a runtime"
+)
+RECORD = "@railhead "
+
+
+def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
+    """A run's folder with one rank."""
+    run = {
+        "program": program,
+        "hosts": [{"name": "h1", "slots": 1}],
+        "size": 1,
+        "env": {},
+        "secrets": [],
+        "launcher": "tensorflow",
+        "keras": 3,
+        "tf_cluster": None,
+    }
+    (folder / "run.json").write_text(json.dumps({**run, **changes}))
+    shutil.copy(RANK, folder / "rank.py")
+
+
+def rank(
+    folder: Path, *, number: int = 0, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """Run one rank as mpirun does."""
+    world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    return started([python, str(folder / "rank.py")], folder / "work", world)
+
+
+def started(
+    argv: list[str], cwd: Path, more: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(more or {})}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def script(folder: Path, text: str, path: str = "train.py", *args: str) -> dict[str, Any]:
+    """Put a script into work/; the program of a run."""
+    place = folder / "work" / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    return {"kind": "script", "path": path, "args": list(args)}
+
+
+POOL = """
+import multiprocessing, pickle
+class Thing:
+    def __init__(self, x): self.x = x
+def double(thing): return Thing(thing.x * 2)
+if __name__ == "__main__":
+    with multiprocessing.get_context("{how}").Pool(2) as pool:
+        print([t.x for t in pool.map(double, [Thing(1), Thing(2)])])
+    print(type(pickle.loads(pickle.dumps(Thing(1)))), Thing.__module__)
+"""
+
+SCRIPTS = {
+    "what it is": "import sys; print(__name__, __file__, sys.argv, __doc__, __spec__, __package__)",
+    "where it is": "import os, sys; print(os.getcwd(), sys.path[0], len(sys.path))",
+    "what is defined": "print(sorted(x for x in globals() if x != '__cached__'))",
+    "main is itself": "import __main__; x = 1; print(__main__.x, vars(__main__) is globals())",
+    "a neighbour": "import beside; print(beside.WHO, beside.__name__)",
+    "its folder is not work": "import above",
+    "no future of ours": "def f(x: undefined_name): ...",
+    "its own future": "from __future__ import annotations\ndef f(x: anything): ...\nprint('ok')",
+    "exit": "import sys; sys.exit(7)",
+    "exit without code": "import sys; sys.exit()",
+    "exit true": "import sys; sys.exit(True)",
+    "exit beyond a byte": "import sys; sys.exit(-1)",
+    "exit 256": "import sys; sys.exit(256)",
+    "exit with a text": "import sys; sys.exit('no data here')",
+    "exit with a tuple": "raise SystemExit((1, 'a'))",
+    "os._exit": "import os; print('said', flush=True); os._exit(9)",
+    "a killed one": "import os; os.kill(os.getpid(), 9)",
+    "an error": "def f():\n    raise ValueError('wrong')\nf()",
+    "an error with a cause": "try:\n    1 / 0\nexcept Exception as e:\n    raise KeyError(1) from e",
+    "an error while handling": "try:\n    1 / 0\nexcept Exception:\n    {}['x']",
+    "an error in a neighbour": "import beside; beside.fail()",
+    "a syntax error": "print('never')\nif True\n    pass\n",
+    "a syntax error in a neighbour": "import broken",
+    "a wrong indent": "def f():\npass\n",
+    "a null byte": "x = '\0'",
+    "another encoding": "# -*- coding: latin-1 -*-\nprint(ascii('\u00e9'))",
+    "a mark at its begin": "\ufeffprint('ok')",
+    "its own excepthook": "import sys; sys.excepthook = lambda *a: print('mine', a[0]); 1 / 0",
+    "at exit": "import atexit; atexit.register(print, 'bye'); print('hello')",
+    "a thread that goes on": "import threading, time\n"
+    "threading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()",
+    "inspect": "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f))",
+    "a dataclass": "import dataclasses\n@dataclasses.dataclass\nclass A:\n    x: int\nprint(A(1))",
+    "a warning": "import warnings; warnings.warn('careful')",
+    "spawn": POOL.replace("{how}", "spawn"),
+    "fork": POOL.replace("{how}", "fork"),
+    "forkserver": POOL.replace("{how}", "forkserver"),
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_script_cannot_tell_the_difference(tmp_path: Path, text: str) -> None:
+    program = script(tmp_path, text, "models/train.py", "--epochs", "3")
+    (tmp_path / "work" / "models" / "beside.py").write_text(
+        "WHO = 'beside'\ndef fail():\n    raise OSError(WHO)\n"
+    )
+    (tmp_path / "work" / "models" / "broken.py").write_text("x = (\n")
+    (tmp_path / "work" / "above.py").write_text("")
+    lay_out(tmp_path, program)
+    ours = rank(tmp_path)
+    path = tmp_path / "work" / "models" / "train.py"
+    theirs = started([sys.executable, str(path), "--epochs", "3"], tmp_path / "work")
+    said = [line for line in ours.stdout.splitlines() if not line.startswith(RECORD)]
+    expected = theirs.stdout.replace(f"['{path}'", "['models/train.py'").splitlines()
+    assert (ours.returncode, said) == (theirs.returncode, expected)
+    assert without_carets(ours.stderr) == without_carets(theirs.stderr)
+
+
+def without_carets(text: str) -> list[str]:
+    """Traceback lines without the marks under the code, which a main module's frame lacks."""
+    return [line for line in text.splitlines() if line.strip("^~ ")]
+
+
+ENDINGS = {
+    "well": ("print('ok')", None),
+    "an error": ("1 / 0", 1),
+    "a code": ("raise SystemExit(5)", 5),
+    "its output closed": ("import sys; sys.stdout.close(); sys.exit(4)", 4),
+}
+
+
+@pytest.mark.parametrize("text, told", ENDINGS.values(), ids=ENDINGS)
+def test_a_rank_tells_that_it_fails(tmp_path: Path, text: str, told: int | None) -> None:
+    lay_out(tmp_path, script(tmp_path, text))
+    ended = rank(tmp_path)
+    records = [x.split(RECORD)[1] for x in ended.stdout.splitlines() if RECORD in x]
+    assert [json.loads(x) for x in records] == ([{"kind": "ended", "exit": told}] if told else [])
+    assert ended.returncode == (told or 0)
+
+
+def test_what_a_program_receives(tmp_path: Path) -> None:
+    names = "RANK", "LOCAL_RANK", "SIZE", "HOST", "RUN_FILE", "RESULTS"
+    text = f"import os\nfor n in {names}: print(os.environ['RAILHEAD_' + n])\n"
+    text += "for n in ('A', 'TOKEN', 'TF_CONFIG'): print(os.environ[n])\n"
+    hosts = [{"name": "h1", "slots": 2}, {"name": "h2", "slots": 1}]
+    cluster = {"worker": ["h1:1", "h2:2"]}
+    changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster}
+    lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=3, **changes)
+    (tmp_path / "secrets.json").write_text('{"TOKEN": "s3"}')
+    said = rank(tmp_path, number=2).stdout.splitlines()
+    assert said[:4] == ["2", "0", "3", "h2"]
+    assert said[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
+    assert json.loads(said[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+
+
+JOINED = {
+    "horovod, several ranks": ("horovod", 2, 1),
+    "horovod, alone": ("horovod", 1, 0),
+    "tensorflow": ("tensorflow", 2, 0),
+}
+
+
+@pytest.mark.parametrize("launcher, size, code", JOINED.values(), ids=JOINED)
+def test_a_script_that_never_joins_is_refused(
+    tmp_path: Path, launcher: str, size: int, code: int
+) -> None:
+    hosts = [{"name": "h1", "slots": size}]
+    lay_out(tmp_path, script(tmp_path, ""), launcher=launcher, size=size, hosts=hosts)
+    ended = rank(tmp_path)
+    assert ended.returncode == code
+    assert ("hvd.init" in ended.stderr) == bool(code)
+
+
+def test_our_training_is_a_module_of_the_bundle(tmp_path: Path) -> None:
+    folder = tmp_path / "work" / "training"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    text = "import sys; from training import x; print(sys.argv[1:], __name__, x.X); sys.exit(2)"
+    (folder / "__main__.py").write_text(text)
+    (folder / "x.py").write_text("X = 1")
+    lay_out(tmp_path, {"kind": "training", "settings": {}})
+    ended = rank(tmp_path)
+    assert ended.stdout.splitlines()[0] == "[] __main__ 1"
+    assert (ended.returncode, ended.stderr) == (2, "")
+    (folder / "__main__.py").write_text("1 / 0")
+    lines = rank(tmp_path).stderr.splitlines()
+    assert lines[0].startswith("Traceback") and "training/__main__.py" in lines[1]
+
+
+KERAS_2 = """
+import tensorflow as tf
+import keras, keras.layers, keras.backend, keras.preprocessing.image
+from keras.layers import Dense
+from keras.models import Sequential
+import tf_keras, tf_keras.layers, tf_keras.backend, tf_keras.preprocessing.image
+import sys
+assert keras is tf_keras and keras.layers is tf_keras.layers
+assert keras.backend is tf_keras.backend and sys.modules["keras.layers"] is tf_keras.layers
+assert sys.modules["keras.preprocessing.image"] is tf_keras.preprocessing.image
+assert Dense is tf_keras.layers.Dense is tf.keras.layers.Dense
+assert Sequential is tf.keras.models.Sequential is tf_keras.Sequential
+assert tf_keras.layers.__spec__.name == "tf_keras.layers", tf_keras.layers.__spec__
+assert keras.__version__.startswith("2."), keras.__version__
+try:
+    import keras.ops
+except ModuleNotFoundError as error:
+    print(error)
+import horovod.tensorflow.keras as hvd
+hvd.init()
+model = Sequential([Dense(1, input_shape=(2,))])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+x = tf.random.normal((64, 2), seed=1)
+y = tf.reduce_sum(x, axis=1, keepdims=True)
+call = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+losses = model.fit(x, y, epochs=5, verbose=0, callbacks=call).history["loss"]
+assert losses[-1] < losses[0] / 2, losses
+print("trained", hvd.size())
+"""
+
+
+@pytest.mark.slow
+@needs_runtime
+def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path) -> None:
+    lay_out(tmp_path, script(tmp_path, KERAS_2), keras=2, launcher="horovod")
+    ended = rank(tmp_path, python=RUNTIME)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["No module named 'tf_keras.ops'", "trained 1"]
+
+
+@pytest.mark.slow
+@needs_runtime
+def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path) -> None:
+    text = "import keras, tensorflow as tf\nprint(keras.__version__, tf.keras.__version__)"
+    lay_out(tmp_path, script(tmp_path, text))
+    assert rank(tmp_path, python=RUNTIME).stdout.split(".")[0] == "3"
