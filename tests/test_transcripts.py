@@ -32,7 +32,7 @@ VOLATILE = (
     (r"\d{8}-\d{6}-[0-9a-f]{4}", "RUN"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
     (r"SHA256:[A-Za-z0-9+/]{43}", "FINGERPRINT"),
-    (r"(?:[\w.-]+@)?127\.\d+\.\d+\.\d+(?::\d+)?", "ADDRESS"),
+    (r"(?:[\w.-]+@)?\[?127\.\d+\.\d+\.\d+\]?(?::\d+)?", "ADDRESS"),
     (r"\b[0-9a-f]{16}\b", "DIGEST"),
     (r"Python 3\.\d+(?:\.\d+)?", "PYTHON"),
     (r"horovod: (?:no wheel for this system|install the wheel).*", "horovod: WHEEL"),
@@ -40,7 +40,6 @@ VOLATILE = (
     (r"\d+\.\d+(?:e-\d+)?", "DECIMAL"),
     (r"\d+(?= processes?\b| had to be ended)", "COUNT"),
     (r"rank \d on \w+|\| no data on rank \d", "SOME-RANK"),  # of two that fail at once, either
-    (r"(?<=^pinned )\w+", "HOST"),
     (r"[ \t]+", " "),
 )
 
