@@ -4,113 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.asked import Words, read_words, split
+from bootstrap.asked import Words, read_words
 from bootstrap.errors import UsageError
 from bootstrap.hostfile import Peer
 from bootstrap.launch import run_document
-
-# Prints its words; globs are off, because splitting is what is compared and not expansion.
-SHELL = """set -f; words() { for w; do printf '%s\\0' "$w"; done; }
-words """
-
-
-def by_shell(text: str) -> tuple[str, ...]:
-    """The words of `text` as a real sh has them."""
-    done = subprocess.run(["/bin/sh", "-c", SHELL + text], capture_output=True, check=True)
-    return tuple(done.stdout.decode().split("\0")[:-1])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "   ",
-        "--epochs 3",
-        "  --epochs\t3  ",
-        "-- --epochs -- 3",
-        "''",
-        '"" a ""',
-        "a''b '' c",
-        "'a b' \"c d\" e\\ f",
-        "--name='it'\\''s'",
-        """--name "it's" 'say "hi"'""",
-        r"'\n' \\n \n",
-        r'"\n" "\\" "\"" "\a"',
-        r'"cost: \$5" "\`x\`" \$HOME',
-        "'$HOME' '$(id)' '`id`' '*' '~' '#x' '!' ';' '&' '|' '>x'",
-        r"\* \~ \# \; \& \| \> \< \( \)",
-        "a#b x=~ {a,b}",
-        "'line one\nline two'",
-        '"line one\nline two"',
-        "--epochs 3 \\\n  --batch 4",
-        "a\\\nb",
-        '"a\\\nb"',
-        "'a\\\nb'",
-        "a \\\n",
-        "ends in a backslash\\",
-        "a\rb",
-        "naïve 日本 \N{NO-BREAK SPACE}x",
-        '--json=\'{"a": [1, 2], "b": "$x"}\'',
-    ],
-)
-def test_args_are_split_exactly_as_a_shell_splits_them(text: str) -> None:
-    assert split(text) == by_shell(text)
-
-
-LETTERS = "ab=-'\"\\$`*?~#;&|<>(){}[]! \t\né日"
-
-
-def quoted(text: str, dice: random.Random) -> str:
-    """One of a shell's many ways to write a word."""
-    written = ""
-    for letter in text:
-        ways = [f"'{letter}'", f"{letter}" if letter in "ab=-é日" else f"'{letter}'"]
-        if letter != "\n":
-            ways.append("\\" + letter)
-        ways.append(f'"\\{letter}"' if letter in '$`"\\' else f'"{letter}"')
-        ways = [way for way in ways if way != "'''"]
-        written += dice.choice(ways) + dice.choice(["", "", "", "''", '""', "\\\n"])
-    return written or dice.choice(["''", '""'])
-
-
-@pytest.mark.parametrize("seed", range(150))
-def test_any_words_reach_the_script_whatever_is_in_them(seed: int) -> None:
-    dice = random.Random(seed)
-    words = [
-        "".join(dice.choices(LETTERS, k=dice.randint(0, 7))) for _ in range(dice.randint(0, 5))
-    ]
-    gaps = [" ", "\t", "  ", " \\\n"]
-    text = "".join(dice.choice(gaps) + quoted(word, dice) for word in words)
-    assert split(text) == tuple(words)
-    assert by_shell(text) == tuple(words)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("$HOME *.py ~ `id` $(id)", ("$HOME", "*.py", "~", "`id`", "$(id)")),
-        ("a; b && c | d > e", ("a;", "b", "&&", "c", "|", "d", ">", "e")),
-        ("--tag #3", ("--tag", "#3")),
-        ("--epochs 3\n--batch 4", ("--epochs", "3", "--batch", "4")),
-    ],
-)
-def test_nothing_is_expanded_or_run(text: str, words: tuple[str, ...]) -> None:
-    assert split(text) == words
-
-
-@pytest.mark.parametrize(("text", "quote"), [("it's", "'"), ('say "hi', '"'), ("'a\\'b'", "'")])
-def test_a_quote_that_nothing_closes_is_refused_with_the_text(text: str, quote: str) -> None:
-    with pytest.raises(UsageError, match=f"the quote {quote} is not closed") as caught:
-        split(text)
-    assert repr(text) in caught.value.message
 
 
 @pytest.fixture

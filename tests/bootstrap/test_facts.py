@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,30 +18,10 @@ from bootstrap.facts import (
     parse,
     parse_route,
     route_script,
-    script,
 )
 
 CASES = sorted((Path(__file__).parents[1] / "cases/facts").glob("*.json"))
 each_case = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
-each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
-# Every program that the script may call. Where one is missing, the others' facts still stand.
-COMMANDS = [
-    "cat",
-    "df",
-    "find",
-    "getconf",
-    "grep",
-    "id",
-    "ip",
-    "ls",
-    "nproc",
-    "sed",
-    "sudo",
-    "tail",
-]
-COMMANDS += ["tr", "uname", "apt-get", "cmake", "g++", "make", "mpicxx", "mpirun", "nvidia-smi"]
-COMMANDS += ["python3", "python3.11", "ssh", "ssh-keygen"]
 
 
 def case(name: str) -> tuple[str, dict[str, Any]]:
@@ -59,17 +35,6 @@ def as_json(facts: HostFacts) -> dict[str, Any]:
     plain = {k: sorted(v) if isinstance(v, frozenset) else v for k, v in asdict(facts).items()}
     back: dict[str, Any] = json.loads(json.dumps(plain))
     return back
-
-
-def ask(shell: list[str], home: Path, path: str, **variables: str) -> str:
-    """What the script prints in a shell, with nothing on stderr."""
-    whole = [str(shutil.which(shell[0])), *shell[1:]]
-    environment = {"HOME": str(home), "PATH": path, **variables}
-    done = subprocess.run(
-        [*whole, "-c", script()], env=environment, cwd=home, capture_output=True, text=True
-    )
-    assert done.stderr == ""
-    return done.stdout
 
 
 @each_case
@@ -104,131 +69,6 @@ def test_a_host_that_has_compilers_and_mpi_can_build_the_wheel(name: str, able: 
     facts = parse(case(name)[0])
     assert facts.libc_tools is able
     assert not replace(facts, mpi_headers=False).libc_tools
-
-
-@each_shell
-def test_every_posix_shell_answers_every_fact(shell: list[str], home: Path) -> None:
-    found = parse(ask(shell, home, os.defpath, SSH_CONNECTION="::1 50000 ::1 22"))
-    assert found.home == str(home)
-    assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert found.memory > 0 and found.disk_free > 0 and found.cores == os.cpu_count()
-    assert found.inside == ("::1", 22)
-    assert (found.envs, found.uvs, found.authorized) == (frozenset(), frozenset(), frozenset())
-
-
-@each_shell
-def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
-    made = {
-        ".railhead/envs/aa11/.ok": "aa11",
-        ".railhead/envs/unfinished/pyvenv.cfg": "",
-        ".railhead/uv/bb22/uv": "",
-        ".railhead/cluster/key.pub": "ssh-ed25519 AAAA railhead\n",
-        ".ssh/authorized_keys": "ssh-rsa BBBB me\nrestrict ssh-ed25519 AAAA railhead:c\n",
-    }
-    for name, text in made.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
-    found = parse(ask(shell, home, os.defpath))
-    assert found.envs == {"aa11"}
-    assert found.uvs == {"bb22"}
-    assert found.cluster_key == "ssh-ed25519 AAAA railhead"
-    assert found.authorized == {"restrict ssh-ed25519 AAAA railhead:c"}
-
-
-@each_shell
-@pytest.mark.parametrize(
-    ("variables", "found"),
-    [
-        ({"RAILHEAD_RUN": "20261121-101500-3f2a"}, True),
-        ({"A": r"x\cy\n", "RAILHEAD_RUN": "20261121-101500-3f2a"}, True),
-        ({"A": "x\nRAILHEAD_RUN=later", "RAILHEAD_RUN": "20261121-101500-3f2a"}, None),
-        ({"RAILHEAD_RUN": ""}, False),
-        ({"NOT_RAILHEAD_RUN": "x"}, False),
-        ({"RAILHEAD_RUN": "x", "RAILHEAD_HOME": "/elsewhere"}, False),
-    ],
-    ids=["a run's", "after a backslash", "after a newline", "of no run", "another's", "their home"],
-)
-def test_a_process_of_a_run_is_known_by_its_environment(
-    shell: list[str], home: Path, variables: dict[str, str], found: bool | None
-) -> None:
-    here = home / "with a space"
-    here.mkdir()
-    variables = {**variables, "RAILHEAD_HOME": variables.get("RAILHEAD_HOME", str(here))}
-    with subprocess.Popen(["/bin/sleep", "60"], env=variables) as process:
-        try:
-            traces = parse(ask(shell, here, os.defpath)).traces
-        finally:
-            process.kill()
-    seen = [(t.pid, t.home) for t in traces]
-    assert seen == ([] if found is False else [(process.pid, str(here))])
-    if found:
-        assert traces[0].run_id == "20261121-101500-3f2a"
-
-
-def tools(folder: Path, without: str) -> str:
-    """A folder for PATH with every program of the script but one."""
-    folder.mkdir()
-    for name in COMMANDS:
-        real = shutil.which(name, path=os.defpath)
-        if name != without and real:
-            (folder / name).symlink_to(real)
-    return str(folder)
-
-
-@pytest.mark.parametrize("missing", COMMANDS)
-def test_a_host_may_lack_any_command(home: Path, tmp_path: Path, missing: str) -> None:
-    path = tools(tmp_path / "bin", missing)
-    assert parse(ask(SHELLS[0], home, path)).home == str(home)
-
-
-@each_shell
-def test_a_host_may_lack_every_command(shell: list[str], home: Path, tmp_path: Path) -> None:
-    found = parse(ask(shell, home, str(tmp_path)))
-    assert (found.home, found.pythons, found.tools) == (str(home), {}, {})
-
-
-def test_cores_are_counted_without_getconf(home: Path, tmp_path: Path) -> None:
-    path = tools(tmp_path / "bin", "getconf")
-    (tmp_path / "bin/nproc").unlink()
-    (tmp_path / "bin/nproc").write_text("#!/bin/sh\necho 7\n")
-    (tmp_path / "bin/nproc").chmod(0o755)
-    assert parse(ask(SHELLS[0], home, path)).cores == 7
-
-
-def state(folder: Path) -> Mapping[str, tuple[int, int, bytes]]:
-    """Every file below a folder: its change time, mode and content."""
-    return {
-        str(p): (p.stat().st_ctime_ns, p.stat().st_mode, p.read_bytes() if p.is_file() else b"")
-        for p in [folder, *folder.rglob("*")]
-    }
-
-
-@each_shell
-def test_asking_writes_nothing(shell: list[str], home: Path) -> None:
-    (home / ".railhead/envs/aa11").mkdir(parents=True)
-    (home / ".railhead/envs/aa11/.ok").touch()
-    before = state(home)
-    ask(shell, home, os.defpath, TMPDIR=str(home))
-    assert state(home) == before
-
-
-def test_the_script_redirects_to_nowhere_but_dev_null() -> None:
-    assert set(re.findall(r">+\s*&?(\S+)", script())) == {"/dev/null"}
-    assert " -B " in script(), "a Python would write bytecode beside its library"
-
-
-def test_a_command_that_reads_its_input_takes_nothing_of_the_channel(home: Path) -> None:
-    greedy = home / "uname"
-    greedy.write_text("#!/bin/sh\ncat\n")
-    greedy.chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-c", f"{script()}\ncat"],
-        input="what comes after",
-        env={"HOME": str(home), "PATH": f"{home}:{os.defpath}"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.endswith("what comes after")
 
 
 @pytest.mark.parametrize(
