@@ -149,7 +149,7 @@ def tell(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str
 
 
 def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
-    """Connect to all; returns the sessions, and for each host that failed the error."""
+    """Connect to all; the sessions, and for each host that failed the error, in their order."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
 
@@ -160,7 +160,9 @@ def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception
             failed[host.name] = error
 
     _all(one, inventory.hosts)
-    return {h.name: opened[h.name] for h in inventory.hosts if h.name in opened}, failed
+    names = [h.name for h in inventory.hosts]
+    ordered = {name: opened[name] for name in names if name in opened}
+    return ordered, {name: failed[name] for name in names if name in failed}
 
 
 def everywhere(

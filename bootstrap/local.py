@@ -258,23 +258,34 @@ def existing(cluster: str) -> list[LocalHost]:
 
 
 def processes(host: LocalHost) -> list[int]:
-    """Every process that belongs to this host: its sshd and all that came through it."""
+    """Every process that belongs to this host: its sshd and all that came through it.
+
+    They carry the mark, or are children of one that does; sshd writes its title over its mark.
+    """
     mark = f"{MARK}={host.folder}".encode()
-    found = []
+    ours = {pid} if (pid := host.pid) else set()
+    parents = {}
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    pid = host.pid  # sshd rewrites its own environment's memory with its title
-    return sorted({*found, *([pid] if pid else [])} - {os.getpid()})
+        with contextlib.suppress(OSError, ValueError):
+            parents[int(entry.name)] = _parent(entry)
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                ours.add(int(entry.name))
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sorted(ours - {os.getpid()})
+
+
+def _parent(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def stop(cluster: str, names: list[str] | None = None) -> dict[str, dict[str, Any]]:
     """End the hosts' sshd and every process of theirs, and look again whether they are gone."""
     said = {}
-    for host in existing(cluster):
-        if names and host.name not in names:
-            continue
+    hosts = {host.name: host for host in existing(cluster)}
+    if unknown := set(names or ()) - hosts.keys():
+        raise UsageError(f"{cluster} has no host {min(unknown)!r}; it has {', '.join(hosts)}")
+    for host in (hosts[name] for name in names or hosts):
         before = processes(host)
         for sign in (signal.SIGTERM, signal.SIGKILL):
             _signal(host, sign)
@@ -307,18 +318,28 @@ def destroy(cluster: str) -> None:
     shutil.rmtree(record.cluster_folder(cluster))
 
 
+USAGE = 'python -m bootstrap.local start|stop|read CLUSTER [HOST]   # start reads: {"hosts": 2}'
+
+
 def main(argv: list[str]) -> int:
-    """`start CLUSTER` (stdin: {"hosts": 2}), `stop CLUSTER [HOST]`, `read CLUSTER`."""
-    verb, cluster, *names = argv
+    """JSON on stdout and 0; a sentence on stderr and the error's exit code."""
+    try:
+        print(json.dumps(_answer(*argv)))
+    except RailheadError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    return 0
+
+
+def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
     if verb == "start":
         from bootstrap.document import to_document
 
         asked: Mapping[str, Any] = json.load(sys.stdin)
-        answer: Any = to_document(start(cluster, int(asked["hosts"])))
-    else:
-        answer = stop(cluster, names) if verb == "stop" else read(cluster)
-    print(json.dumps(answer))
-    return 0
+        return to_document(start(cluster, int(asked["hosts"])))
+    if verb not in ("stop", "read"):
+        raise UsageError(f"{verb!r} is none of: start, stop, read", hint=USAGE)
+    return stop(cluster, list(names)) if verb == "stop" else read(cluster)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,348 @@
+"""Local SSH hosts: where they listen, what is theirs, and that stopping ends that and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.person import line
+
+from bootstrap import connect, local, record
+from bootstrap.document import from_document
+from bootstrap.errors import UsageError
+from bootstrap.inventory import Inventory
+from bootstrap.local import LocalHost
+
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pair(home: Path) -> Iterator[list[LocalHost]]:
+    """Two started hosts of the cluster `pair`."""
+    local.start("pair", 2)
+    yield local.existing("pair")
+    local.stop("pair")
+
+
+def sockets(pid: int) -> list[tuple[str, int]]:
+    """The addresses and ports on which a process listens."""
+    links = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(str(path.readlink()))
+    inodes = {link[8:-1] for link in links if link.startswith("socket:")}
+    tables = [Path(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6", "udp", "udp6")]
+    rows = [x.split() for t in tables if t.exists() for x in t.read_text().splitlines()[1:]]
+    return [address(row[1]) for row in rows if row[9] in inodes and row[3] in ("0A", "07")]
+
+
+def address(text: str) -> tuple[str, int]:
+    """An address of /proc/net: each 32 bits in the machine's order, here little-endian."""
+    ip, _, port = text.partition(":")
+    words = [bytes.fromhex(ip[i : i + 8])[::-1] for i in range(0, len(ip), 8)]
+    return str(ipaddress.ip_address(b"".join(words))), int(port, 16)
+
+
+def ask(text: str) -> dict[str, str]:
+    """What sh says on every host of `pair`."""
+    with connect.sessions(record.load_cluster("pair")) as opened:
+        return {name: session.sh(text).strip() for name, session in opened.items()}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# What a host is
+
+
+def test_each_listens_on_its_own_loopback_address_alone(pair: list[LocalHost]) -> None:
+    for machine in pair:
+        assert machine.pid
+        assert sockets(machine.pid) == [(machine.address, machine.port)]
+        assert ipaddress.ip_address(machine.address).is_loopback
+    assert len({machine.address for machine in pair}) == 2
+
+
+def test_each_has_its_own_key_home_and_temporary_folder(pair: list[LocalHost]) -> None:
+    said = ask("echo $HOME; echo $TMPDIR; cat $HOME/../host_key.pub")
+    assert len(set(said.values())) == 2
+    for machine in pair:
+        home, temporary, key = said[machine.name].splitlines()
+        assert Path(home) == machine.home != Path.home()
+        assert Path(temporary).is_dir() and Path(temporary).is_relative_to(machine.folder)
+        assert key.split()[1] in line(machine)
+
+
+def test_its_key_is_pinned_without_a_question(pair: list[LocalHost]) -> None:
+    inventory = record.load_cluster("pair")
+    assert [f"[{h.address}]:{h.port} {h.host_key}\n" for h in inventory.hosts] == [
+        line(machine) for machine in pair
+    ]
+    assert not (Path.home() / ".ssh").exists()
+    assert list(ask("echo in").values()) == ["in", "in"]
+
+
+def test_nothing_of_a_host_is_readable_by_others(pair: list[LocalHost]) -> None:
+    folder = record.cluster_folder("pair")
+    for path in [folder, folder / "key", *(machine.folder / "host_key" for machine in pair)]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+# Starting
+
+
+def state(machines: list[LocalHost]) -> list[tuple[Any, ...]]:
+    """What must not change: where each is, its process and its key."""
+    return [(m.address, m.port, m.pid, (m.folder / "host_key").read_bytes()) for m in machines]
+
+
+def test_starting_twice_changes_nothing(pair: list[LocalHost]) -> None:
+    before, inventory = state(pair), record.load_cluster("pair")
+    assert local.start("pair", 2) == inventory
+    assert state(local.existing("pair")) == before
+
+
+def test_a_dead_one_is_started_again_with_its_key_and_what_it_had(pair: list[LocalHost]) -> None:
+    before = state(pair)
+    ask("echo kept >kept")
+    os.kill(pair[0].pid or 0, signal.SIGKILL)
+    while local.existing("pair")[0].pid:
+        time.sleep(0.01)
+    local.start("pair", 2)
+    after = state(local.existing("pair"))
+    assert after[1] == before[1]
+    assert (after[0][0], after[0][3]) == (before[0][0], before[0][3])
+    assert after[0][2] not in (None, before[0][2])
+    assert ask("cat kept") == {"h1": "kept", "h2": "kept"}
+
+
+def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_it(pair: list[LocalHost]) -> None:
+    local.stop("pair")
+    (pair[0].folder / "sshd.pid").write_text(f"{os.getpid()}\n")
+    assert local.read("pair")["h1"]["running"] is False
+    assert local.processes(pair[0]) == []
+    local.start("pair", 2)
+    assert ask("echo in")["h1"] == "in"
+
+
+def test_keys_that_others_added_stay(pair: list[LocalHost]) -> None:
+    local.stop("pair")
+    path = pair[0].home / ".ssh/authorized_keys"
+    path.write_text("ssh-ed25519 AAAA railhead:pair\n")
+    local.start("pair", 2)
+    local.start("pair", 2)
+    assert path.read_text().splitlines()[0] == "ssh-ed25519 AAAA railhead:pair"
+    assert len(path.read_text().splitlines()) == 2
+
+
+# Stopping
+
+
+BACKGROUND = """
+sleep 4001 >/dev/null 2>&1 &
+setsid nohup sleep 4002 >/dev/null 2>&1 </dev/null &
+( trap '' TERM; sleep 4003; sleep 4003 ) >/dev/null 2>&1 &
+"""
+
+
+def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHost]) -> None:
+    other = subprocess.Popen(["sleep", "4009"])
+    try:
+        ask(BACKGROUND + "true")
+        theirs = [local.processes(machine) for machine in pair]
+        assert all(len(pids) >= 5 for pids in theirs)
+        neighbour = [pid for pid in theirs[1] if "sleep" in local._command_line(pid)]
+        assert len(neighbour) >= 3
+        said = local.stop("pair", ["h1"])
+        assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
+        assert said["h1"]["ended"] >= 5
+        assert not any(map(alive, theirs[0]))
+        assert alive(other.pid) and all(map(alive, neighbour))
+        assert ask_one("h2") == "in"
+    finally:
+        other.kill()
+        other.wait()
+
+
+def ask_one(name: str) -> str:
+    """Whether one host of `pair` lets us in."""
+    inventory = record.load_cluster("pair")
+    chosen = tuple(host for host in inventory.hosts if host.name == name)
+    alone = Inventory(inventory.name, chosen, key_file=inventory.key_file)
+    with connect.sessions(alone) as opened:
+        return opened[name].sh("echo in").strip()
+
+
+def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHost]) -> None:
+    with connect.sessions(record.load_cluster("pair")) as opened:
+        pid = int(opened["h1"].sh("env -i sleep 4004 >/dev/null 2>&1 & echo $!").strip())
+        assert pid in local.processes(pair[0])
+        local.stop("pair")
+        assert not alive(pid)
+        assert not any(local.processes(machine) for machine in pair)
+
+
+def test_stopping_twice_is_fine_and_says_so(pair: list[LocalHost]) -> None:
+    local.stop("pair")
+    nothing = {"ended": 0, "left": [], "port_closed": True}
+    assert local.stop("pair") == {"h1": nothing, "h2": nothing}
+
+
+def test_what_does_not_end_is_said(pair: list[LocalHost]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_signal", lambda host, sign: None)
+        said = local.stop("pair", ["h1"])["h1"]
+    assert pair[0].pid in said["left"]
+    assert said["port_closed"] is False
+
+
+def test_destroying_removes_homes_and_record(home: Path) -> None:
+    local.start("gone", 1)
+    (machine,) = local.existing("gone")
+    local.destroy("gone")
+    assert not machine.folder.exists()
+    with pytest.raises(UsageError, match="no cluster 'gone'"):
+        record.load_cluster("gone")
+
+
+def test_no_code_of_it_can_power_anything_off() -> None:
+    words = r"poweroff|power_off|shutdown|\bhalt\b|reboot|systemctl|\binit 0\b|sysrq|killall|pkill"
+    assert not re.findall(words, Path(local.__file__).read_text())
+
+
+# As a command
+
+
+def command(*words: str, stdin: str = "", python: str = sys.executable) -> Any:
+    """`python -m bootstrap.local words`; what it answered, and its exit code."""
+    return subprocess.run(
+        [python, "-m", "bootstrap.local", *words],
+        input=stdin,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+    )
+
+
+def test_the_command_takes_and_gives_json(home: Path) -> None:
+    started = json.loads(command("start", "said", stdin='{"hosts": 2}').stdout)
+    try:
+        assert from_document(started) == record.load_cluster("said")
+        running = json.loads(command("read", "said").stdout)
+        host = started["hosts"][1]
+        assert running["h2"]["running"] and running["h2"]["address"] == host["address"]
+        one = subprocess.run(host["stop"], cwd=REPO, text=True, capture_output=True)
+        assert list(json.loads(one.stdout)) == ["h2"]
+        states = json.loads(command("read", "said").stdout)
+        assert {name: state["running"] for name, state in states.items()} == {
+            "h1": True,
+            "h2": False,
+        }
+    finally:
+        stopped = json.loads(command("stop", "said").stdout)
+    assert [host["port_closed"] for host in stopped.values()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["stop", "nowhere"], "no cluster 'nowhere' is recorded here"),
+        (["read", "../x"], "is not a cluster's name"),
+        (["explode", "said"], "none of: start, stop, read"),
+        ([], "none of: start, stop, read"),
+        (["stop", "pair", "h9"], "pair has no host 'h9'; it has h1, h2"),
+    ],
+)
+def test_a_command_that_cannot_be_done_ends_with_2(
+    pair: list[LocalHost], words: list[str], says: str
+) -> None:
+    done = command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr and "Traceback" not in done.stderr
+    assert all(machine.pid for machine in local.existing("pair"))
+
+
+# As an ordinary user
+
+# In every /etc/passwd, and no account that any system locks by name, as some do `nobody`.
+PLAIN = pwd.getpwnam("daemon")
+AS_USER = ("setpriv", f"--reuid={PLAIN.pw_uid}", f"--regid={PLAIN.pw_gid}", "--clear-groups", "--")
+
+
+def python_of_others() -> str:
+    """A Python that an ordinary user may run and that can read this code; skips without one."""
+    if os.geteuid():
+        pytest.skip("needs root, to become an ordinary user; elsewhere all tests here run as one")
+    if not shutil.which("setpriv"):
+        pytest.skip("needs setpriv, to become an ordinary user")
+    code = f"import sys; sys.path.insert(0, {str(REPO)!r}); import bootstrap.local"
+    for python in (sys.executable, "/usr/bin/python3"):
+        argv = [*AS_USER, python, "-I", "-B", "-c", code]
+        if subprocess.run(argv, capture_output=True, cwd="/").returncode == 0:
+            return python
+    pytest.skip("an ordinary user can neither read this clone nor run a Python here")
+
+
+@pytest.fixture
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of an ordinary user with a home of their own."""
+    folder = Path("/tmp") / f"railhead-test-{os.getpid()}"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, PLAIN.pw_uid, PLAIN.pw_gid)
+    yield {
+        "HOME": str(folder),
+        "USER": PLAIN.pw_name,
+        "LOGNAME": PLAIN.pw_name,
+        "PATH": os.environ["PATH"],
+    }
+    shutil.rmtree(folder)
+
+
+def test_an_ordinary_user_can_do_the_same(plain: dict[str, str]) -> None:
+    def run(*words: str) -> Any:
+        argv = [*AS_USER, python_of_others(), "-B", "-m", "bootstrap.local", *words]
+        done = subprocess.run(
+            argv, input='{"hosts": 1}', text=True, capture_output=True, env=plain, cwd=REPO
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    started = run("start", "plain")
+    try:
+        (host,) = started["hosts"]
+        folder = Path(plain["HOME"]) / ".railhead/clusters/plain"
+        pid = int((folder / "hosts/h1/sshd.pid").read_text())
+        assert Path(f"/proc/{pid}").stat().st_uid == PLAIN.pw_uid
+        assert sockets(pid) == [(host["address"], started["ssh"]["port"])]
+        assert login(folder, host["address"], started["ssh"]["port"])
+    finally:
+        said = run("stop", "plain")
+    assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
+    assert not alive(pid)
+
+
+def login(folder: Path, address: str, port: int) -> bool:
+    """Whether the key opens the host; the shell of a system's account refuses to do anything."""
+    options = [f"UserKnownHostsFile={folder}/known_hosts", "StrictHostKeyChecking=yes"]
+    words = [word for option in [*options, "BatchMode=yes"] for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *words, "-i", str(folder / "key"), "-p", str(port)]
+    subprocess.run([*argv, f"{PLAIN.pw_name}@{address}", "true"], capture_output=True, timeout=20)
+    return f"Accepted publickey for {PLAIN.pw_name}" in (folder / "hosts/h1/sshd.log").read_text()
