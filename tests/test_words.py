@@ -31,8 +31,9 @@ REGISTRIES = re.compile(
     ),
     re.IGNORECASE,
 )
-# A machine is a host here; the other word is TensorFlow's, or means a tree's.
-NOT_HOST = re.compile(r"\b(?:nodes?|ClusterSpec)\b", re.IGNORECASE)
+# A machine is a host here. The other word is mpirun's, whose messages we read by patterns like
+# r"on node \S+", or means a tree's.
+NOT_HOST = re.compile(r"\b(?:nodes?(?! \\S)|ClusterSpec)\b", re.IGNORECASE)
 OURS = ("README.md", "CHANGELOG.md", "docs/", "bootstrap/", "stacks/", "training/", "scripts/")
 
 
@@ -94,6 +95,7 @@ def test_a_machine_is_called_a_host() -> None:
         (REGISTRIES, "pip install fabric", False),
         (NOT_HOST, "every Node of it", True),
         (NOT_HOST, "nodename", False),
+        (NOT_HOST, r"PID \d+ on node \S+ exited", False),
     ],
 )
 def test_the_patterns_catch_what_they_mean(
