@@ -1,31 +1,43 @@
-"""What becomes of a run's lines: bounded logs, secrets taken out, mpirun's verdict read.
+"""What ranks and mpirun say, as it comes: into bounded logs, records and what the end must know.
 
-Standard library only; a full disk loses lines, never the run.
+No secret is kept, and a full disk loses lines, never the run. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import re
-from collections import deque
+import subprocess
+import time
+from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bootstrap.remote.tagged import Tagged
+else:  # it lies beside this file
+    from tagged import Tagged
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
-LOG_LIMIT = 50_000_000  # bytes; a log then starts anew, and the part before it is kept once
-TAIL = 20
+RECORD = b"@railhead "
+HEAD = 1000  # of mpirun's own lines: the first tell the cause
+LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
+TAIL = 20  # lines
+SHORTEST = 4  # characters; a shorter line of a longer secret (a bracket, say) tells nothing
 
 
 class Losses:
-    """What could not be written, for result.json."""
+    """What could not be written, by reason: the run goes on, and its end tells."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     def add(self, error: OSError) -> None:
-        """Count one write that failed."""
-        reason = error.strerror or str(error)
-        self.counts[reason] = self.counts.get(reason, 0) + 1
+        """One line or document less, for this reason."""
+        self.counts[error.strerror or type(error).__name__] += 1
 
     def told(self) -> str | None:
         """A line for people; None when nothing was lost."""
@@ -34,96 +46,157 @@ class Losses:
 
 
 class Lines:
-    """A file that lines are added to, at most `limit` bytes and as much again in PATH.1."""
+    """A file that whole lines are added to; beyond `limit` bytes it starts anew."""
 
-    def __init__(self, path: str, losses: Losses, limit: int | None = None) -> None:
+    def __init__(self, path: str, losses: Losses, limit: float = float("inf")) -> None:
         self.path, self.losses, self.limit = path, losses, limit
+        self.file: io.FileIO | None = None
+        self.size = 0
         self.tail: deque[bytes] = deque(maxlen=TAIL)
-        self.written = 0
-        self.file: int | None = None
-        self.open()
-
-    def open(self) -> None:
-        """Open the file anew, to append."""
         try:
-            self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._open()
         except OSError as error:
-            self.losses.add(error)
+            losses.add(error)
 
     def add(self, line: bytes) -> None:
-        """Add one line without its end."""
+        """Add a line given without its newline. What cannot be written counts as lost."""
         self.tail.append(line)
-        if self.file is None:
-            return
         try:
-            self.written += os.write(self.file, line + b"\n")
-            if self.limit and self.written > self.limit:
-                self.roll()
+            self._write(line + b"\n")
         except OSError as error:
             self.losses.add(error)
 
-    def roll(self) -> None:
-        """Keep this part as PATH.1 and start anew."""
-        os.close(self.file or 0)
-        os.replace(self.path, f"{self.path}.1")
-        self.file, self.written = None, 0
-        self.open()
-
     def lines(self) -> list[str]:
-        """The last lines, at most TAIL."""
-        return [line.decode(errors="replace").rstrip() for line in self.tail]
+        """The last lines, each as a terminal shows it in the end."""
+        return [shown(line) for line in self.tail]
 
+    def _write(self, data: bytes) -> None:
+        """All of it or none: a disk that fills up leaves no half line for the next to join."""
+        if self.file is None or self.size > self.limit:
+            self._open()
+        assert self.file
+        written = self.file.write(data)
+        if written != len(data):
+            os.ftruncate(self.file.fileno(), self.size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size += written
 
-class Secrets:
-    """Takes secret values out of lines; of a value with several lines, each."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        found = {line.encode() for value in values for line in value.splitlines() if line.strip()}
-        self.values = sorted(found, key=len, reverse=True)
-
-    def redact(self, line: bytes) -> bytes:
-        """The line with [secret] in each one's place."""
-        for value in self.values:
-            line = line.replace(value, b"[secret]")
-        return line
+    def _open(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+            os.replace(self.path, f"{self.path}.1")
+        self.file = io.FileIO(self.path, "a")
+        self.size = os.fstat(self.file.fileno()).st_size
 
 
 def shown(text: bytes) -> str:
-    """An unfinished line as a terminal shows it: after the last carriage return or backspace."""
+    """A line as a terminal shows it in the end: a progress bar goes back and writes it anew."""
     states = [state for state in re.split(rb"[\r\b]+", text) if state.strip()]
-    return states[-1].decode(errors="replace").strip() if states else ""
+    return states[-1].decode(errors="replace").rstrip() if states else ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What mpirun says of the first failure. `host` counts from 0; `key` is result.json's."""
+class Secrets:
+    """Takes the values of secrets out of text."""
 
-    what: str
-    rank: int | None = None
-    code: int | None = None
-    host: int | None = None
+    def __init__(self, values: Iterable[str]) -> None:
+        pieces = sorted(set(pieces_of(values)), key=len, reverse=True)
+        self.pattern = re.compile(b"|".join(re.escape(p.encode()) for p in pieces))
+        self.any = bool(pieces)
 
-    @property
-    def key(self) -> str:
-        """The word for `code`: a signal's number or an exit code."""
-        return "signal" if self.what == "signal" else "exit"
+    def redact(self, text: bytes) -> bytes:
+        """The text with [secret] in their places."""
+        return self.pattern.sub(b"[secret]", text) if self.any else text
 
 
-SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)")
-EXIT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\] Exit code: (\d+)")
-IMPROPER = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exiting improperly")
-LOST = re.compile(r"Remote daemon: \[\[\d+,\d+\],\d+\] on node railhead-(\d+)")
+def pieces_of(values: Iterable[str]) -> Iterable[str]:
+    """What of a secret may stand in one line: itself or each of its lines, also as JSON has it."""
+    for value in values:
+        lines = [line.strip() for line in value.splitlines()]
+        kept = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
+        for piece in (value.strip(), *kept):
+            if piece:
+                yield piece
+                yield json.dumps(piece)[1:-1]
+                yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
-def verdict(text: str) -> Verdict | None:
-    """Read mpirun's own words (OpenMPI 4.1); None when they name nobody."""
-    text = " ".join(text.split())
-    if match := SIGNAL.search(text):
-        return Verdict("signal", int(match[1]), int(match[2]))
-    if match := EXIT.search(text):
-        return Verdict("exit", int(match[1]), int(match[2]))
-    if match := IMPROPER.search(text):
-        return Verdict("improper", int(match[1]), 0)
-    if match := LOST.search(text):
-        return Verdict("lost", host=int(match[1]) - 1)
-    return None
+class Words:
+    """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
+
+    def __init__(
+        self, folder: str, run: dict[str, Any], secrets: Iterable[str], losses: Losses
+    ) -> None:
+        self.folder, self.run, self.losses = folder, run, losses
+        self.secrets = Secrets(secrets)
+        self.metrics = Lines(f"{folder}/results/metrics.jsonl", losses)
+        self.logs = {rank: self.log(rank) for rank in (MPIRUN, *range(run["size"]))}
+        self.mpirun: list[str] = []
+        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order that ranks told it
+        self.evaluation: dict[str, Any] | None = None
+        self.begun: dict[str, str] = {}  # {rank: the line that it has not ended yet}
+        self.broken: BaseException | None = None
+
+    def read(self, process: subprocess.Popen[bytes]) -> None:
+        """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
+        assert process.stdout
+        try:
+            tagged, seen = Tagged(), 0.0
+            while data := os.read(process.stdout.fileno(), 1 << 16):
+                for rank, line in tagged.feed(data):
+                    self.said(rank, self.secrets.redact(line))
+                if time.monotonic() - seen > 0.5:
+                    seen = time.monotonic()
+                    self.begun = self.unfinished(tagged)
+            for rank, line in tagged.close():
+                self.said(rank, self.secrets.redact(line))
+        except BaseException as error:  # the other thread asks for it
+            self.broken = error
+
+    def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
+        """Read mpirun's own messages, which alone come on its stderr."""
+        assert process.stderr
+        for line in process.stderr:
+            self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
+
+    def unfinished(self, tagged: Tagged) -> dict[str, str]:
+        """The last state of progress bars, which end their line only when they are full."""
+        return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
+
+    def said(self, rank: int, line: bytes) -> None:
+        """Take one line: a record, a line of a rank's log, or mpirun's own."""
+        before, mark, record = line.partition(RECORD)
+        rank = rank if rank in self.logs else MPIRUN
+        if mark and rank != MPIRUN and self.record(rank, record):
+            line = before
+            if not line:
+                return
+        if rank == MPIRUN and len(self.mpirun) < HEAD:
+            self.mpirun.append(line.decode(errors="replace"))
+        self.logs[rank].add(line)
+
+    def record(self, rank: int, text: bytes) -> bool:
+        """Keep a record; False when it is none."""
+        try:
+            record = json.loads(text)
+            kind = record["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+        if kind == "ended":
+            self.failed.setdefault(rank, int(record.get("exit", 1)))
+            return True
+        if kind == "evaluation":
+            self.evaluation = {k: v for k, v in record.items() if k != "kind"}
+        record.update(rank=rank, host=self.host_of(rank), time=time.time())
+        self.metrics.add(json.dumps(record).encode())
+        return True
+
+    def log(self, rank: int) -> Lines:
+        """The log of a rank, or mpirun's own."""
+        name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
+        return Lines(f"{self.folder}/logs/{name}.log", self.losses, LOG_LIMIT)
+
+    def host_of(self, rank: int) -> str:
+        """The name of a rank's host: ranks fill the hosts' slots in order."""
+        names = [host["name"] for host in self.run["hosts"] for _ in range(host["slots"])]
+        return str(names[rank])

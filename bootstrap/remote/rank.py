@@ -14,7 +14,9 @@ import importlib.machinery
 import json
 import os
 import runpy
+import select
 import sys
+import time
 import traceback
 import types
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(HERE, "work")
+LINGER = 2.0  # seconds for what is still to be said when the rank has gone
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
 size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
 it under --launcher tensorflow."""
@@ -52,23 +55,43 @@ def speak() -> None:
     """Send all that this process and its children print through a process that marks line ends.
 
     mpirun loses text that has many newlines (tagged.py says how), so none reaches it. The helper
-    is of no process group that mpirun ends, and goes when the last writer has gone: what a rank
-    said just before it was killed is still passed on.
+    is of no process group that mpirun ends: what a rank said just before it was killed is still
+    passed on. It is no child of ours either, which a script that waits for all of its own minds.
     """
+    rank = os.getpid()
     source, sink = os.pipe()
-    if os.fork():
+    if child := os.fork():
+        os.waitpid(child, 0)
         os.close(source)
         os.dup2(sink, 1)
         os.dup2(sink, 2)
         os.close(sink)
         return
-    os.setsid()
-    os.close(sink)
-    while data := os.read(source, 1 << 16):
-        rest = memoryview(data.replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(sink)
+            pass_on(source, rank)
+    finally:
+        os._exit(0)
+
+
+def pass_on(source: int, rank: int) -> None:
+    """Until the last writer has gone, or shortly after the rank has.
+
+    What a rank leaves in the background would hold mpirun, and so the run, for ever.
+    """
+    last = None
+    while last is None or time.monotonic() < last:
+        ready, _, _ = select.select([source], [], [], 0.5)
+        data = os.read(source, 1 << 16) if ready else None
+        if data == b"" or (last and not data):
+            return
+        rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
         while rest:
             rest = rest[os.write(1, rest) :]
-    os._exit(0)
+        if last is None and not os.path.exists(f"/proc/{rank}"):
+            last = time.monotonic() + LINGER
 
 
 def set_environment(run: dict[str, Any], rank: int) -> None:

@@ -26,25 +26,21 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
     from bootstrap.remote import sweep
-    from bootstrap.remote.lines import (
-        LOG_LIMIT,
-        MPIRUN,
-        Lines,
-        Losses,
-        Secrets,
-        shown,
-        verdict,
-    )
-    from bootstrap.remote.tagged import Tagged
+    from bootstrap.remote.lines import Losses, Words
+    from bootstrap.remote.tagged import verdict
 else:  # they lie beside this file
     import sweep
-    from lines import LOG_LIMIT, MPIRUN, Lines, Losses, Secrets, shown, verdict
-    from tagged import Tagged
-
+    from lines import Losses, Words
+    from tagged import verdict
 
 RUN = os.path.dirname(os.path.abspath(__file__))
 RESERVE = 65_536  # bytes kept aside to write the run's end into when the disk is full
 STARTED = time.monotonic()
+LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+SHOWN = 12  # of mpirun's own lines, when it names no rank
+GRACE = 5.0  # seconds: for mpirun after SIGTERM, and for what is still in its pipes
+LIBC = ctypes.CDLL(None)
+CANCELLED = threading.Event()
 
 
 def path(name: str) -> str:
@@ -137,96 +133,6 @@ def matches(file: str, pattern: str) -> bool:
     return pattern == "**" or fnmatch.fnmatch(file, pattern)
 
 
-RECORD = b"@railhead "
-HEAD = 1000  # of mpirun's own lines: the first tell the cause
-
-
-class Words:
-    """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
-
-    def __init__(self, run: dict[str, Any], state: State) -> None:
-        self.run, self.state = run, state
-        self.secrets = Secrets(load("secrets.json").values() if run["secrets"] else ())
-        self.metrics = Lines(path("results/metrics.jsonl"), state.losses)
-        self.logs = {rank: self.log(rank) for rank in (MPIRUN, *range(run["size"]))}
-        self.mpirun: list[str] = []
-        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order that ranks told it
-        self.evaluation: dict[str, Any] | None = None
-        self.begun: dict[str, str] = {}  # {rank: the line that it has not ended yet}
-        self.broken: BaseException | None = None
-
-    def read(self, process: subprocess.Popen[bytes]) -> None:
-        """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
-        assert process.stdout
-        try:
-            tagged, seen = Tagged(), 0.0
-            while data := os.read(process.stdout.fileno(), 1 << 16):
-                for rank, line in tagged.feed(data):
-                    self.said(rank, self.secrets.redact(line))
-                if time.monotonic() - seen > 0.5:
-                    seen = time.monotonic()
-                    self.begun = self.unfinished(tagged)
-            for rank, line in tagged.close():
-                self.said(rank, self.secrets.redact(line))
-        except BaseException as error:  # the other thread asks for it
-            self.broken = error
-
-    def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
-        """Read mpirun's own messages, which alone come on its stderr."""
-        assert process.stderr
-        for line in process.stderr:
-            self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
-
-    def unfinished(self, tagged: Tagged) -> dict[str, str]:
-        """The last state of progress bars, which end their line only when they are full."""
-        return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
-
-    def said(self, rank: int, line: bytes) -> None:
-        """Take one line: a record, a line of a rank's log, or mpirun's own."""
-        before, mark, record = line.partition(RECORD)
-        rank = rank if rank in self.logs else MPIRUN
-        if mark and rank != MPIRUN and self.record(rank, record):
-            line = before
-            if not line:
-                return
-        if rank == MPIRUN and len(self.mpirun) < HEAD:
-            self.mpirun.append(line.decode(errors="replace"))
-        self.logs[rank].add(line)
-
-    def record(self, rank: int, text: bytes) -> bool:
-        """Keep a record; False when it is none."""
-        try:
-            record = json.loads(text)
-            kind = record["kind"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return False
-        if kind == "ended":
-            self.failed.setdefault(rank, int(record.get("exit", 1)))
-            return True
-        if kind == "evaluation":
-            self.evaluation = {k: v for k, v in record.items() if k != "kind"}
-        record.update(rank=rank, host=self.host_of(rank), time=time.time())
-        self.metrics.add(json.dumps(record).encode())
-        return True
-
-    def log(self, rank: int) -> Lines:
-        """The log of a rank, or mpirun's own."""
-        name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
-        return Lines(path(f"logs/{name}.log"), self.state.losses, LOG_LIMIT)
-
-    def host_of(self, rank: int) -> str:
-        """The name of a rank's host: ranks fill the hosts' slots in order."""
-        names = [host["name"] for host in self.run["hosts"] for _ in range(host["slots"])]
-        return str(names[rank])
-
-
-LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
-SHOWN = 12  # of mpirun's own lines, when it names no rank
-GRACE = 5.0  # seconds: for mpirun after SIGTERM, and for what is still in its pipes
-LIBC = ctypes.CDLL(None)
-CANCELLED = threading.Event()
-
-
 class Supervisor:
     """One run, from mpirun's start to what came of it."""
 
@@ -234,7 +140,8 @@ class Supervisor:
         self.state = state
         self.run = load("run.json")
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
-        self.words = Words(self.run, state)
+        secrets = load("secrets.json").values() if self.run["secrets"] else ()
+        self.words = Words(RUN, self.run, secrets, state.losses)
 
     def go(self) -> dict[str, Any]:
         """Run mpirun to its end, and sweep; returns result.json."""

@@ -1,4 +1,4 @@
-"""Splits what mpirun --tag-output prints into each rank's own lines. Standard library only.
+"""Reads mpirun: splits what ranks print into lines, and whom it blames. Standard library only.
 
 OpenMPI tags pieces of up to 4 kB, not lines, and another rank's piece may stand in the middle of a
 line; where a piece has many newlines it tags each, and drops what then goes over 8 kB. So ranks
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 TAG = re.compile(rb"\[[^\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
 END = b"\x1e"  # ASCII's record separator
@@ -56,3 +57,44 @@ class Tagged:
         self.begun[self.rank] = begun
         for line in lines:
             yield self.rank, line
+
+
+# What OpenMPI 4.1 says of a failure (tests/cases/mpirun has it whole).
+PATTERNS = {
+    "signal": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<code>\d+)",
+    "exit": r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
+    "abort": r"MPI_ABORT was invoked on rank (?P<rank>\d+) in .{0,80}? errorcode (?P<code>-?\d+)",
+    "improper": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exiting improperly",
+    "lost": r"Remote daemon: \[\[\d+,\d+\],\d+\] on node \S+?-(?P<host>\d+) ",
+}
+LIMIT = 200_000  # characters of mpirun's words that are looked at
+
+
+class Verdict(NamedTuple):
+    """What happened: to a rank (killed by a signal, or ended with a code), or to a host.
+
+    `host` counts from 0; `code` is None for a host that was lost.
+    """
+
+    what: str
+    rank: int | None = None
+    code: int | None = None
+    host: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What the code is, in result.json."""
+        return "signal" if self.what == "signal" else "exit"
+
+
+def verdict(words: str) -> Verdict | None:
+    """The first failure that mpirun tells of; None when it names nobody."""
+    text = " ".join(words[:LIMIT].split()) + " "
+    found = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
+    if not found:
+        return None
+    _, what, match = min(found, key=lambda x: x[0])
+    named = match.groupdict()
+    if what == "lost":
+        return Verdict(what, host=int(named["host"]) - 1)
+    return Verdict(what, rank=int(named["rank"]), code=int(named.get("code") or 0))
