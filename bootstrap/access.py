@@ -18,7 +18,7 @@ def known(inventory: Inventory, name: str) -> str:
 
 
 def write_config(inventory: Inventory) -> Path:
-    """Write the cluster's ssh_config and return its path; the user's own settings still count."""
+    """Write what ~/.ssh/config may Include for the cluster's hosts; returns its path."""
     path = record.cluster_folder(inventory.name) / "ssh_config"
     pins = " ".join(f'"{p}"' for p in record.known_hosts_files(inventory.name))
     stanzas = []
@@ -32,8 +32,15 @@ def write_config(inventory: Inventory) -> Path:
         if inventory.key_file:
             lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
         stanzas.append("\n".join(lines) + "\n")
-    stanzas.append("Host *\n  Include ~/.ssh/config\n")
     record.write_text(path, "\n".join(stanzas))
+    return path
+
+
+def write_own(inventory: Inventory) -> Path:
+    """Write a config for `ssh -F` that has both ours and the user's settings, ours first."""
+    path = record.cluster_folder(inventory.name) / "ssh_config.own"
+    ours = write_config(inventory)
+    record.write_text(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
     return path
 
 

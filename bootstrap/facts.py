@@ -67,7 +67,12 @@ class HostFacts:
     traces: tuple[Trace, ...] = field(default=())
 
     @property
-    def libc_tools(self) -> bool:
+    def python(self) -> str | None:
+        """The path of the Python that our own code runs on here; None when none serves."""
+        return next((self.pythons[v] for v in PYTHONS if v in self.pythons), None)
+
+    @property
+    def builds_wheels(self) -> bool:
         """Whether the Horovod wheel can be built here."""
         return all(tool in self.tools for tool in ("g++", "cmake", "make")) and self.mpi_headers
 

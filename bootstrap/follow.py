@@ -89,6 +89,8 @@ def reconnect(inventory: Inventory) -> Session | None:
     opened, _ = reach(alone)
     for session in opened.values():
         facts = session.facts()
-        session.start_agent(next(iter(facts.pythons.values())))
-        return session
+        if facts.python:
+            session.start_agent(facts.python)
+            return session
+        session.close()
     return None

@@ -164,14 +164,15 @@ class _Work:
             self._run(chief, "key", ["sh", "-c", f"{folder} && {make}"])
             public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
-        everywhere(busy, lambda session: authorize(session, [line]), what="letting the chief in")
+        name = self.cluster.inventory.name
+        everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")
 
 
-def authorize(session: Session, lines: list[str]) -> None:
-    """Make exactly `lines` the ones of ours in authorized_keys; the user's own stay as they are."""
+def authorize(session: Session, cluster: str, lines: list[str]) -> None:
+    """Make `lines` the only ones of this cluster in authorized_keys; all others stay."""
     path = "~/.ssh/authorized_keys"
     text = session.ask("read", paths=[path])[path] or ""
-    kept = [line for line in text.splitlines() if " railhead:" not in line]
+    kept = [x for x in text.splitlines() if not x.endswith(f" railhead:{cluster}")]
     wanted = "".join(f"{line}\n" for line in [*kept, *lines])
     if wanted != text:
         session.ask("write", files=[[path, 0o600, wanted]])

@@ -20,7 +20,7 @@ from bootstrap.results import fetch as fetch_results
 from bootstrap.results import judge
 from bootstrap.run import Run
 from bootstrap.session import ConnectionLost, Session
-from bootstrap.show import clean
+from bootstrap.show import clean, count
 from bootstrap.survey import Cluster, Options
 from bootstrap.teardown import check, take_away
 
@@ -58,11 +58,10 @@ def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str,
 
 def _start_agent(session: Session) -> str:
     facts = session.facts()
-    if not facts.pythons:
+    if not facts.python:
         raise UsageError("no Python 3.10 to 3.12 there", hint="fab bootstrap")
-    python = next(iter(facts.pythons.values()))
-    session.start_agent(python)
-    return python
+    session.start_agent(facts.python)
+    return facts.python
 
 
 def plan(inventory: Inventory, options: Options, notes: list[str]) -> None:
@@ -105,13 +104,13 @@ def train(inventory: Inventory, trip: Trip) -> Run:
     with surveyed(inventory, trip.options) as (cluster, opened):
         run.refuse_second(cluster)
         record.save_cluster(inventory)
+        say(*choices(trip.asked, cluster))
         make_ready(cluster, opened, trip.options)
         for session in opened.values():
             session.start_agent(
                 cluster.facts[session.host.name].pythons[cluster.environment.python]
             )
         run.refuse_closed_pairs(cluster, opened)
-        say(*choices(trip.asked, cluster))
         started = run.start(cluster, opened, trip.asked, trip.results)
         say(f"run {started.run_id} started; it goes on if this connection breaks")
         if not trip.detach:
@@ -129,7 +128,8 @@ def choices(asked: Asked, cluster: Cluster) -> list[str]:
     slots = sum(p.slots for p in cluster.peers) if strategy == "horovod" else len(cluster.peers)
     kind = "script " + asked.program.path if asked.program.kind == "script" else "our own training"
     return [
-        f"{kind}: {strategy} over {slots} ranks on {len(cluster.peers)} hosts; Keras {keras}: {why}"
+        f"{kind}: {strategy} over {count(slots, 'rank')} on {count(len(cluster.peers), 'host')}; "
+        f"Keras {keras}: {why}"
     ]
 
 
@@ -207,13 +207,15 @@ def status(inventory: Inventory, run_id: str | None) -> None:
 def _standing(session: Session) -> str:
     facts = session.facts()
     runs = sorted({trace.run_id for trace in facts.traces})
-    busy = (
-        f"{len(facts.traces)} processes of run {', '.join(runs)}" if runs else "no process of a run"
-    )
-    return f"reachable; {len(facts.envs)} runtimes; {busy}"
+    traces = count(len(facts.traces), "process")
+    busy = f"{traces} of run {', '.join(runs)}" if runs else "no process of a run"
+    return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
 
 
 def _run_status(inventory: Inventory, chief: Session, run_id: str | None) -> None:
+    if run_id is None and not record.runs(inventory.name):
+        say("no run yet")
+        return
     known, results = record.find_run(inventory, run_id)
     started = Run(known, results)
     _start_agent(chief)
@@ -261,6 +263,7 @@ def teardown(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool)
     receipt = take_away(inventory, purge=purge or destroy, discard=discard)
     say(*receipt.describe())
     if destroy:
+        record.forget_cluster(inventory.name)
         local.destroy(inventory.name)
         say(f"homes of {inventory.name} removed")
     check(receipt)

@@ -31,8 +31,8 @@ def choose(value: str, choices: Sequence[str], what: str) -> str:
     if value in choices:
         return value
     near = get_close_matches(value, choices, 1)
-    guess = f" Did you mean {near[0]}?" if near else ""
-    raise UsageError(f"{what} {value!r}: one of {', '.join(choices)}.{guess}")
+    guess = f". Did you mean {near[0]}?" if near else ""
+    raise UsageError(f"{what} {value!r}: one of {', '.join(choices)}{guess}")
 
 
 @dataclass(frozen=True)

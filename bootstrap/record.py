@@ -112,9 +112,14 @@ def forget_run(run: Mapping[str, Any]) -> None:
     path.unlink(missing_ok=True)
 
 
+def runs(cluster: str) -> list[Path]:
+    """The records of a cluster's runs, oldest first."""
+    return sorted((cluster_folder(cluster) / "runs").glob("*.json"))
+
+
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     """The run's id and the folder for its results; the last run when `run_id` is None."""
-    known = sorted((cluster_folder(inventory.name) / "runs").glob("*.json"))
+    known = runs(inventory.name)
     if run_id is not None:
         check_name(run_id, "a run's id")
         known = [p for p in known if p.stem == run_id]

@@ -13,7 +13,7 @@ from bootstrap.errors import BelowThreshold, RunFailed
 from bootstrap.picture import curves
 from bootstrap.run import Run, read_json
 from bootstrap.session import Session
-from bootstrap.show import clean, duration, size
+from bootstrap.show import clean, count, duration, size
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
 
@@ -95,7 +95,7 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
         raise BelowThreshold(
             f"accuracy {evaluation['accuracy']:.4f} is below min_accuracy {evaluation['threshold']}"
         )
-    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {result['size']} ranks"
+    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {count(result['size'], 'rank')}"
 
 
 def _failure(run: Run, result: Mapping[str, Any]) -> str:

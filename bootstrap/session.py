@@ -73,11 +73,13 @@ class Session:
         self._channel = transport.open_session(timeout=OPEN_SECONDS)
         self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
         self._out = self._channel.makefile("rb")
+        self._greeted = False
         self._agent = False
 
     def sh(self, text: str) -> str:
         """Run POSIX sh on the host and return what it printed."""
         self._send(f"{text}\necho; echo @end\n@go\n".encode())
+        self._pass_greeting()
         lines: list[str] = []
         for raw in iter(self._out.readline, b""):
             line = raw.decode(errors="replace")
@@ -85,6 +87,13 @@ class Session:
                 return "".join(lines)
             lines.append(line)
         raise self._broken()
+
+    def _pass_greeting(self) -> None:
+        while not self._greeted:
+            line = self._out.readline()
+            if not line:
+                raise self._broken()
+            self._greeted = line == b"@loop\n"
 
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing there."""
@@ -98,6 +107,7 @@ class Session:
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
         self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
         self._agent = True
+        self._pass_greeting()
         self._answer("agent", stop_at="agent")
 
     def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
@@ -173,7 +183,7 @@ class Session:
     ) -> Any:
         for raw in iter(self._out.readline, b""):
             if not raw.startswith(b"{"):
-                continue  # a talkative login shell
+                continue  # not the agent's
             answer = json.loads(raw)
             if "ok" in answer:
                 return answer["ok"]

@@ -127,6 +127,12 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def count(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`; for nouns that take an s or, after s, an es."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
 def clean(text: str) -> str:
     """One printable line: no escapes, no control or direction characters; breaks are spaces."""
     plain = _ESCAPE.sub("", text)

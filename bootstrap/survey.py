@@ -45,7 +45,7 @@ class Cluster:
     @property
     def builder(self) -> str:
         """The host that builds the Horovod wheel if it has to be built: one that can, if any."""
-        able = [name for name, host in self.facts.items() if host.libc_tools]
+        able = [name for name, host in self.facts.items() if host.builds_wheels]
         return able[0] if able else self.chief
 
 

@@ -247,16 +247,17 @@ def ssh_(c: Context, host: str, hosts: str | None = None) -> None:
     from bootstrap import access
 
     inventory = _inventory(hosts)
-    os.execvp(
-        "ssh", ["ssh", "-F", str(access.write_config(inventory)), access.known(inventory, host)]
-    )
+    os.execvp("ssh", ["ssh", "-F", str(access.write_own(inventory)), access.known(inventory, host)])
 
 
 @task(name="exec")
-def exec_(c: Context, cmd: str, hosts: str | None = None) -> None:
+def exec_(c: Context, cmd: str | None = None, hosts: str | None = None) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
     from bootstrap import access
+    from bootstrap.errors import UsageError
 
+    if not cmd:
+        raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
     access.execute(_inventory(hosts), cmd)
 
 
@@ -270,7 +271,7 @@ def ssh_config(c: Context, hosts: str | None = None) -> None:
 
 
 @task()
-def demo(c: Context, yes: bool = False) -> None:
+def demo(c: Context) -> None:
     """The whole path on this machine: two SSH hosts, bootstrap, train, results, teardown."""
     from bootstrap import journey
 

@@ -15,6 +15,7 @@ from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.install import authorize
 from bootstrap.inventory import Inventory
 from bootstrap.session import Session
+from bootstrap.show import count
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
             for n, w in connect.tell(inventory, failed).items()
             if n in failed
         ]
-        lines += _everywhere(opened, purge)
+        lines += _everywhere(opened, inventory.name, purge)
     finally:
         for session in opened.values():
             session.close()
@@ -85,13 +86,13 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
     return Receipt(inventory.name, now, tuple(lines))
 
 
-def _everywhere(opened: Mapping[str, Session], purge: bool) -> list[Line]:
+def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> list[Line]:
     if not opened:
         return []
     done: dict[str, list[Line]] = {}
 
     def one(session: Session) -> None:
-        done[session.host.name] = _from_host(session, purge)
+        done[session.host.name] = _from_host(session, cluster, purge)
 
     try:
         connect.everywhere(opened, one, what="teardown")
@@ -101,21 +102,24 @@ def _everywhere(opened: Mapping[str, Session], purge: bool) -> list[Line]:
     return [line for name in opened for line in done[name]]
 
 
-def _from_host(session: Session, purge: bool) -> list[Line]:
+def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
-    if not facts.pythons:
+    if not facts.python:
         return [Line(name, "no Python of ours could run here: nothing to take away")]
-    python = next(iter(facts.pythons.values()))
-    session.start_agent(python)
-    swept = sweep(session, "all", python)
-    authorize(session, [])
+    session.start_agent(facts.python)
+    swept = sweep(session, "all", facts.python)
+    authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
     gone = not session.ask("remove", paths=paths)["left"]
     left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [
-        Line(name, f"{swept['ended']} processes of runs ended{left}", verified=not swept["left"]),
+        Line(
+            name,
+            f"{count(swept['ended'], 'process')} of runs ended{left}",
+            verified=not swept["left"],
+        ),
         Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
     ]
 
@@ -125,7 +129,8 @@ def _stop_local(inventory: Inventory) -> list[Line]:
     for name, said in local.stop(inventory.name).items():
         gone = not said["left"] and said["port_closed"]
         text = (
-            f"sshd stopped with {said['ended']} processes; its port is closed, /proc has none of it"
+            f"sshd stopped with {count(said['ended'], 'process')}; "
+            "its port is closed, /proc has none of it"
         )
         lines.append(Line(name, text if gone else f"still running: {said['left']}", verified=gone))
     return lines

@@ -118,11 +118,9 @@ def cluster(home: Path, name: str, caches: Path) -> Iterator[None]:
     """Two local hosts in `home`, started here and stopped at the end."""
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
     local = [sys.executable, "-m", "bootstrap.local"]
-    subprocess.run(
-        [*local, "start", name], env=environment, input='{"hosts": 2}', text=True, check=True, cwd=REPO,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    quiet: dict[str, Any] = {"env": environment, "cwd": REPO, "stdout": subprocess.DEVNULL}
+    subprocess.run([*local, "start", name], input=b'{"hosts": 2}', check=True, **quiet)
     try:
         yield
     finally:
-        subprocess.run([*local, "stop", name], env=environment, cwd=REPO, stdout=subprocess.DEVNULL)
+        subprocess.run([*local, "stop", name], **quiet)

@@ -68,7 +68,7 @@ def test_horovod_trains_over_two_named_hosts(laptop: Person, ready_hosts: Start)
 
 def test_one_named_host_is_a_run_too(laptop: Person, ready_hosts: Start) -> None:
     hosts = introduce(laptop, *ready_hosts("h1"))
-    laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(0, "1 ranks on 1 hosts")
+    laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(0, "1 rank on 1 host")
     assert laptop.result()["size"] == 1
 
 
