@@ -90,8 +90,17 @@ def pass_on(source: int, rank: int) -> None:
         rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
         while rest:
             rest = rest[os.write(1, rest) :]
-        if last is None and not os.path.exists(f"/proc/{rank}"):
+        if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, also when nobody has asked for its exit code yet."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] in b"ZX"
+    except OSError:
+        return True
 
 
 def set_environment(run: dict[str, Any], rank: int) -> None:
