@@ -31,8 +31,9 @@ AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only 
 Told = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
-# channel on to the agent, because POSIX `read` takes no byte beyond its line.
-LOOP = """cd "$HOME"
+# channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
+# @loop is the greeting of a talkative login shell.
+LOOP = """cd "$HOME"; echo; echo @loop
 s=
 while IFS= read -r l; do
 case $l in @go) eval "$s"; s=;; *) s="$s

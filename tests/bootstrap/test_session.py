@@ -1,0 +1,256 @@
+"""One channel to a real host: sh, the agent, trees by content, and what is said when it breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.person import Cluster
+
+from bootstrap import connect, local, record
+from bootstrap.errors import RailheadError
+from bootstrap.package import pack_folder
+from bootstrap.session import ConnectionLost, Reply, Session
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One host, entered as its own cluster's."""
+    yield Cluster(local.start("session", 1))
+    local.destroy("session")
+
+
+@pytest.fixture
+def session(
+    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Session]:
+    """A session with it."""
+    monkeypatch.setenv("HOME", str(home_of_session))
+    with connect.sessions(record.load_cluster("session")) as opened:
+        yield opened["h1"]
+
+
+@pytest.fixture
+def agent(session: Session) -> Session:
+    """A session whose channel the agent has."""
+    session.start_agent("python3")
+    return session
+
+
+@pytest.fixture
+def there(cluster: Cluster) -> Path:
+    """The host's home, as this machine sees it."""
+    return cluster.machines[0].home
+
+
+# sh
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("echo one", "one\n\n"),
+        ("echo one; echo two", "one\ntwo\n\n"),
+        ("printf 'no newline'", "no newline\n"),
+        ("printf '%s' \"it's \\$HOME\"", "it's $HOME\n"),
+        ("false; echo $?", "1\n\n"),
+        ("echo '@go'; echo x >&2", "@go\n\n"),
+        ("for i in 1 2\ndo echo $i\ndone", "1\n2\n\n"),
+        ("true", "\n"),
+    ],
+)
+def test_sh_answers_what_was_printed(session: Session, text: str, says: str) -> None:
+    assert [session.sh(text), session.sh("echo after")] == [says, "after\n\n"]
+
+
+def test_a_long_answer_comes_whole(session: Session) -> None:
+    assert session.sh("seq 100000").splitlines()[99_999] == "100000"
+
+
+def test_facts_then_the_agent_on_one_channel(session: Session, cluster: Cluster) -> None:
+    facts = session.facts()
+    assert facts.home == str(cluster.machines[0].home)
+    assert facts.inside == (cluster.machines[0].address, cluster.machines[0].port)
+    session.start_agent(next(iter(facts.pythons.values())))
+    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+
+
+def test_the_agent_starts_once(agent: Session) -> None:
+    agent.start_agent("no such python")
+    assert agent.run(["true"]).rc == 0
+
+
+@pytest.fixture
+def talkative(there: Path) -> Iterator[None]:
+    """A login shell that greets, on both streams, and whose greeting looks like an answer."""
+    path = there / ".bashrc"
+    path.write_text('echo Welcome; echo @end; echo "{not json"; echo noise >&2; printf dangling\n')
+    yield
+    path.unlink()
+
+
+def test_a_talkative_login_shell_breaks_neither_facts_nor_the_agent(
+    talkative: None, session: Session, cluster: Cluster
+) -> None:
+    assert session.facts().home == str(cluster.machines[0].home)
+    session.start_agent("python3")
+    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+
+
+def test_a_talkative_login_shell_is_no_part_of_an_answer(talkative: None, session: Session) -> None:
+    assert session.sh("echo in") == "in\n\n"
+
+
+def test_the_agent_bears_a_talkative_login_shell_without_facts(
+    talkative: None, session: Session
+) -> None:
+    session.start_agent("python3")
+    assert session.run(["echo", "in"]) == Reply(0, ("in",))
+
+
+# The agent
+
+
+def test_an_operation_that_fails_is_told_and_the_channel_goes_on(
+    agent: Session, there: Path
+) -> None:
+    (there / "file").write_text("")
+    with pytest.raises(RailheadError, match="write: .*File exists"):
+        agent.ask("write", files=[["~/file/below", 0o644, "x"]])
+    assert agent.run(["true"]).rc == 0
+
+
+def test_a_command_answers_its_code_and_its_last_lines(agent: Session) -> None:
+    heard: list[Any] = []
+    reply = agent.run(["sh", "-c", "seq 50; exit 3"], told=heard.append)
+    assert (reply.rc, reply.tail[0], reply.tail[-1]) == (3, "11", "50")
+    assert heard[-1]["line"] == "50"
+
+
+def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path) -> None:
+    for name in ("out/a.txt", "out/deep/b.txt", "out/c.bin"):
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_text(name)
+    answer = agent.get("~/out", ["**/*.txt"], tmp_path / "got", limit=1000)
+    assert sorted(name for name, _ in answer["files"]) == ["a.txt", "deep/b.txt"]
+    with tarfile.open(tmp_path / "got") as archive:
+        assert sorted(archive.getnames()) == ["a.txt", "deep/b.txt"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Files to ship: two alike, one in a folder, one executable."""
+    for name, text in {"a": "one", "b": "one", "sub/c": "two", "run.sh": "three"}.items():
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(text)
+    (tmp_path / "tree/run.sh").chmod(0o755)
+    return tmp_path / "tree"
+
+
+def content(folder: Path) -> dict[str, tuple[str, bool]]:
+    """Every file's text, and whether it can be run."""
+    return {
+        path.relative_to(folder).as_posix(): (path.read_text(), os.access(path, os.X_OK))
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_tree_arrives_and_only_changed_contents_travel_again(
+    agent: Session, there: Path, tree: Path
+) -> None:
+    def send() -> Any:
+        return agent.send_tree(pack_folder(tree), "~/tree")
+
+    first = send()
+    assert (first["sent"], len(first["changed"])) == (3, 4)
+    assert send() == {"sent": 0, "changed": []}
+    before = (tree / "sub/c").stat()
+    (tree / "sub/c").write_text("TWO")  # the same size, and the same time
+    os.utime(tree / "sub/c", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert send() == {"sent": 1, "changed": ["sub/c"]}
+    (there / "tree/a").write_text("meddled")
+    (there / "tree/extra").write_text("")
+    assert send() == {"sent": 0, "changed": ["a"]}
+    assert content(there / "tree") == content(tree)
+
+
+# Broken connections
+
+
+def break_after(session: Session, there: Path, seconds: float) -> threading.Thread:
+    """Kill the sshd of this session from outside, as a network would."""
+    pid = int(session.sh("echo $PPID").split()[-1])
+
+    def kill() -> None:
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_connection_that_breaks_while_asking_is_told_at_once(
+    session: Session, there: Path
+) -> None:
+    killer = break_after(session, there, 1)
+    session.start_agent("python3")
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost, match=f"the connection to {session.host} broke"):
+        session.run(["sleep", "30"])
+    assert time.monotonic() - began < 5
+    killer.join()
+
+
+def test_a_connection_that_breaks_within_sh_is_told(session: Session, there: Path) -> None:
+    killer = break_after(session, there, 0.3)
+    with pytest.raises(ConnectionLost):
+        session.sh("echo half; sleep 30; echo whole")
+    killer.join()
+
+
+def test_asking_on_a_broken_connection_is_told(session: Session, there: Path) -> None:
+    killer = break_after(session, there, 0.5)
+    session.start_agent("python3")
+    killer.join()
+    for _ in range(2):
+        with pytest.raises(ConnectionLost):
+            session.run(["true"])
+
+
+def test_what_python_said_last_is_told(session: Session) -> None:
+    with pytest.raises(ConnectionLost, match="broke: .*no-such-python"):
+        session.start_agent("no-such-python")
+
+
+def test_what_was_started_outlives_the_connection(
+    agent: Session, there: Path, cluster: Cluster
+) -> None:
+    (there / "log").write_text("")
+    argv = ["sh", "-c", "sleep 0.5; echo done"]
+    agent.ask("start", argv=argv, cwd="~", env={}, log="~/log")
+    agent.close()
+    time.sleep(0.8)
+    assert (there / "log").read_text() == "done\n"
+
+
+def test_closing_leaves_nothing_on_the_host(
+    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home_of_session))
+    before = set(local.processes(cluster.machines[0]))
+    with connect.sessions(record.load_cluster("session")) as opened:
+        opened["h1"].start_agent("python3")
+        assert len(set(local.processes(cluster.machines[0])) - before) >= 2
+    end = time.monotonic() + 5
+    while left := set(local.processes(cluster.machines[0])) - before:
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
