@@ -83,6 +83,10 @@ def _refused(host: Host, error: Any) -> str:
     return f"refused: no sshd answers on port {host.port or 22}"
 
 
+def _no_way(host: Host, error: Any) -> str:
+    return f"{error.strerror or error}: does it run, is there a way to its network?"
+
+
 def _no_banner(host: Host, error: Any) -> str:
     port = host.port or 22
     return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
@@ -106,6 +110,7 @@ _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (TimeoutError, _silent),
     ((ConnectionRefusedError, NoValidConnectionsError), _refused),
     (ChannelException, _shut_in),
+    (OSError, _no_way),
 )
 # paramiko has no kinds of its own for these.
 _TEXTS: dict[str, Callable[[Host, Any], str]] = {
