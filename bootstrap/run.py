@@ -91,6 +91,7 @@ def start(cluster: Cluster, opened: Mapping[str, Session], asked: Asked, results
             opened, lambda s: _prepare(s, cluster, asked, document, run), what="shipping the run"
         )
         chief.ask("write", files=_chief_files(cluster, document, run))
+        _refuse_closed_doors(cluster, chief, run)
     except BaseException:
         record.forget_run(document)
         _take_back(opened, run)
@@ -104,6 +105,32 @@ def start(cluster: Cluster, opened: Mapping[str, Session], asked: Asked, results
         log=f"{run.folder}/logs/supervisor.log",
     )
     return run
+
+
+# All at once, by the very words with which mpirun will start a rank there; the last line that
+# ssh says of a host that it cannot log in to.
+KNOCK = """for name in "$@"; do
+  { said=$(ssh -n -F ssh_config "$name" true 2>&1) ||
+    echo "$name $(echo "$said" | tail -n 1)"; } &
+done >knock.txt; wait"""
+
+
+def _refuse_closed_doors(cluster: Cluster, chief: Session, run: Run) -> None:
+    """Let the chief log in to every other host; HostsNotReady tells where it cannot."""
+    others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
+    if not others:
+        return
+    path = f"{run.folder}/knock.txt"
+    chief.run(["sh", "-c", KNOCK, "knock", *others], cwd=run.folder)
+    lines = chief.ask("read", paths=[path])[path].splitlines()
+    failed = dict(line.partition(" ")[::2] for line in lines)
+    if failed:
+        told = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
+        raise HostsNotReady(
+            f"the chief, {cluster.chief}, cannot log in to every host",
+            {cluster.chief: "ok", **told},
+            hint="let it reach their sshd, or tell addresses: --peer-address a,b",
+        )
 
 
 def _take_back(opened: Mapping[str, Session], run: Run) -> None:

@@ -143,6 +143,17 @@ def test_a_closed_pair_is_named_before_the_run(
     assert "started" not in told.out and not (laptop.folder / "results").exists()
 
 
+def test_a_closed_ssh_port_is_named_before_the_run(laptop: Person, ready_hosts: Start) -> None:
+    """mpirun starts ranks by ssh; what OpenMPI says without it helps nobody."""
+    h1, h2, h3 = ready_hosts("h1", "h2", "h3")
+    hosts = introduce(laptop, h1, h2, h3)
+    h2.block(h1, 22, refuse=True)
+    told = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
+    told.ended(2, "the chief, lap-h1, cannot log in", f"{h2.address} port 22: Connection refused")
+    assert "lap-h3  ok" in told.out and "started" not in told.out
+    laptop.fab("status", "--hosts", hosts).ended(2, "no run is recorded")
+
+
 def test_peer_addresses_that_are_told_are_used(
     laptop: Person, network: Network, ready_hosts: Start
 ) -> None:
