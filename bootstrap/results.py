@@ -95,7 +95,8 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
         raise BelowThreshold(
             f"accuracy {evaluation['accuracy']:.4f} is below min_accuracy {evaluation['threshold']}"
         )
-    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {count(result['size'], 'rank')}"
+    ranks = count(result["size"], "rank")
+    return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {ranks}"
 
 
 def _failure(run: Run, result: Mapping[str, Any]) -> str:
