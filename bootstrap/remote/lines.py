@@ -180,11 +180,11 @@ class Words:
         try:
             record = json.loads(text)
             kind = record["kind"]
+            if kind == "ended":
+                self.failed.setdefault(rank, int(record["exit"]))
+                return True
         except (ValueError, TypeError, KeyError, RecursionError):
             return False
-        if kind == "ended":
-            self.failed.setdefault(rank, int(record.get("exit", 1)))
-            return True
         if kind == "evaluation":
             self.evaluation = {k: v for k, v in record.items() if k != "kind"}
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
