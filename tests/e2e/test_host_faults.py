@@ -212,7 +212,7 @@ def test_a_killed_supervisor_ends_the_ranks_and_is_told(laptop: Person, two: Two
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "its supervisor died" in out, out
     laptop.fab("status", "--hosts", hosts).ended(0, "LOST: its supervisor died")
-    laptop.fab("teardown", "--hosts", hosts)
+    laptop.fab("teardown", "--hosts", hosts).ended(0, "keys removed")
     assert marked_on(h1) + marked_on(h2) + our_keys(h1) + our_keys(h2) == []
 
 
@@ -260,7 +260,7 @@ def test_what_a_crash_left_is_found_without_naming_it(laptop: Person, two: Two) 
     process.kill()
     process.communicate(timeout=10)
     run = max((laptop.home / ".railhead" / "clusters").glob("*/runs/*.json")).stem
-    laptop.fab("teardown").ended(1, f"results of {run} were not fetched")
+    laptop.fab("teardown").ended(0, f"keeps the results of {run}")
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
 
 
@@ -275,5 +275,5 @@ def test_teardown_ends_what_outlived_its_chief(laptop: Person, two: Two) -> None
     assert h2.busy(seconds=2) == [] and our_keys(h2) == []
     h1.start()
     laptop.fab("fetch", "--hosts", hosts).ended(0, "logs/rank-0.log")
-    laptop.fab("teardown", "--hosts", hosts)
+    laptop.fab("teardown", "--hosts", hosts).ended(0)
     assert our_keys(h1) == []
