@@ -14,10 +14,6 @@ from typing import Any
 import pytest
 
 RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank.py"
-RUNTIME = os.environ.get("RAILHEAD_TEST_PYTHON", "")
-needs_runtime = pytest.mark.skipif(
-    not RUNTIME, reason="RAILHEAD_TEST_PYTHON names no python of a runtime"
-)
 RECORD = "@railhead "
 
 
@@ -278,18 +274,18 @@ print("trained", hvd.size())
 
 
 @pytest.mark.slow
-@needs_runtime
-def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_python: str) -> None:
     lay_out(tmp_path, script(tmp_path, KERAS_2), keras=2, launcher="horovod")
-    ended = rank(tmp_path, python=RUNTIME)
+    ended = rank(tmp_path, python=runtime_python)
     assert ended.returncode == 0, ended.stdout
     lines = ended.stdout.splitlines()
     assert "No module named 'tf_keras.ops'" in lines and lines[-1] == "trained 1"
 
 
 @pytest.mark.slow
-@needs_runtime
-def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path, runtime_python: str) -> None:
     text = "import keras, tensorflow as tf\nprint(keras.__version__, tf.keras.__version__)"
     lay_out(tmp_path, script(tmp_path, text))
-    assert rank(tmp_path, python=RUNTIME).stdout.splitlines()[-1].startswith("3.")
+    assert rank(tmp_path, python=runtime_python).stdout.splitlines()[-1].startswith("3.")
