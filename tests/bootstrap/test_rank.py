@@ -274,7 +274,6 @@ print("trained", hvd.size())
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_python: str) -> None:
     lay_out(tmp_path, script(tmp_path, KERAS_2), keras=2, launcher="horovod")
     ended = rank(tmp_path, python=runtime_python)
@@ -283,7 +282,6 @@ def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_py
     assert "No module named 'tf_keras.ops'" in lines and lines[-1] == "trained 1"
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path, runtime_python: str) -> None:
     text = "import keras, tensorflow as tf\nprint(keras.__version__, tf.keras.__version__)"
