@@ -149,6 +149,7 @@ ENDINGS = {
     "well": ("print('ok')", None),
     "an error": ("1 / 0", 1),
     "a code": ("raise SystemExit(5)", 5),
+    "a code that is 0 to the system": ("raise SystemExit(256)", None),
     "its output closed": ("import sys; sys.stdout.close(); sys.exit(4)", 4),
 }
 

@@ -145,6 +145,11 @@ def test_who_failed_first(home: Path, name: str) -> None:
     assert lines == (["my last words"] if BLAMED[name]["rank"] else first)
 
 
+def test_of_two_failures_the_first_counts(home: Path) -> None:
+    both = f"cat {CASES / 'segfault.txt'} {CASES / 'lost.txt'} >&2; exit 1"
+    assert Run(home, both).result()["culprit"]["signal"] == 11
+
+
 ENDED = says(0, '@railhead {"kind": "ended", "exit": 4}')
 TOLD = {
     "where mpirun names nobody": ("unnamed", {"rank": 0, "host": "a", "exit": 4}),
