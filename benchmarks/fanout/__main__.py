@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,7 @@ def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> float:
 
 def main() -> int:
     """Both measurements; see the top."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the hosts are stopped then, too
     parser = argparse.ArgumentParser(prog="benchmarks.fanout")
     parser.add_argument("--hosts", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=5)
