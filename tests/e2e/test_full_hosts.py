@@ -189,7 +189,9 @@ def test_an_alias_of_the_laptop_does_not_resolve_on_a_host(full_hosts: Start) ->
     assert ssh(h1, "getent hosts h2").returncode == 2
 
 
-def test_a_killed_run_is_swept_by_the_next_network(full_hosts_possible: None) -> None:
+def test_a_killed_run_is_swept_by_the_next_network(
+    full_hosts_possible: None, shared_caches: Path
+) -> None:
     code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
     code += "n = Network(); start_hosts(n, 'h1'); print(n.tag, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from pathlib import Path
 
 from hosts.command import run
 
-CACHE = Path.home() / ".cache" / "railhead" / "test-base"
+CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+CACHE = CACHES / "railhead" / "test-base"
 SUITE = "bookworm"
 PACKAGES = (
     "openssh-server",
