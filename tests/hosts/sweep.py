@@ -16,7 +16,8 @@ from pathlib import Path
 
 from hosts.command import run
 
-ROOT = Path.home() / ".cache" / "railhead" / "test-hosts"
+CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+ROOT = CACHES / "railhead" / "test-hosts"
 FORWARDING = ROOT / "forwarding"
 
 
