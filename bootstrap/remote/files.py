@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import glob
+import fnmatch
 import hashlib
 import io
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -153,17 +154,31 @@ def add(tar: tarfile.TarFile, root: str, path: str) -> None:
 
 
 def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
-    """The files that match, each once, in the patterns' order, with their bytes."""
-    found = set()
+    """The files that match, each once, in the patterns' order, with their bytes.
+
+    Not by `glob`, which finds hidden names from Python 3.11 on only.
+    """
+    there = sorted(
+        os.path.relpath(os.path.join(f, n), root) for f, _, ns in os.walk(root) for n in ns
+    )
+    found: dict[str, None] = {}
     for pattern in patterns:
-        for name in glob.iglob(pattern, root_dir=root, recursive=True, include_hidden=True):
-            path = os.path.normpath(name)
-            if path not in found and not path.startswith(".."):
-                found.add(path)
-                with contextlib.suppress(OSError):
-                    status = os.stat(os.path.join(root, path))
-                    if stat.S_ISREG(status.st_mode):
-                        yield path, status.st_size
+        literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # as glob.escape makes it
+        alone = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
+        found |= dict.fromkeys(alone or [path for path in there if matches(path, pattern)])
+    for path in found:
+        with contextlib.suppress(OSError):
+            status = os.stat(os.path.join(root, path))
+            if stat.S_ISREG(status.st_mode) and not path.startswith(".."):
+                yield path, status.st_size
+
+
+def matches(path: str, pattern: str) -> bool:
+    """`*` stays within a folder; `**` does not, and `**/` is any number of folders, also none."""
+    if "**" in pattern:
+        return any(fnmatch.fnmatchcase(path, p) for p in (pattern, pattern.replace("**/", "")))
+    # With as many slashes in one as in the other, no star can have one.
+    return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
 
 
 def read(paths: list[str]) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,9 +31,9 @@ class Failed(Exception):
 class Agent:
     """An agent in a process of its own, at home in `home`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, python: str = sys.executable) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", START_AGENT],
+            [python, "-I", "-S", "-c", START_AGENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"HOME": str(home), "PATH": os.environ["PATH"]},
@@ -238,6 +239,45 @@ def test_get_sends_the_contents_up_to_a_limit(agent: Agent, home: Path) -> None:
     answer, events = agent.ask("get", root="~/run", patterns=["run.json", "results/?"], limit=60)
     assert list(unpacked(events)) == [path for path, _ in answer["files"]]
     assert len(answer["files"]) == 2 and len(answer["left"]) == 1
+
+
+PATTERNS: dict[str, tuple[list[str], list[str]]] = {
+    "a name": (["a"], ["a"]),
+    "a star in a folder": (["d/*"], ["d/.hidden", "d/b.h5", "d/odd[1]*"]),
+    "a star stays in its folder": (["*"], [".top", "a"]),
+    "two stars": (["**"], [".top", "a", "d/.hidden", "d/b.h5", "d/e/c.h5", "d/odd[1]*"]),
+    "two stars below": (["d/**/*.h5"], ["d/b.h5", "d/e/c.h5"]),
+    "a name that looks like a pattern": (["d/odd[[]1][*]"], ["d/odd[1]*"]),
+    "the patterns' order": (["d/*.h5", "a", "d/b.h5"], ["d/b.h5", "a"]),
+    "a folder is no file": (["d", "d/e"], []),
+    "nothing outside": (["../*", "../other", "d/../../other"], []),
+    "no such name": (["b*", "z"], []),
+}
+
+
+@pytest.mark.parametrize("patterns, paths", PATTERNS.values(), ids=PATTERNS)
+def test_get_finds(agent: Agent, home: Path, patterns: list[str], paths: list[str]) -> None:
+    names = ["a", ".top", "d/b.h5", "d/.hidden", "d/e/c.h5", "d/odd[1]*"]
+    build(home / "run", dict.fromkeys(names, "x"))
+    build(home, {"other": "x"})
+    answer, events = agent.ask("get", root="~/run", patterns=patterns, limit=1000)
+    assert [path for path, _ in answer["files"]] == list(unpacked(events)) == paths
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+def test_any_python_of_a_host_will_do(home: Path, version: str) -> None:
+    name = f"python{version}"
+    if not shutil.which(name):
+        pytest.skip(f"no {name} here")
+    told = subprocess.run([name, "-c", "import sys; print(sys.executable)"], capture_output=True)
+    if told.returncode:  # a version manager's stand-in for one that is not chosen
+        pytest.skip(f"{name} does not start here")
+    agent = Agent(home, told.stdout.decode().strip())
+    assert agent.hello["python"].startswith(version)
+    agent.ask("write", files=[["~/run/.a", 0o600, "x"]])
+    assert unpacked(agent.ask("get", root="~", patterns=["run/*"], limit=9)[1]) == {"run/.a": "x"}
+    assert agent.ask("run", argv=["echo", "a"])[0] == {"rc": 0, "tail": ["a"]}
+    agent.process.communicate()
 
 
 def test_remove_takes_folders_and_spares_what_a_link_leads_to(agent: Agent, home: Path) -> None:
