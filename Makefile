@@ -18,5 +18,5 @@ test:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy bootstrap training fabfile.py scripts/lock
+	$(bin)/mypy bootstrap training benchmarks fabfile.py scripts/lock
 	$(bin)/pytest
