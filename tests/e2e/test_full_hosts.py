@@ -192,18 +192,32 @@ def test_an_alias_of_the_laptop_does_not_resolve_on_a_host(full_hosts: Start) ->
 def test_a_killed_run_is_swept_by_the_next_network(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
+    tag = killed_run()
+    assert (sweep.ROOT / tag).exists()
+    Network().close()
+    assert traces(tag) == []
+
+
+def test_mounts_whose_namespace_is_gone_are_swept_too(
+    full_hosts_possible: None, shared_caches: Path
+) -> None:
+    tag = killed_run()
+    sweep.end_processes(f"{tag}_0")
+    subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
+    assert any("overlay" in line for line in traces(tag))
+    Network().close()
+    assert traces(tag) == []
+
+
+def killed_run() -> str:
+    """Start one host in a process that dies by kill -9 (the tag of its network)."""
     code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
     code += "n = Network(); start_hosts(n, 'h1'); print(n.tag, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"
-    path = os.pathsep.join(sys.path)
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(
-        argv, text=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-    )
-    tag = done.stdout.strip()
-    assert done.returncode == -signal.SIGKILL and (sweep.ROOT / tag).exists()
-    Network().close()
-    assert traces(tag) == []
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=env)
+    assert done.returncode == -signal.SIGKILL
+    return done.stdout.strip()
 
 
 def traces(tag: str) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from hosts.command import run
 
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-ROOT = CACHES / "railhead" / "test-hosts"
+ROOT = CACHES.resolve() / "railhead" / "test-hosts"  # resolved: the kernel lists mounts so
 FORWARDING = ROOT / "forwarding"
 
 
@@ -45,8 +45,9 @@ def owner_lives(folder: Path) -> bool:
 def remove(folder: Path) -> None:
     """End the processes of a network's hosts, then remove its mounts, wires, rules and files."""
     tag = folder.name
-    for namespace in sorted(Path("/run/netns").glob(f"{tag}_*")):
-        remove_host(folder / namespace.name)
+    hosts = {*Path("/run/netns").glob(f"{tag}_*"), *folder.glob(f"{tag}_*")}
+    for host in sorted({path.name for path in hosts}):
+        remove_host(folder / host)
     run("ip", "link", "del", tag, check=False)
     run("nft", "delete", "table", "ip", tag, check=False)
     with suppress(FileNotFoundError):
