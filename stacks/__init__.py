@@ -1,0 +1,1 @@
+"""What machines exist: validated config becomes a cluster in one cloud, and its document."""
