@@ -49,8 +49,7 @@ def _aws(values: Mapping[str, Any]) -> list[str]:
         *_refusal("machine_type", values["machine_type"], machines.AWS),
         *_refusal("region", values["region"], machines.AWS_REGIONS),
     ]
-    if not values["image"].startswith("ami-"):
-        found += _refusal("image", values["image"], AWS_IMAGES)
+    found += _image(values, AWS_IMAGES, own="ami-")
     if values["network"] and not values["network"].startswith("vpc-"):
         found.append(f"network: {values['network']!r} is not a VPC's id, as in vpc-0a1b2c3d")
     if values["placement"] and values["count"] == 1:
@@ -68,6 +67,26 @@ def placement_by_default(values: Mapping[str, Any]) -> bool:
     return bool(values["count"] > 1 and not values["spot"])
 
 
+def _image(values: Mapping[str, Any], ours: tuple[str, ...], *, own: str) -> list[str]:
+    image = values["image"]
+    if image is None or image.startswith(own):
+        return []
+    if image.startswith("dl") and has_v100(values):
+        choices = ", ".join(name for name in ours if not name.startswith("dl"))
+        return [f"image: the driver of {image} does not know V100; one of {choices}"]
+    return _refusal("image", image, ours)
+
+
+def has_v100(values: Mapping[str, Any]) -> bool:
+    """Whether the machines' cards are of the Volta generation."""
+    return values["machine_type"].startswith("p3") or values.get("gpu_type") == "nvidia-tesla-v100"
+
+
+def image_by_default(values: Mapping[str, Any]) -> str:
+    """The cloud's deep learning image; Ubuntu's for cards that its driver does not know."""
+    return (AWS_IMAGES if values["cloud"] == "aws" else GCP_IMAGES)[2 if has_v100(values) else 0]
+
+
 def _gcp(values: Mapping[str, Any]) -> list[str]:
     found = [
         *_refusal("machine_type", values["machine_type"], machines.GCP),
@@ -75,8 +94,7 @@ def _gcp(values: Mapping[str, Any]) -> list[str]:
     ]
     if not machines.is_gcp_region(values["region"]):
         found.append(f"region: {values['region']!r} is not a region of gcp, as in us-central1")
-    if "/" not in values["image"]:
-        found += _refusal("image", values["image"], GCP_IMAGES)
+    found += _image(values, GCP_IMAGES, own="projects/")
     if values["quotas"] == "request" and not values["contact_email"]:
         found.append("contact_email: not set, and Google asks for one with a quota request")
     return found or [*_cards(values), *_zones_with_cards(values)]

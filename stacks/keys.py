@@ -73,8 +73,9 @@ KEYS = (
     Key("disk_gb", CLOUDS, rules.disk_gb, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, rules.disk_mbps, "the disk's throughput, MiB/s", default="250"),
     Key(
-        "image", CLOUDS, rules.image, "the system's image: a name of ours, or the cloud's own id",
-        defaults={"aws": "dlami-base-ubuntu-22.04", "gcp": "dlvm-cu129-ubuntu-2204"},
+        "image", CLOUDS, rules.image,
+        "the system's image: a name of ours, or the cloud's own id. Without it, the cloud's deep "
+        "learning image, and for V100, which that one's driver no longer knows, Ubuntu's",
     ),
     Key(
         "ssh_cidrs", CLOUDS, rules.cidrs,

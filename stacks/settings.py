@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stacks import machines, rules
-from stacks.conflicts import conflicts, placement_by_default
+from stacks.conflicts import conflicts, image_by_default, placement_by_default
 from stacks.keys import KEYS, Key
 from stacks.machines import Machine
 from stacks.rules import ConfigError
@@ -126,6 +126,8 @@ def _config(values: dict[str, object]) -> ClusterConfig:
         values["key_file"] = str(private) if private.exists() else None
     values.pop("allow_wide_cidr", None)
     given = {name: value for name, value in values.items() if value is not None}
+    if given["cloud"] != "local":
+        given.setdefault("image", image_by_default(values))
     if given["cloud"] == "aws":
         given.setdefault("placement", placement_by_default(values))
     return ClusterConfig(**given)  # type: ignore[arg-type]  # the keys' readers know the kinds
