@@ -1,0 +1,98 @@
+"""Local hosts through the protocol of clouds, and waiting for a cloud, with its time faked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bootstrap import cloud, local, record
+from bootstrap.cloud import Clock, Standing, settle
+from bootstrap.cloud.local import Local
+from bootstrap.errors import UsageError
+from bootstrap.inventory import Inventory, parse_hosts
+
+
+@pytest.fixture
+def cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
+    """One local host of its own, in a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = local.start("cloud-test", 1)
+    yield made
+    local.stop(made.name)
+
+
+def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -> None:
+    asked = cloud.of(cluster)
+    before = asked.standings()["h1"]
+    assert before.state == "running"
+    asked.stop()
+    asked.stop()
+    assert asked.standings()["h1"].state == "stopped"
+    asked.start()
+    after = asked.standings()["h1"]
+    assert (after.state, after.address) == ("running", before.address)
+    assert asked.deadline() is None
+    assert asked.costs() == []
+
+
+def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> None:
+    record.forget_cluster(cluster.name)
+    assert Local(cluster).standings()["h1"].state == "unknown"
+    record.save_cluster(cluster)
+    local.destroy(cluster.name)
+    assert Local(cluster).standings()["h1"].state == "gone"
+    record.save_cluster(cluster)  # for the fixture, which stops it once more
+
+
+def test_named_machines_have_no_cloud() -> None:
+    with pytest.raises(UsageError, match="only named by --hosts") as told:
+        cloud.of(parse_hosts("a,b"))
+    assert told.value.code == 2
+
+
+@dataclass
+class Slow:
+    """A cloud whose one machine changes its state at given seconds; the time is its own."""
+
+    changes: dict[float, str]
+    time: float = 0.0
+    asked: list[float] = field(default_factory=list)
+
+    def standings(self) -> dict[str, Standing]:
+        self.asked.append(self.time)
+        state = [state for at, state in self.changes.items() if at <= self.time][-1]
+        return {"h1": Standing(state, None, "Slow", "")}
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.time, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        assert seconds >= 1, "a cloud is not asked all the time"
+        self.time += seconds
+
+    def settled(self, **more: Any) -> str:
+        said: Any = self
+        return settle(said, ("stopped", "gone"), clock=self.clock, **more)["h1"].state
+
+
+def test_a_cloud_that_takes_90_seconds_to_stop_is_waited_for() -> None:
+    slow = Slow({0: "stopping", 90: "stopped"})
+    lines: list[str] = []
+    assert slow.settled(tell=lines.append) == "stopped"
+    assert 90 <= slow.time < 110
+    assert lines == ["h1 stopping", "h1 stopped"]
+
+
+def test_a_cloud_that_never_stops_is_given_up() -> None:
+    slow = Slow({0: "stopping"})
+    assert slow.settled(limit=300) == "stopping"
+    assert 300 <= slow.time < 310
+
+
+def test_a_machine_that_is_said_to_be_stopped_and_runs_again_is_not_stopped() -> None:
+    slow = Slow({0: "stopping", 20: "stopped", 24: "running"})
+    assert slow.settled(limit=60) == "running"
