@@ -76,7 +76,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The hosts of one run, in order; the first is the chief. Never empty, never one host twice."""
+    """The hosts of one run, in order; the first is the chief. Never empty, never one host twice.
+
+    `stack` is the Pulumi stack that made them; None for hosts of any other origin.
+    """
 
     name: str
     hosts: tuple[Host, ...]
@@ -86,6 +89,7 @@ class Inventory:
     key_file: str | None = None
     deadlines: tuple[Mapping[str, Any], ...] = ()
     price: Mapping[str, Any] | None = None
+    stack: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
@@ -105,6 +109,11 @@ class Inventory:
     def named_only(self) -> bool:
         """True for machines that were only named by --hosts: they are other people's."""
         return self.cloud == "hosts"
+
+    @property
+    def stops_itself(self) -> bool:
+        """True for machines that are ours to stop when a run has ended: those of a stack."""
+        return self.stack is not None or self.cloud in ("aws", "gcp")
 
 
 def check_name(text: str, what: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def save_cluster(inventory: Inventory) -> None:
     """Record a cluster, and that it was the last one used."""
     folder = cluster_folder(inventory.name)
     write_text(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
+    if inventory.stack:  # local hosts that are started again do not know of theirs
+        write_text(folder / "stack", inventory.stack + "\n")
     write_text(home() / "last", inventory.name + "\n")
 
 
@@ -62,7 +65,8 @@ def load_cluster(name: str) -> Inventory:
     """The cluster recorded under `name`; UsageError when there is none."""
     path = cluster_folder(name) / "cluster.json"
     try:
-        return from_document(json.loads(path.read_text()))
+        inventory = from_document(json.loads(path.read_text()))
+        return replace(inventory, stack=_stack_of(path.with_name("stack")))
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{path} is not JSON ({error})", hint=f"rm {path}   # then name the hosts by --hosts"
@@ -72,6 +76,14 @@ def load_cluster(name: str) -> Inventory:
             f"no cluster {name!r} is recorded here; recorded: {', '.join(clusters()) or 'none'}",
             hint="fab train --hosts user@first,user@second",
         ) from None
+
+
+def _stack_of(path: Path) -> str | None:
+    """The stack that a recorded cluster came from; None when it came from none."""
+    try:
+        return path.read_text().strip() or None
+    except FileNotFoundError:
+        return None
 
 
 def clusters() -> list[str]:
@@ -93,7 +105,8 @@ def last_cluster() -> Inventory:
 
 def forget_cluster(name: str) -> None:
     """Drop a cluster's record; its pins and the runs' records stay."""
-    (cluster_folder(name) / "cluster.json").unlink(missing_ok=True)
+    for file in ("cluster.json", "stack"):
+        (cluster_folder(name) / file).unlink(missing_ok=True)
     last = home() / "last"
     if last.exists() and last.read_text().strip() == name:
         last.unlink()

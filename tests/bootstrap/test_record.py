@@ -12,7 +12,7 @@ import pytest
 from bootstrap import record
 from bootstrap.document import from_document
 from bootstrap.errors import UsageError
-from bootstrap.inventory import parse_hosts
+from bootstrap.inventory import CLOUDS, Inventory, parse_hosts
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
@@ -167,3 +167,21 @@ def test_one_inventory_saved_twice_is_recorded_once() -> None:
     record.save_cluster(replace(A, hosts=A.hosts[:1]))
     assert len(record.load_cluster(A.name).hosts) == 1
     assert record.clusters() == [A.name]
+
+
+def test_the_stack_of_a_cluster_is_remembered_until_it_is_forgotten() -> None:
+    hosts = parse_hosts("a,b").hosts
+    stack = Inventory("dev", hosts, cloud="local", stack="team/dev")
+    record.save_cluster(stack)
+    record.save_cluster(Inventory("dev", hosts, cloud="local"))  # as its hosts are started again
+    assert record.last_cluster() == stack
+    record.forget_cluster("dev")
+    record.save_cluster(Inventory("dev", hosts, cloud="local"))
+    assert record.last_cluster().stack is None
+
+
+def test_only_machines_of_a_stack_are_ours_to_stop() -> None:
+    hosts = parse_hosts("a,b").hosts
+    made = {cloud: Inventory("dev", hosts, cloud=cloud) for cloud in CLOUDS}
+    assert [c for c, i in made.items() if i.stops_itself] == ["aws", "gcp"]
+    assert Inventory("dev", hosts, cloud="local", stack="dev").stops_itself
