@@ -38,7 +38,8 @@ VOLATILE = (
     (r"horovod: (?:no wheel for this system|install the wheel).*", "horovod: WHEEL"),
     (r"[\d.,]+ (?:s|ms|min|h|B|kB|MB|GB|samples/s)\b(?: \d+ s\b)?", "QUANTITY"),
     (r"\d+\.\d+(?:e-\d+)?", "DECIMAL"),
-    (r"\d+(?= processes?\b| had to be ended)", "COUNT"),
+    (r"\d+ process(?:es)?\b", "PROCESSES"),
+    (r"\d+(?= had to be ended)", "COUNT"),
     (r"rank \d on \w+|\| no data on rank \d", "SOME-RANK"),  # of two that fail at once, either
     (r"[ \t]+", " "),
 )
