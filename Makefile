@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test check
+.PHONY: demo test test-engine check
 
 bin := .venv/bin
 setup := scripts/setup $(if $(YES),--yes)
@@ -13,6 +13,12 @@ demo:
 test:
 	@$(setup) --dev
 	@$(MAKE) --no-print-directory check
+
+# Builds the Pulumi CLI where there is none (needs Go, minutes, once), then the stacks on it.
+test-engine:
+	@$(setup) --dev
+	@scripts/engine
+	@RAILHEAD_ENGINE=required $(bin)/pytest tests/engine
 
 # The same for a person and for CI: format, lint, strict types, tests.
 check:

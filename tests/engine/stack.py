@@ -1,0 +1,208 @@
+"""A stack on the real engine, as a person would type it: no account, no prompts, no downloads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[2]
+BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
+BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
+
+
+def find(caches: Path) -> Path | None:
+    """The folder with the CLI and its scripts: on PATH, else built by scripts/engine; or None."""
+    found = shutil.which("pulumi")
+    folders = [Path(found).resolve().parent] if found else []
+    folders.append(caches / "railhead" / "engine" / version())
+    whole = [f for f in folders if all((f / name).exists() for name in ("pulumi", *BESIDE))]
+    return whole[0] if whole else None
+
+
+def version() -> str:
+    """The version that scripts/engine builds."""
+    found = re.search(r"pulumi/pkg/v3 v(\S+)", (REPO / "scripts/engine.d/go.mod").read_text())
+    assert found
+    return found[1]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the engine did, or would do, to one resource."""
+
+    op: str  # create, update, delete, replace, create-replacement, refresh, ...
+    type: str
+    name: str
+    diff: tuple[str, ...]  # the properties for which it does it
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, what it printed, and the engine's own events."""
+
+    code: int
+    text: str
+    seconds: float
+    events: tuple[dict[str, Any], ...] = ()
+
+    def ended(self, code: int, *words: str) -> Done:
+        """Assert the exit code, and that each of the words was said."""
+        assert self.code == code, f"exit {self.code}, expected {code}:\n{self.text}"
+        for word in words:
+            assert word in self.text, f"{word!r} was not said:\n{self.text}"
+        return self
+
+    @property
+    def steps(self) -> list[Step]:
+        """Every change, in the engine's order; resources that stay the same are left out."""
+        told = [e["resourcePreEvent"]["metadata"] for e in self.events if "resourcePreEvent" in e]
+        return [_step(each) for each in told if each["op"] != "same"]
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """{name: op} of the changes, for stacks in which no two resources share a name."""
+        return {step.name: step.op for step in self.steps}
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """{op: how many}, as the engine counts at the end; `same` is among them."""
+        counts = [e["summaryEvent"]["resourceChanges"] for e in self.events if "summaryEvent" in e]
+        return counts[-1] if counts else {}
+
+    @property
+    def problems(self) -> list[str]:
+        """The errors that were told, without colours."""
+        told = [e["diagnosticEvent"] for e in self.events if "diagnosticEvent" in e]
+        texts = [each["message"] for each in told if each["severity"] == "error"]
+        return [re.sub(r"<\{%.*?%\}>", "", text).strip() for text in texts]
+
+
+def _step(metadata: Mapping[str, Any]) -> Step:
+    *_, kinds, name = metadata["urn"].split("::")
+    diff = metadata.get("diffs") or ()
+    return Step(metadata["op"], kinds.split("$")[-1], name, tuple(sorted(diff)))
+
+
+class Stack:
+    """One stack of this repository's project, or of `program`, with its state below `folder`.
+
+    `providers` are stand-ins that listen already: {"aws": PORT}. Resources of a provider that
+    is neither among them nor part of Python end in an error: nothing is downloaded.
+    """
+
+    def __init__(
+        self,
+        engine: Path,
+        folder: Path,
+        name: str = "test",
+        *,
+        providers: Mapping[str, int] | None = None,
+        program: str | None = None,
+    ) -> None:
+        self.engine, self.folder, self.name = engine, folder, name
+        self.providers = dict(providers or {})
+        self.env: dict[str, str] = {}  # more of the environment, as the test needs it
+        self._make_project(program)
+        (folder / "state").mkdir()
+        self.run("stack", "init", name).ended(0)
+
+    def _make_project(self, program: str | None) -> None:
+        """The repository's Pulumi.yaml and stacks/; settings are written here, not there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "Pulumi.yaml").symlink_to(REPO / "Pulumi.yaml")
+        if program is None:
+            (self.folder / "stacks").symlink_to(REPO / "stacks")
+        else:
+            (self.folder / "stacks").mkdir()
+            (self.folder / "stacks" / "__main__.py").write_text(program)
+
+    def config(self, **values: object) -> Stack:
+        """`pulumi config set` of each; None unsets one."""
+        for key, value in values.items():
+            words = ["rm", key] if value is None else ["set", key, "--", _text(value)]
+            self.run("config", "--stack", self.name, *words).ended(0)
+        return self
+
+    def preview(self, *words: str) -> Done:
+        """`pulumi preview`."""
+        return self._operate("preview", *words)
+
+    def up(self, *words: str) -> Done:
+        """`pulumi up --yes`, without the preview before it."""
+        return self._operate("up", "--yes", "--skip-preview", *words)
+
+    def refresh(self, *words: str) -> Done:
+        """`pulumi refresh --yes`, without the preview before it."""
+        return self._operate("refresh", "--yes", "--skip-preview", *words)
+
+    def destroy(self, *words: str) -> Done:
+        """`pulumi destroy --yes`, without the preview before it."""
+        return self._operate("destroy", "--yes", "--skip-preview", *words)
+
+    def output(self) -> dict[str, Any]:
+        """`pulumi stack output --json`."""
+        words = ("stack", "output", "--json", "--stack", self.name)
+        outputs: dict[str, Any] = json.loads(self.run(*words).ended(0).text)
+        return outputs
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What the state holds, the stack itself and providers included."""
+        state = json.loads(self.run("stack", "export", "--stack", self.name).ended(0).text)
+        found: list[dict[str, Any]] = state["deployment"].get("resources") or []
+        return found
+
+    def _operate(self, verb: str, *words: str) -> Done:
+        log = self.folder / "events.jsonl"
+        log.unlink(missing_ok=True)
+        done = self.run(verb, "--stack", self.name, "--event-log", str(log), *words)
+        lines = log.read_text().splitlines() if log.exists() else []
+        return Done(done.code, done.text, done.seconds, tuple(map(json.loads, lines)))
+
+    def run(self, *words: str, seconds: float = 200) -> Done:
+        """`pulumi words` in the project; what it printed on stdout, then on stderr."""
+        begun = time.monotonic()
+        process = subprocess.Popen(
+            [str(self.engine / "pulumi"), "--non-interactive", "--color=never", *words],
+            cwd=self.folder,
+            env={**os.environ, **self._environment(), **self.env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            raise AssertionError(f"{words} took more than {seconds} s:\n{out}{err}") from None
+        return Done(process.returncode, out + err, time.monotonic() - begun)
+
+    def _environment(self) -> dict[str, str]:
+        """No account, no update check, no downloads; this Python, and this repository's code."""
+        first = [str(BIN), str(self.engine), str(Path(sys.executable).parent)]
+        return {
+            "PATH": os.pathsep.join([*first, os.environ["PATH"]]),
+            "PYTHONPATH": str(REPO),
+            "PULUMI_HOME": str(self.folder / "pulumi"),
+            "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
+            "PULUMI_CONFIG_PASSPHRASE": "of a test",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
+            "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
+        }
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
