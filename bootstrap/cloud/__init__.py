@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Protocol
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
@@ -22,6 +22,14 @@ MISSING = "MISSING"
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
 CONFIRM_SECONDS = 5.0  # a machine that is said to be stopped is looked at once more
+
+
+class Refused(RailheadError):
+    """The cloud said no; `word` is its own code for it, as `InsufficientInstanceCapacity`."""
+
+    def __init__(self, message: str, word: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.word = word
 
 
 @dataclass(frozen=True)
