@@ -1,0 +1,170 @@
+"""The door to Pulumi, with a stand-in for its command that says what version 3.259.0 said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap import stack
+from bootstrap.errors import RailheadError, UsageError
+
+CASES = Path(__file__).parents[1] / "cases"
+GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
+
+# Each answer as the real command gave it: its exit code, and what it printed where.
+SELECTED = "echo dev"
+NONE_SELECTED = "echo 'error: no stack selected; please use `pulumi stack select`' >&2; exit 1"
+LOGGED_OUT = (
+    "echo 'error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions'"
+    " >&2; exit 3"
+)
+NO_STACK = "echo \"error: no stack named 'nope' found\" >&2; exit 6"
+NEVER_UPPED = "echo \"error: current stack does not have output property 'cluster'\" >&2; exit 1"
+LOCKED = (
+    "echo 'error: get stack outputs: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or "
+    "PULUMI_CONFIG_PASSPHRASE_FILE environment variables' >&2; exit 1"
+)
+WRONG_PASSPHRASE = "echo 'error: getting secrets manager: incorrect passphrase' >&2; exit 1"
+LISTED = """echo '[{"name": "dev", "current": true}, {"name": "aws-g4dn", "current": false}]'"""
+
+
+@pytest.fixture
+def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on PATH for the stand-in, and a project that it is about."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(stack, "PROJECT", tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin" / "pulumi"
+
+
+def answers(pulumi: Path, **by_words: str) -> None:
+    """Write the stand-in: what it does by its words, joined with _."""
+    cases = "".join(f'"{" ".join(w.split("_"))}"*) {do};;\n' for w, do in by_words.items())
+    pulumi.write_text(
+        f'#!/bin/sh\necho "$*" >> {pulumi.parent}/asked\ncase "$*" in\n{cases}'
+        '*) echo "unknown: $*" >&2; exit 99;; esac\n'
+    )
+    pulumi.chmod(0o755)
+
+
+def asked(pulumi: Path) -> list[str]:
+    return (pulumi.parent / "asked").read_text().splitlines()
+
+
+def test_the_selected_stack_is_the_current_one(pulumi: Path) -> None:
+    answers(pulumi, stack=SELECTED)
+    assert stack.current() == "dev"
+    assert asked(pulumi) == ["stack --show-name --non-interactive"]
+
+
+def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Path) -> None:
+    assert stack.current() is None
+    for said in (NONE_SELECTED, LOGGED_OUT):
+        answers(pulumi, stack=said)
+        assert stack.current() is None
+
+
+def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: Path) -> None:
+    answers(pulumi, stack=SELECTED)
+    (stack.PROJECT / "Pulumi.yaml").unlink()
+    assert stack.current() is None
+    assert not (pulumi.parent / "asked").exists()
+
+
+def test_pulumi_gets_no_input_and_a_limited_time(
+    pulumi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(pulumi, stack="read word && echo prompted || echo closed")
+    assert stack.current() == "closed"
+    monkeypatch.setattr(stack, "SECONDS", 0.2)
+    answers(pulumi, stack="exec sleep 30")
+    with pytest.raises(UsageError, match="does not answer") as told:
+        stack.current()
+    assert "--hosts" in told.value.hint
+
+
+def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
+    answers(pulumi, stack_output=f"cat {CASES}/documents/cluster-aws.json")
+    found = stack.cluster_of("dev")
+    assert (found.name, found.cloud, found.stack) == ("aws-g4dn", "aws", "dev")
+    assert found.hosts[1].id == "i-0a1b2c3d4e5f60719"
+    assert asked(pulumi) == ["stack output cluster --json --stack dev --non-interactive"]
+
+
+def test_no_such_stack_names_those_that_there_are(pulumi: Path) -> None:
+    answers(pulumi, stack_output=NO_STACK, stack_ls=LISTED)
+    with pytest.raises(UsageError, match="no stack 'nope'; there are: dev, aws-g4dn"):
+        stack.cluster_of("nope")
+
+
+@pytest.mark.parametrize("said", [LOCKED, WRONG_PASSPHRASE])
+def test_a_passphrase_is_asked_for_by_its_variable(pulumi: Path, said: str) -> None:
+    answers(pulumi, stack_output=said)
+    with pytest.raises(UsageError, match="passphrase") as told:
+        stack.cluster_of("dev")
+    assert "PULUMI_CONFIG_PASSPHRASE" in told.value.hint
+    assert told.value.code == 2
+
+
+def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
+    answers(pulumi, stack_output=NEVER_UPPED)
+    with pytest.raises(UsageError, match="has no machines") as told:
+        stack.cluster_of("dev")
+    assert told.value.hint.startswith("pulumi up --stack dev")
+
+
+def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
+    answers(pulumi, stack_output=LOGGED_OUT)
+    with pytest.raises(UsageError, match="nobody is logged in"):
+        stack.cluster_of("dev")
+    answers(pulumi, stack_output="echo 'error: the sky fell' >&2; exit 255")
+    with pytest.raises(UsageError, match="pulumi says: error: the sky fell"):
+        stack.cluster_of("dev")
+    answers(pulumi, stack_output="echo Please choose:")
+    with pytest.raises(UsageError, match="printed no JSON"):
+        stack.cluster_of("dev")
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "hint"),
+    [
+        ({"schema": 2}, "has schema 2; this Railhead reads 1", "git pull"),
+        ({"schema": 0}, "has schema 0; this Railhead reads 1", "pulumi up --stack dev"),
+        ({"bucket": 7}, "of another kind: bucket", "pulumi up --stack dev"),
+    ],
+)
+def test_another_document_names_the_way_out(
+    pulumi: Path, change: dict[str, object], said: str, hint: str
+) -> None:
+    (pulumi.parent / "out.json").write_text(json.dumps(GOLDEN | change))
+    answers(pulumi, stack_output=f"cat {pulumi.parent}/out.json")
+    with pytest.raises(UsageError, match=said) as told:
+        stack.cluster_of("dev")
+    assert told.value.hint.startswith(hint)
+
+
+def test_a_secret_output_is_no_document(pulumi: Path) -> None:
+    answers(pulumi, stack_output="""echo '"[secret]"'""")
+    with pytest.raises(UsageError, match="is not an object"):
+        stack.cluster_of("dev")
+
+
+def test_stack_without_pulumi_says_where_to_get_it(pulumi: Path) -> None:
+    with pytest.raises(UsageError, match="no pulumi on PATH") as told:
+        stack.cluster_of("dev")
+    assert "pulumi.com" in told.value.hint
+
+
+def test_destroy_asks_nothing_and_tells_a_failure(
+    pulumi: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers(pulumi, destroy="echo Destroying")
+    stack.destroy("dev")
+    assert capfd.readouterr().out == "Destroying\n"
+    assert asked(pulumi) == ["destroy --yes --skip-preview --stack dev --non-interactive"]
+    answers(pulumi, destroy="exit 255")
+    with pytest.raises(RailheadError, match="could not destroy all of dev"):
+        stack.destroy("dev")
