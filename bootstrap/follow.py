@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bootstrap.board import Board
@@ -27,6 +27,7 @@ class Watch:
 
 def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
     """Show the run until it ends. A broken connection raises ConnectionLost; the run goes on."""
+    say_here(session, run)
     hosts = _first_ranks(session, run)
     shown: set[str] = set()  # hosts whose records show progress; the others show their last line
 
@@ -41,6 +42,11 @@ def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
 
     answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
     watch.lost, watch.done = answer["lost"], True
+
+
+def say_here(session: Session, run: Run) -> None:
+    """Leave our agent's pid with the run: while it lives, results are waited for."""
+    session.run(["sh", "-c", "echo $PPID >attached"], cwd=run.folder)
 
 
 def _first_ranks(session: Session, run: Run) -> dict[str, str]:
@@ -83,9 +89,7 @@ def attend(inventory: Inventory, session: Session, run: Run, board: Board) -> No
 
 def reconnect(inventory: Inventory) -> Session | None:
     """A new session with the chief, its agent started; None when it cannot be reached now."""
-    alone = Inventory(
-        inventory.name, inventory.hosts[:1], inventory.cloud, key_file=inventory.key_file
-    )
+    alone = replace(inventory, hosts=inventory.hosts[:1])
     opened, _ = reach(alone)
     for session in opened.values():
         facts = session.facts()

@@ -8,14 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from bootstrap import connect, ending, follow, install, local, ready, record, run, survey
+from bootstrap import connect, ending, follow, install, local, machines, ready, record, run, survey
 from bootstrap.asked import Asked, Words, read_words
 from bootstrap.board import Board
-from bootstrap.errors import HostsFailed, RunFailed, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, RunFailed, UsageError
 from bootstrap.inventory import Inventory, parse_hosts, whole_number
+from bootstrap.launch import Ending
 from bootstrap.results import fetch as fetch_results
 from bootstrap.results import judge
 from bootstrap.run import Run
@@ -96,11 +98,14 @@ class Trip:
     options: Options
     results: Path
     detach: bool = False
+    ending: Ending = field(default_factory=Ending)
 
 
 def train(inventory: Inventory, trip: Trip) -> Run:
     """The whole way from hosts to results."""
     trip.asked.ask.settled_strategy(len(inventory.hosts))
+    if deadline := machines.check_before(inventory, trip.ending):
+        say(deadline)
     with surveyed(inventory, trip.options) as (cluster, opened):
         run.refuse_second(cluster)
         record.save_cluster(inventory)
@@ -111,7 +116,7 @@ def train(inventory: Inventory, trip: Trip) -> Run:
                 cluster.facts[session.host.name].pythons[cluster.environment.python]
             )
         run.refuse_closed_pairs(cluster, opened)
-        started = run.start(cluster, opened, trip.asked, trip.results)
+        started = run.start(cluster, opened, trip.asked, trip.results, trip.ending)
         say(f"run {started.run_id} started; it goes on if this connection breaks")
         if not trip.detach:
             watch(inventory, opened, started, keyboard_ends_it=True)
@@ -177,7 +182,17 @@ def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) ->
         chief = follow.reconnect(inventory) or chief
     result = fetch_results(chief, started)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
-    say(judge(started, result))
+    judged(inventory, started, result)
+
+
+def judged(inventory: Inventory, started: Run, result: Mapping[str, Any]) -> None:
+    """Say how the run ended and what becomes of the machines; raises what `judge` raises."""
+    try:
+        say(judge(started, result))
+    except RailheadError:
+        machines.after(inventory, started, say)
+        raise
+    machines.after(inventory, started, say)
 
 
 def listing(folder: Path) -> list[str]:

@@ -102,6 +102,23 @@ class Ask:
         return 2, "scripts under Horovod or several workers need it; --keras 3 if yours does not"
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What was asked of a run's end, checked. `max_hours` None: as long as it takes."""
+
+    keep_minutes: int = 20
+    stop: bool = True
+    max_hours: float | None = None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where results go by themselves, and the digest of the environment on the chief that can."""
+
+    url: str
+    client: str
+
+
 def new_run_id(now: datetime | None = None) -> str:
     """An id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
@@ -119,8 +136,15 @@ def run_document(
     bundle: str,
     peers: Sequence[Peer],
     ports: Sequence[int],
+    ending: Ending,
+    stops: Sequence[Sequence[str] | None],
+    bucket: Bucket | None,
 ) -> dict[str, Any]:
-    """run.json, schema 1: what supervisor, rank and training need to know; no secret's value."""
+    """run.json, schema 1: what supervisor, rank and training need to know; no secret's value.
+
+    `stops` are the commands that stop the hosts, in their order; empty for machines that are not
+    ours to stop.
+    """
     strategy = ask.settled_strategy(len(peers))
     slots = [p.slots if ask.launcher == "horovod" else 1 for p in peers]
     several = strategy == "multiworker"
@@ -145,7 +169,18 @@ def run_document(
         "env": dict(ask.env),
         "secrets": list(ask.secrets),
         "outputs": list(ask.outputs),
+        "max_hours": ending.max_hours,
+        "stop": _stop(ending, stops),
+        "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,
     }
+
+
+def _stop(ending: Ending, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
+    """How the machines stop after the run; None when they do not."""
+    if not ending.stop or not stops:
+        return None
+    argv = [list(words) if words else None for words in stops]
+    return {"argv": argv, "keep_minutes": ending.keep_minutes}
 
 
 def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> list[str]:

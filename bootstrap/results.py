@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed
 from bootstrap.picture import curves
 from bootstrap.run import Run, read_json
 from bootstrap.session import Session
 from bootstrap.show import clean, count, duration, size
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
+
+OURS = ("results/.keep", "logs/.keep", "results/outputs.json", "results/manifest.json")
 
 # What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
 WRONG_KERAS = {
@@ -36,7 +40,15 @@ WRONG_KERAS = {
 
 
 def fetch(session: Session, run: Run) -> dict[str, Any]:
-    """Bring a run's results into its folder here; returns result.json ({} while it still runs)."""
+    """Bring a run's results into its folder here; returns result.json ({} while it still runs).
+
+    Once the run has ended, each file is compared by sha256, and the chief gets the word that its
+    machines need not be kept for them.
+
+    Raises:
+        RailheadError: a file here is not what the chief has.
+    """
+    manifest = read_json(session, f"{run.folder}/results/manifest.json")
     outputs = read_json(session, f"{run.folder}/results/outputs.json") or {"files": []}
     run.results.mkdir(parents=True, exist_ok=True)
     packed = run.results / ".fetch.tar.gz"
@@ -52,6 +64,10 @@ def fetch(session: Session, run: Run) -> dict[str, Any]:
     if told["left"]:
         left = "".join(f"{size(count):>9}  {path}\n" for path, count in told["left"])
         (run.results / "left-on-host.txt").write_text(left)
+    if manifest:
+        verify(run.results, manifest["files"], {path for path, _ in told["left"]})
+        word = json.dumps({"left": len(told["left"])})
+        session.ask("write", files=[[f"{run.folder}/fetched", 0o644, word]])
     metrics = run.results / "metrics.jsonl"
     if metrics.exists():
         curves(metrics, run.results / "curves.png", run.run_id)
@@ -59,19 +75,46 @@ def fetch(session: Session, run: Run) -> dict[str, Any]:
     return json.loads(result.read_text()) if result.exists() else {}
 
 
+def verify(here: Path, files: Sequence[Mapping[str, Any]], left: AbstractSet[str]) -> None:
+    """RailheadError when a file of a manifest, but for those that were left, is not here whole."""
+    wrong = [f["path"] for f in files if f["path"] not in left and not _same(here, f)]
+    if wrong:
+        raise RailheadError(
+            f"{count(len(wrong), 'file')} came with another content than the chief has: "
+            + ", ".join(wrong[:5]),
+            hint="fab fetch   # once more; the machines keep them",
+        )
+
+
+def _same(here: Path, entry: Mapping[str, Any]) -> bool:
+    """Whether a file is here with the bytes and the sha256 that the manifest says."""
+    try:
+        with (here / home_name(entry["path"])).open("rb") as file:
+            digest = hashlib.sha256()
+            while data := file.read(1 << 20):
+                digest.update(data)
+            return digest.hexdigest() == str(entry["sha256"])
+    except OSError:
+        return False
+
+
+def home_name(path: str) -> str:
+    """Where a file of the run's folder lies here: results/ comes to the top, work/ is outputs/."""
+    path = path.removeprefix("results/")
+    return "outputs/" + path.removeprefix("work/") if path.startswith("work/") else path
+
+
 def _literal(path: str) -> str:
     return glob.escape(path)
 
 
 def _unpack(packed: Path, into: Path) -> None:
-    """results/ comes to the top, work/ becomes outputs/; nothing leaves the folder."""
+    """Every file to where it belongs; nothing leaves the folder."""
     with tarfile.open(packed) as tar:
         for member in tar:
-            if member.name.endswith((".keep", "outputs.json")):
+            if member.name in OURS:
                 continue
-            member.name = member.name.removeprefix("results/")
-            if member.name.startswith("work/"):
-                member.name = "outputs/" + member.name.removeprefix("work/")
+            member.name = home_name(member.name)
             tar.extract(member, into, filter="data")
 
 
@@ -87,7 +130,10 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             hint=f"fab logs --run {run.run_id}",
         )
     if result["state"] == "cancelled":
-        raise RunFailed(f"run {run.run_id} was cancelled after {duration(result['seconds'])}")
+        raise RunFailed(
+            f"run {run.run_id} was cancelled after {duration(result['seconds'])}"
+            + (f": {result['why']}" if result.get("why") else "")
+        )
     if result["state"] == "failed":
         raise RunFailed(_failure(run, result), hint=_mend(result) or f"fab logs --run {run.run_id}")
     evaluation = result["evaluation"] or {}

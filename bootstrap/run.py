@@ -18,11 +18,13 @@ from bootstrap import hostfile, launch, record
 from bootstrap.asked import Asked
 from bootstrap.connect import everywhere
 from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.inventory import Inventory
 from bootstrap.session import Session
 from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
-SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py")
+SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py", "attached.py", "manifest.py")
+KEEPER = ("keeper.py", "policy.py")
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -80,9 +82,15 @@ def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None
         )
 
 
-def start(cluster: Cluster, opened: Mapping[str, Session], asked: Asked, results: Path) -> Run:
+def start(
+    cluster: Cluster,
+    opened: Mapping[str, Session],
+    asked: Asked,
+    results: Path,
+    ending: launch.Ending,
+) -> Run:
     """Ship the bundle to every host and start the supervisor on the chief."""
-    document = _document(cluster, opened, asked)
+    document = _document(cluster, opened, asked, ending)
     run = Run(document["run_id"], results / document["run_id"])
     record.save_run(document, run.results)
     chief = opened[cluster.chief]
@@ -145,7 +153,9 @@ def _supervisor_environment(run: Run) -> dict[str, str]:
     return {"RAILHEAD_RUN": run.run_id, "RAILHEAD_HOME": "~", **root}
 
 
-def _document(cluster: Cluster, opened: Mapping[str, Session], asked: Asked) -> dict[str, Any]:
+def _document(
+    cluster: Cluster, opened: Mapping[str, Session], asked: Asked, ending: launch.Ending
+) -> dict[str, Any]:
     now = datetime.now(timezone.utc)
     environment = cluster.environment
     return launch.run_document(
@@ -158,7 +168,15 @@ def _document(cluster: Cluster, opened: Mapping[str, Session], asked: Asked) -> 
         bundle=asked.bundle.digest,
         peers=cluster.peers,
         ports=_ports(cluster, opened),
+        ending=ending,
+        stops=_stops(cluster.inventory),
+        bucket=None,
     )
+
+
+def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
+    """What stops each host, where the machines are ours to stop."""
+    return [host.stop for host in inventory.hosts] if inventory.stops_itself else []
 
 
 def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
@@ -204,7 +222,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
     slots = [h["slots"] for h in document["hosts"]]
     return [
-        *([f"{run.folder}/{n}", 0o644, (REMOTE / n).read_text()] for n in SUPERVISOR),
+        *([f"{run.folder}/{n}", 0o644, (REMOTE / n).read_text()] for n in (*SUPERVISOR, *KEEPER)),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
         [f"{run.folder}/ssh_config", 0o644, config],

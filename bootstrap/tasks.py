@@ -40,6 +40,9 @@ HELP = {
     "secret": "a variable taken from this shell, shown and logged nowhere; may be repeated",
     "outputs": "a pattern for the files that come back, by default all; may be repeated",
     "detach": "start the run and leave",
+    "keep": "minutes that a stack's machines run on after a failure, by default 20",
+    "no-stop": "a stack's machines are not stopped when the run has ended",
+    "max-hours": "the run is cancelled when it has taken so long",
     "run": "a run's id; by default the last",
     "yes": "do not ask",
     "purge": "also remove ~/.railhead from the hosts",
@@ -119,18 +122,23 @@ def train(
     peer_address: str | None = None,
     system: bool = False,
     detach: bool = False,
+    keep: str | None = None,
+    no_stop: bool = False,
+    max_hours: str | None = None,
 ) -> None:
     """Train on the hosts: make them ready, run, show progress, bring the results here."""
     from bootstrap import journey
     from bootstrap.asked import Words, read_words
+    from bootstrap.machines import read_ending
 
+    ending = read_ending(keep, no_stop, max_hours)
     words = Words(
         launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
     asked = read_words(words)
     options = _options(system, requirements, peer_address)
-    trip = journey.Trip(asked, options, Path.cwd() / "results", detach)
+    trip = journey.Trip(asked, options, Path.cwd() / "results", detach, ending)
     journey.train(_inventory(hosts, slots), trip)
 
 

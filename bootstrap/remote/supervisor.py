@@ -25,10 +25,13 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote import sweep
+    from bootstrap.remote import attached, manifest, policy, sweep
     from bootstrap.remote.lines import Losses, Words
     from bootstrap.remote.tagged import verdict
 else:  # they lie beside this file
+    import attached
+    import manifest
+    import policy
     import sweep
     from lines import Losses, Words
     from tagged import verdict
@@ -104,6 +107,7 @@ class State:
         result["trouble"] = self.losses.told()
         with self.counted():
             save("results/result.json", result)
+            save("results/manifest.json", manifest.manifest(RUN))
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
         self.beat(**ending, trouble=self.losses.told(), begun={})
@@ -171,6 +175,9 @@ class Supervisor:
             if moment - beat >= 1:
                 beat = moment
                 self.state.beat(begun=self.words.begun)
+                attached.is_here(path("attached"))
+            if policy.is_over(self.run, moment - STARTED):
+                CANCELLED.set()
             if CANCELLED.is_set() and not asked:
                 asked = moment
                 process.terminate()
@@ -198,7 +205,14 @@ class Supervisor:
             "size": self.run["size"],
             "evaluation": self.words.evaluation,
             "swept": swept,
+            "why": self.why() if state == "cancelled" else None,
         }
+
+    def why(self) -> str | None:
+        """Why the run was cancelled, where nobody asked for it."""
+        if policy.is_over(self.run, time.monotonic() - STARTED):
+            return f"its {self.run['max_hours']:g} hours (--max-hours) were over"
+        return None
 
     def culprit(self) -> dict[str, Any]:
         """Who failed first. A rank tells its own exit; mpirun knows who was killed or lost."""
@@ -244,7 +258,7 @@ def failure(code: int, *lines: str) -> dict[str, Any]:
     culprit = {"rank": None, "host": None, "lines": list(lines)}
     run_id = os.path.basename(RUN)
     told = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
-    return {**told, "culprit": culprit, "evaluation": None, "swept": {}}
+    return {**told, "culprit": culprit, "evaluation": None, "swept": {}, "why": None}
 
 
 def attempt(state: State) -> dict[str, Any]:
@@ -292,7 +306,23 @@ def main() -> int:
             return 1
         state.beat()
         state.end(attempt(state))
+        keep_machines()
     return 0
+
+
+def keep_machines() -> None:
+    """Become the keeper of the machines, where there is something to keep or to stop.
+
+    It takes the mark of the run off: what ends the run's processes does not end this one.
+    """
+    try:
+        run = load("run.json")
+    except (OSError, ValueError):
+        return  # nobody told what stops these machines
+    if run.get("stop") or run.get("bucket"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
+        os.execve(sys.executable, [sys.executable, "-I", "-S", path("keeper.py")], unmarked)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,17 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.hostfile import Peer
-from bootstrap.launch import LAUNCHERS, Ask, Program, choose, mpirun_argv, new_run_id, run_document
+from bootstrap.launch import (
+    LAUNCHERS,
+    Ask,
+    Bucket,
+    Ending,
+    Program,
+    choose,
+    mpirun_argv,
+    new_run_id,
+    run_document,
+)
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 KEY = "ssh-ed25519 AAAA"
@@ -105,6 +115,7 @@ def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
         choose("zz", ("h1", "h2"), "host")
 
 
+STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1"]
 RUNS: dict[str, dict[str, Any]] = {
     "run-training": {
         "ask": Ask(),
@@ -116,6 +127,9 @@ RUNS: dict[str, dict[str, Any]] = {
             Peer("h2", "127.77.0.2", 40023, "ann", 2, KEY),
         ),
         "ports": [23001, 23002],
+        "ending": Ending(keep_minutes=5, max_hours=1.5),
+        "stops": [STOP, None],
+        "bucket": Bucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
     },
     "run-script": {
         "ask": Ask(
@@ -131,6 +145,9 @@ RUNS: dict[str, dict[str, Any]] = {
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),
         ),
         "ports": [23001, 23004],
+        "ending": Ending(),
+        "stops": [],
+        "bucket": None,
     },
 }
 
@@ -155,6 +172,9 @@ def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
         bundle="b",
         peers=peers,
         ports=range(23001, 23001 + hosts),
+        ending=Ending(),
+        stops=[],
+        bucket=None,
     )
 
 
@@ -175,6 +195,15 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
     assert document["size"] == ranks_each * hosts
     workers = [f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1)]
     assert document["tf_cluster"] == ({"worker": workers} if strategy == "multiworker" else None)
+
+
+@pytest.mark.parametrize("stops, ending", [((), Ending()), ([("off",)], Ending(stop=False))])
+def test_machines_that_are_not_ours_and_those_of_no_stop_have_no_stop(
+    stops: Any, ending: Ending
+) -> None:
+    changed = {**RUNS["run-script"], "stops": stops, "ending": ending}
+    rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}
+    assert run_document(**rest)["stop"] is None
 
 
 def argv() -> list[str]:

@@ -5,6 +5,7 @@ tests/cases/mpirun holds what OpenMPI 4.1.4 wrote to stderr at each kind of fail
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -21,7 +22,7 @@ import pytest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-PARTS = ("supervisor.py", "tagged.py", "lines.py", "sweep.py", "rank.py")
+PARTS = [path.name for path in REMOTE.glob("*.py")]
 END = r"\036"
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
 
@@ -415,3 +416,41 @@ def test_every_line_of_a_fast_talker_is_kept_in_little_memory(home: Path) -> Non
         numbers = [int(line.split()[0]) for line in run.log(f"rank-{rank}").splitlines()]
         assert numbers == list(range(50000))
     assert peak < 40_000  # kB
+
+
+# --- the end of the machines
+
+
+def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
+    run = Run(home, f"{says(0, 'hello')}; mkdir -p work/ckpt; printf abc >work/ckpt/w.h5")
+    run.result()
+    files = {f["path"]: f for f in run.read("results/manifest.json")["files"]}
+    assert {"run.json", "results/result.json", "logs/rank-0.log", "work/ckpt/w.h5"} <= files.keys()
+    assert not {"logs/supervisor.log", "results/outputs.json"} & files.keys()
+    for path, entry in files.items():
+        data = (run.folder / path).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
+    result = Run(home, "exec sleep 60", max_hours=1 / 3600).result()
+    assert result["state"] == "cancelled" and result["seconds"] < 15
+    assert "--max-hours" in result["why"]
+
+
+def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> None:
+    run = Run(home, "exit 3", stop={"argv": [["true"], None], "keep_minutes": 5})
+    process = run.start()
+    for _ in range(200):
+        if (run.folder / "state.json").exists() and "machines" in run.read("state.json"):
+            break
+        time.sleep(0.05)
+    assert run.read("state.json")["state"] == "failed"
+    assert run.read("state.json")["machines"]["phase"] == "keeping"
+    marks = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    assert b"RAILHEAD_RUN=r1" not in marks and f"RAILHEAD_HOME={home}".encode() in marks
+    assert run.read("state.json")["pid"] == process.pid
+    again = Run(home, says(0, "x"), "r2")  # the chief is free for the next run, which takes over
+    assert again.result()["state"] == "succeeded"
+    process.wait(10)
+    assert run.read("state.json")["machines"]["phase"] == "left to r2"
