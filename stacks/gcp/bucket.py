@@ -1,0 +1,47 @@
+"""The bucket of a cluster: results, logs and checkpoints."""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_gcp import storage
+
+from stacks.gcp.labels import labels
+from stacks.gcp.place import Place
+from stacks.settings import ClusterConfig
+
+OLD_VERSIONS_DAYS = 7  # a checkpoint is written many times a day, and each is whole gigabytes
+UPLOADS_DAYS = 2
+
+
+def bucket(config: ClusterConfig, place: Place, parent: pulumi.Resource) -> storage.Bucket:
+    """A private bucket beside the machines. Google encrypts all objects with its own keys."""
+    return storage.Bucket(
+        f"railhead-{config.name}",
+        name=config.bucket_name,
+        project=place.project,
+        location=place.region.upper(),
+        labels=labels(config),
+        storage_class="STANDARD",
+        uniform_bucket_level_access=True,
+        public_access_prevention="enforced",
+        versioning=storage.BucketVersioningArgs(enabled=True),
+        # Old versions are the way back. Google's soft delete would keep, and bill, the same
+        # objects again, also those of a bucket that was removed.
+        soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
+        lifecycle_rules=_rules(),
+        # A destroy does not empty it: Google refuses to remove a bucket with objects.
+        force_destroy=False,
+        opts=pulumi.ResourceOptions(parent=parent),
+    )
+
+
+def _rules() -> list[storage.BucketLifecycleRuleArgs]:
+    """Old versions go, and the parts of uploads that nobody finished."""
+    old = storage.BucketLifecycleRuleConditionArgs(days_since_noncurrent_time=OLD_VERSIONS_DAYS)
+    left = storage.BucketLifecycleRuleConditionArgs(age=UPLOADS_DAYS)
+    return [
+        storage.BucketLifecycleRuleArgs(
+            action=storage.BucketLifecycleRuleActionArgs(type=kind), condition=condition
+        )
+        for kind, condition in (("Delete", old), ("AbortIncompleteMultipartUpload", left))
+    ]

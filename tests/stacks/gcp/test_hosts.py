@@ -1,0 +1,112 @@
+"""The machines: what Google can do with them, who they are, and what a change leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from .world import ACCOUNT, BUCKET, INSTANCE, made
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_every_machine_ends_by_itself_and_none_starts_again(spot: bool) -> None:
+    for host in made(spot=spot, count=3, deadline_hours=1.5).every(INSTANCE):
+        scheduling = host.inputs["scheduling"]
+        assert scheduling["onHostMaintenance"] == "TERMINATE"  # else Compute refuses the cards
+        assert scheduling["automaticRestart"] is False
+        assert scheduling["maxRunDuration"] == {"seconds": 5400}
+        assert scheduling["instanceTerminationAction"] == "STOP"
+        assert scheduling["provisioningModel"] == ("SPOT" if spot else "STANDARD")
+        assert scheduling["preemptible"] is spot
+        assert "desiredStatus" not in host.inputs
+
+
+@pytest.mark.parametrize("cards", [1, 2, 4])
+def test_every_machine_has_its_cards(cards: int) -> None:
+    hosts = made(gpu_count=cards).every(INSTANCE)
+    assert [host.inputs["guestAccelerators"] for host in hosts] == [
+        [{"type": "nvidia-tesla-t4", "count": cards}]
+    ] * 2
+    assert {host.inputs["machineType"] for host in hosts} == {"n1-standard-8"}
+
+
+def test_all_are_in_one_zone_under_their_own_names() -> None:
+    hosts = made(count=16, zones=("us-central1-c", "us-central1-a")).every(INSTANCE)
+    assert {host.inputs["zone"] for host in hosts} == {"us-central1-c"}
+    assert {host.inputs["name"] for host in hosts} == {f"t4-{n}" for n in range(1, 17)}
+
+
+def test_no_machine_is_the_default_account() -> None:
+    everything = made()
+    account = everything.one(ACCOUNT).inputs["accountId"]
+    for host in everything.every(INSTANCE):
+        who = host.inputs["serviceAccount"]
+        assert who["email"] == f"{account}@p-12345.iam.gserviceaccount.com"
+        assert who["scopes"] == ["https://www.googleapis.com/auth/devstorage.read_write"]
+
+
+def test_without_a_bucket_a_machine_has_no_account_at_all() -> None:
+    everything = made(bucket=False)
+    assert not everything.kinds & {ACCOUNT, BUCKET}
+    assert all("serviceAccount" not in one.inputs for one in everything.every(INSTANCE))
+    assert everything.outputs["cluster"].get("bucket") is None
+
+
+def test_one_key_and_no_other_way_in() -> None:
+    for host in made().every(INSTANCE):
+        metadata = host.inputs["metadata"]
+        assert metadata["ssh-keys"] == "railhead:ssh-ed25519 AAAA ann@desk"
+        assert metadata["block-project-ssh-keys"] == "TRUE"
+        assert metadata["enable-oslogin"] == "FALSE"
+        assert metadata["serial-port-enable"] == "FALSE"
+        assert metadata["enable-guest-attributes"] == "TRUE"
+
+
+def test_with_os_login_the_metadata_has_no_key() -> None:
+    metadata = made(oslogin=True).every(INSTANCE)[0].inputs["metadata"]
+    assert metadata["enable-oslogin"] == "TRUE" and "ssh-keys" not in metadata
+
+
+@pytest.mark.parametrize(
+    ("image", "secure", "driver"),
+    [
+        ("dlvm-cu129-ubuntu-2204", False, "True"),
+        ("ubuntu-2404", True, None),
+        ("projects/p/global/images/mine", False, None),
+    ],
+)
+def test_secure_boot_where_the_driver_module_is_signed(
+    image: str, secure: bool, driver: str | None
+) -> None:
+    for host in made(image=image).every(INSTANCE):
+        shielded = host.inputs["shieldedInstanceConfig"]
+        assert shielded["enableVtpm"] and shielded["enableIntegrityMonitoring"]
+        assert shielded["enableSecureBoot"] is secure
+        assert host.inputs["metadata"].get("install-nvidia-driver") == driver
+
+
+def test_disks_go_with_their_machine_and_are_labelled() -> None:
+    for host in made(disk_gb=250).every(INSTANCE):
+        disk = host.inputs["bootDisk"]
+        assert disk["autoDelete"] is True
+        assert disk["initializeParams"]["size"] == 250
+        assert disk["initializeParams"]["labels"] == {
+            "railhead-cluster": "t4",
+            "railhead-owner": "ann",
+        }
+        assert not {"kmsKeySelfLink", "diskEncryptionKeyRaw"} & set(disk)
+
+
+def test_network_cards_are_fast_and_have_an_address_for_ssh() -> None:
+    for host in made().every(INSTANCE):
+        (interface,) = host.inputs["networkInterfaces"]
+        assert interface["nicType"] == "GVNIC"
+        assert interface["accessConfigs"] == [{}]
+
+
+def test_what_would_replace_machines_for_nothing_is_left_alone() -> None:
+    for host in made().every(INSTANCE):
+        assert host.ignore_changes == (
+            "bootDisk.initializeParams.labels",
+            "scheduling.maxRunDuration",
+        )
+        assert host.delete_before_replace

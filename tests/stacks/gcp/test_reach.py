@@ -1,0 +1,70 @@
+"""Who can reach the hosts: the operator, and they each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.stacks.mocks import refused
+
+from .world import FIREWALL, INSTANCE, NETWORK, SUBNET, cluster, config, made, world
+
+
+def test_ssh_from_the_operator_and_everything_inside_and_nothing_else() -> None:
+    everything = made(ssh_cidrs=("203.0.113.7/32", "198.51.100.0/24"), count=3)
+    rules = {rule.name: rule.inputs for rule in everything.every(FIREWALL)}
+    assert set(rules) == {"t4-ssh", "t4-inside"}
+    ssh, inside = rules["t4-ssh"], rules["t4-inside"]
+    assert ssh["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
+    assert ssh["sourceRanges"] == ["203.0.113.7/32", "198.51.100.0/24"]
+    assert inside["allows"] == [{"protocol": "all"}]
+    assert inside["sourceTags"] == ["railhead-t4"] and "sourceRanges" not in inside
+    for rule in rules.values():
+        assert rule["targetTags"] == ["railhead-t4"] and rule["direction"] == "INGRESS"
+    assert all(one.inputs["tags"] == ["railhead-t4"] for one in everything.every(INSTANCE))
+
+
+@pytest.mark.parametrize("network", [None, "default"])
+def test_nothing_is_ever_open_to_the_world(network: str | None) -> None:
+    for rule in made(network=network).every(FIREWALL):
+        if "allows" in rule.inputs:
+            assert "0.0.0.0/0" not in rule.inputs.get("sourceRanges", [])
+            assert rule.inputs.get("sourceRanges") or rule.inputs.get("sourceTags")
+
+
+def test_in_a_network_that_was_there_all_else_is_denied_before_its_own_rules() -> None:
+    everything = made(network="default")
+    assert not everything.kinds & {NETWORK, SUBNET}
+    rules = {rule.name: rule.inputs for rule in everything.every(FIREWALL)}
+    deny = rules["t4-nothing-else"]
+    assert deny["denies"] == [{"protocol": "all"}] and "allows" not in deny
+    assert deny["sourceRanges"] == ["0.0.0.0/0"] and deny["targetTags"] == ["railhead-t4"]
+    assert rules["t4-ssh"]["priority"] == rules["t4-inside"]["priority"] < deny["priority"] < 1000
+
+
+def test_the_own_network_reaches_google_without_the_internet() -> None:
+    everything = made()
+    assert everything.one(NETWORK).inputs["autoCreateSubnetworks"] is False
+    subnet = everything.one(SUBNET).inputs
+    assert subnet["privateIpGoogleAccess"] is True and subnet["region"] == "us-central1"
+
+
+def test_ipv6_could_never_connect() -> None:
+    said, made = refused(cluster(config(ssh_cidrs=("2001:db8::/64",))), world())
+    assert said == "ssh_cidrs: 2001:db8::/64 is IPv6; hosts on gcp have IPv4 addresses only"
+    assert not made.resources and not made.calls
+
+
+@pytest.mark.parametrize(
+    ("subnets", "has"), [([], "none"), (["a", "b"], "a, b"), (["elsewhere"], "none")]
+)
+def test_a_network_needs_one_subnet_in_the_region(subnets: list[str], has: str) -> None:
+    def answer(args: dict[str, Any]) -> dict[str, Any]:
+        region = "us-east1" if subnets == ["elsewhere"] else "us-central1"
+        links = [f"projects/p-12345/regions/{region}/subnetworks/{name}" for name in subnets]
+        return {"selfLink": "n", "subnetworksSelfLinks": links}
+
+    said, made = refused(cluster(config(network="net")), world(getNetwork=answer))
+    assert said == f"network: net must have one subnet in us-central1, and has {has}"
+    assert not made.kinds

@@ -1,0 +1,75 @@
+"""The bucket, and who the machines are: rights on this bucket and on nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from stacks.gcp.identity import account_id
+from tests.stacks.mocks import make
+
+from .world import ACCOUNT, BUCKET, INSTANCE, MEMBER, cluster, config, made, world
+
+
+def test_the_bucket_is_private_and_beside_the_machines() -> None:
+    bucket = made().one(BUCKET).inputs
+    assert bucket["uniformBucketLevelAccess"] is True
+    assert bucket["publicAccessPrevention"] == "enforced"
+    assert bucket["location"] == "US-CENTRAL1"
+
+
+def test_old_versions_are_kept_for_a_while_and_nothing_bills_for_ever() -> None:
+    bucket = made().one(BUCKET).inputs
+    assert bucket["versioning"] == {"enabled": True}
+    assert bucket["softDeletePolicy"] == {"retentionDurationSeconds": 0}
+    rules = {rule["action"]["type"]: rule["condition"] for rule in bucket["lifecycleRules"]}
+    assert rules == {
+        "Delete": {"daysSinceNoncurrentTime": 7},
+        "AbortIncompleteMultipartUpload": {"age": 2},
+    }
+
+
+def test_a_destroy_does_not_empty_it() -> None:
+    bucket = made().one(BUCKET)
+    assert bucket.inputs["forceDestroy"] is False and not bucket.retain_on_delete
+
+
+def test_its_name_is_the_chosen_one_or_pulumis() -> None:
+    assert made(bucket_name="mine-1").one(BUCKET).inputs["name"] == "mine-1"
+    own = made()
+    assert own.one(BUCKET).name == "railhead-t4" and "name" not in own.one(BUCKET).inputs
+    assert own.outputs["cluster"]["bucket"] == "gs://railhead-t4-1a2b3c4"
+
+
+def test_the_machines_can_use_the_objects_of_this_bucket_and_nothing_else() -> None:
+    everything = made()
+    member = everything.one(MEMBER).inputs
+    account = everything.one(ACCOUNT).inputs["accountId"]
+    assert member == {
+        "bucket": "railhead-t4-1a2b3c4",
+        "role": "roles/storage.objectUser",
+        "member": f"serviceAccount:{account}@p-12345.iam.gserviceaccount.com",
+    }
+    granting = {kind for kind in everything.kinds if re.search(r"iam|policy", kind, re.I)}
+    assert granting == {MEMBER}
+
+
+@pytest.mark.parametrize("name", ["a", "t4", "a-cluster-with-a-very-long-name"])
+def test_an_account_has_a_name_that_google_takes(name: str) -> None:
+    found = account_id(config(name=name))
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", found)
+    assert found != account_id(config(name=name + "x"))
+
+
+def test_everything_that_can_be_labelled_is_labelled() -> None:
+    everything = make(cluster(config(name="abc", owner="eve")), world())
+    ours = {"railhead-cluster": "abc", "railhead-owner": "eve"}
+    for one in [*everything.every(INSTANCE), everything.one(BUCKET)]:
+        assert one.inputs["labels"] == ours
+    (provider,) = everything.every("pulumi:providers:gcp")
+    assert provider.inputs["project"] == "p-12345" and provider.inputs["region"] == "us-central1"
+    assert "railhead-cluster" in provider.inputs["defaultLabels"]
+    for one in everything.resources:
+        if one.custom and not one.type.startswith("pulumi:") and "labels" not in one.inputs:
+            assert one.type == MEMBER or "cluster abc of eve" in one.inputs["description"]
