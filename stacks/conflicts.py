@@ -125,7 +125,7 @@ def _zones_with_cards(values: Mapping[str, Any]) -> list[str]:
     return [
         f"zones: {zone} is not known to have {card}; in {place} there are {', '.join(known)}"
         for zone in values["zones"] or ()
-        if zone not in known
+        if zone not in known and zone.startswith(place)
     ]
 
 

@@ -1,0 +1,108 @@
+"""What a stack says: the cluster document, what it needs, what it costs, what comes next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.document import from_document
+from stacks import ending, machines, needs, prices
+from stacks.outputs import HostFacts, cluster_document
+from stacks.settings import ClusterConfig
+
+GOLDEN = Path(__file__).parents[1] / "cases" / "documents"
+AWS = ClusterConfig("aws", "aws-g4dn", 2, "ann", 8.0, region="us-east-1", ssh_user="ubuntu")
+AWS = replace(AWS, machine_type="g4dn.12xlarge")
+GCP = ClusterConfig("gcp", "gcp-t4", 1, "ann", 4.0, region="europe-west4", ssh_user="railhead")
+GCP = replace(GCP, machine_type="n1-standard-8", gpu_type="nvidia-tesla-t4", gpu_count=1)
+LOCAL = ClusterConfig("local", "lab", 2, "ann", 8.0)
+
+
+def golden(cloud: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((GOLDEN / f"cluster-{cloud}.json").read_text())
+    return said
+
+
+@pytest.mark.parametrize(("cloud", "config"), [("aws", AWS), ("gcp", GCP)])
+def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: ClusterConfig) -> None:
+    said = golden(cloud)
+    kept = ("name", "id", "zone", "address", "peer_address", "host_key_source")
+    hosts = [HostFacts(**{key: host[key] for key in kept}) for host in said["hosts"]]
+    config = replace(config, key_file=said["ssh"]["key_file"])
+    rest = {key: said[key] for key in ("bucket", "deadlines", "price")}
+    assert cluster_document(config, hosts, **rest) == said
+    assert from_document(said).hosts[0].slots == said["hosts"][0]["slots"]
+
+
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize("machine", machines.AWS.values(), ids=lambda m: m.name)
+def test_aws_counts_vcpus_by_family_and_market(machine: machines.Machine, spot: bool) -> None:
+    config = replace(AWS, machine_type=machine.name, spot=spot, count=3)
+    (need,) = needs.needs(config)
+    assert (need.amount, need.unit, need.service) == (3 * machine.vcpus, "vCPU", "ec2")
+    codes = {"p": ("L-417A185B", "L-7212CCBC"), "g": ("L-DB2E81BA", "L-3819A6DF")}
+    assert need.code == codes[machine.name[0]][spot]
+
+
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize("cards", [1, 2, 4])
+def test_gcp_counts_cards_here_and_everywhere(cards: int, spot: bool) -> None:
+    config = replace(GCP, gpu_count=cards, spot=spot, count=2)
+    everywhere, here = needs.needs(config)
+    assert everywhere.amount == here.amount == 2 * cards
+    assert (everywhere.code, everywhere.place) == ("GPUS-ALL-REGIONS-per-project", "global")
+    start = "PREEMPTIBLE-" if spot else ""
+    assert here.code == f"{start}NVIDIA-T4-GPUS-per-project-region"
+    assert here.place == "europe-west4"
+
+
+def test_local_hosts_need_no_quota() -> None:
+    assert needs.needs(LOCAL) == ()
+
+
+def test_a_quota_that_cannot_be_read_is_unknown_not_zero() -> None:
+    (need,) = needs.needs(AWS)
+    assert "have unknown" in needs.verdict(need, None) and "need 96 vCPU" in needs.verdict(need, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_hour"),
+    [
+        ({}, 7.824),
+        ({"count": 4}, 15.648),
+        ({"price_per_hour": 3.5}, 3.5),
+        ({"region": "eu-west-1"}, None),  # the table knows one region, and guesses no other
+        ({"spot": True}, None),
+    ],
+)
+def test_a_price_is_known_or_not_told(changes: dict[str, Any], per_hour: float | None) -> None:
+    found = prices.price(replace(AWS, **changes))
+    assert (found["per_hour"] if found else None) == per_hour
+
+
+def test_every_machine_of_aws_has_a_price() -> None:
+    assert set(prices.AWS) == set(machines.AWS)
+
+
+@pytest.mark.parametrize(
+    ("config", "document", "says"),
+    [
+        (
+            AWS,
+            golden("aws"),
+            ["fab train", "7.82 USD per hour", "stops it at 2026-11-21T18:00:00Z"],
+        ),
+        (GCP, golden("gcp"), ["not in our table", "stops each host 4 hours after its start"]),
+        (LOCAL, golden("local"), ["costs nothing", "nothing stops it by itself: fab teardown"]),
+        (AWS, None, ["pulumi config rm quotas"]),
+    ],
+)
+def test_the_end_of_up_says_what_comes_next(
+    config: ClusterConfig, document: dict[str, Any] | None, says: list[str]
+) -> None:
+    told = ending.told(config, document)
+    assert all(words in told for words in says), told

@@ -1,0 +1,218 @@
+"""A stack's config: what is accepted, what each mistake is told, all of them at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import machines, settings
+from stacks.keys import KEYS
+from stacks.rules import ConfigError
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A folder with a pair of keys, of which the private half is not one."""
+    (tmp_path / "id.pub").write_text(PUBLIC + "\n")
+    (tmp_path / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    return tmp_path
+
+
+def asked(keys: Path, cloud: str, /, **changes: str | None) -> dict[str, str]:
+    """The smallest config of a cloud, with changes; None takes a key away."""
+    values: dict[str, str | None] = {"cloud": cloud}
+    if cloud != "local":
+        values |= {"ssh_cidrs": "203.0.113.7/32", "public_key_file": str(keys / "id.pub")}
+    if cloud == "gcp":
+        values["project"] = "my-project-1"
+    return {k: v for k, v in {**values, **changes}.items() if v is not None}
+
+
+def refused(values: dict[str, str]) -> list[str]:
+    """The lines that a config is refused with."""
+    with pytest.raises(ConfigError) as refusal:
+        settings.read(values, stack="dev")
+    return str(refusal.value).splitlines()
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "local"])
+def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
+    config = settings.read(asked(keys, cloud), stack="dev")
+    assert (config.cloud, config.name, config.count) == (cloud, "dev", 2)
+    assert config.deadline_hours == 8 and not config.spot
+    if cloud != "local":
+        assert config.public_key == PUBLIC and config.key_file == str(keys / "id")
+        assert config.bucket and config.machine and config.machine.gpu.endswith("t4")
+
+
+def test_the_private_key_is_named_only_where_it_is(keys: Path) -> None:
+    (keys / "id").unlink()
+    assert settings.read(asked(keys, "aws"), stack="dev").key_file is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "placement"),
+    [
+        ({}, True),
+        ({"count": "1"}, False),
+        ({"spot": "true"}, False),
+        ({"placement": "false"}, False),
+    ],
+)
+def test_machines_stand_close_where_that_makes_sense(
+    keys: Path, changes: dict[str, str], placement: bool
+) -> None:
+    assert settings.read(asked(keys, "aws", **changes), stack="dev").placement is placement
+
+
+@pytest.mark.parametrize(
+    ("cloud", "changes", "image"),
+    [
+        ("aws", {}, "dlami-base-ubuntu-22.04"),
+        ("aws", {"machine_type": "p3.2xlarge"}, "ubuntu-22.04"),
+        ("aws", {"image": "ami-0a1b2c3d"}, "ami-0a1b2c3d"),
+        ("gcp", {}, "dlvm-cu129-ubuntu-2204"),
+        ("gcp", {"gpu_type": "nvidia-tesla-v100"}, "ubuntu-2204"),
+    ],
+)
+def test_the_image_has_a_driver_for_the_cards_or_none(
+    keys: Path, cloud: str, changes: dict[str, str], image: str
+) -> None:
+    assert settings.read(asked(keys, cloud, **changes), stack="dev").image == image
+
+
+@pytest.mark.parametrize(
+    ("cloud", "key", "text", "says"),
+    [
+        ("aws", "count", "0", "'0' is not a whole number from 1 to 16"),
+        ("aws", "count", "17", "'17' is not a whole number from 1 to 16"),
+        ("aws", "count", "two", "'two' is not a whole number"),
+        ("aws", "count", "2.5", "'2.5' is not a whole number"),
+        ("aws", "name", "Dev", "'Dev' is not a cluster's name"),
+        ("aws", "name", "../x", "'../x' is not a cluster's name"),
+        ("aws", "machine_type", "g4dn.xlrge", "did you mean g4dn.xlarge?"),
+        ("aws", "machine_type", "p5.48xlarge", "is none of p3.2xlarge"),
+        ("aws", "region", "us-east-9", "is none of us-east-1"),
+        ("aws", "region", "us-central1", "is none of us-east-1"),
+        ("aws", "zones", "us-west-2a", "'us-west-2a' is not in the region us-east-1"),
+        ("aws", "zones", "us-east-1a,us-east-1a", "names a zone twice"),
+        ("aws", "zones", "here", "'here' is not a zone"),
+        ("aws", "image", "windows", "is none of dlami-base-ubuntu-22.04"),
+        ("aws", "ssh_cidrs", "0.0.0.0/0", "0.0.0.0/0 is wider than /16"),
+        ("aws", "ssh_cidrs", "0.0.0.0/1", "0.0.0.0/1 is wider than /16"),
+        ("aws", "ssh_cidrs", "10.0.0.0/15", "10.0.0.0/15 is wider than /16"),
+        ("aws", "ssh_cidrs", "::/0", "::/0 is wider than /48"),
+        ("aws", "ssh_cidrs", "2001:db8::/47", "2001:db8::/47 is wider than /48"),
+        ("aws", "ssh_cidrs", "203.0.113.7/32,0.0.0.0/0", "0.0.0.0/0 is wider than /16"),
+        ("aws", "ssh_cidrs", "203.0.113.7/24", "has host bits set"),
+        ("aws", "ssh_cidrs", "anywhere", "'anywhere' is not a network"),
+        ("aws", "ssh_cidrs", None, "ssh_cidrs: not set."),
+        ("aws", "public_key_file", "/nowhere/id.pub", "cannot be read"),
+        ("aws", "bucket_name", "Results", "'Results' is not a bucket's name"),
+        ("aws", "bucket_name", "a", "'a' is not a bucket's name"),
+        ("aws", "bucket_name", "xn--a", "begins with 'xn--'"),
+        ("gcp", "bucket_name", "google-me", "begins with 'goog'"),
+        ("aws", "deadline_hours", "0", "'0' is not a number above 0 and at most 168"),
+        ("aws", "deadline_hours", "-1", "is not a number above 0"),
+        ("aws", "deadline_hours", "169", "at most 168"),
+        ("aws", "deadline_hours", "nan", "is not a number"),
+        ("aws", "spot", "yes", "'yes' is none of true, false"),
+        ("aws", "quotas", "ask", "'ask' is none of check, request"),
+        ("aws", "network", "default", "is not a VPC's id"),
+        ("aws", "disk_gb", "10", "from 50 to 16384"),
+        ("aws", "disk_mbps", "2001", "from 125 to 2000"),
+        ("aws", "owner", "---", "has no letter"),
+        ("aws", "ssh_user", "ann;reboot", "is not a name of a Linux account"),
+        ("aws", "price_per_hour", "free", "is not a number"),
+        ("aws", "gpu_count", "1", "a key of gcp, and this stack's cloud is aws"),
+        ("aws", "project", "my-project-1", "one cloud per stack"),
+        ("aws", "colour", "red", "there is no such key. There are cloud, name"),
+        ("gcp", "placement", "true", "a key of aws, and this stack's cloud is gcp"),
+        ("gcp", "project", None, "project: not set."),
+        ("gcp", "project", "X", "'X' is not a project's id"),
+        ("gcp", "gpu_count", "3", "'3' is none of 1, 2, 4"),
+        ("gcp", "gpu_count", "8", "8 nvidia-tesla-t4: an n1 machine takes 1, 2, 4"),
+        ("gcp", "gpu_type", "nvidia-tesla-t5", "did you mean nvidia-tesla-t4?"),
+        ("gcp", "machine_type", "n1-standard-3", "is none of n1-standard-1"),
+        ("gcp", "machine_type", "n1-standard-64", "more than the 48 vCPUs"),
+        ("gcp", "region", "us-west7", "no zone of us-west7 is known to have nvidia-tesla-t4"),
+        ("gcp", "region", "us-east-1", "is not a region of gcp"),
+        ("gcp", "zones", "us-central1-d", "in us-central1 there are us-central1-a"),
+        ("gcp", "zones", "europe-west4-a", "is not in the region us-central1"),
+        ("gcp", "quotas", "request", "contact_email: not set"),
+        ("gcp", "contact_email", "ann", "is not an address of e-mail"),
+        ("local", "region", "us-east-1", "a key of aws and gcp"),
+        ("aws", "cloud", "azure", "'azure' is none of aws, gcp, local"),
+        ("aws", "cloud", None, "cloud: not set. One of aws, gcp, local"),
+    ],
+)
+def test_a_wrong_value_is_told_with_rule_value_and_choices(
+    keys: Path, cloud: str, key: str, text: str | None, says: str
+) -> None:
+    lines = refused(asked(keys, cloud, **{key: text}))
+    told = [line for line in lines if not line.startswith("  next: ")]
+    assert len(told) == 1 and says in told[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"placement": "true", "spot": "true"}, "placement: not with spot"),
+        ({"placement": "true", "count": "1"}, "count is 1"),
+        ({"machine_type": "p3.2xlarge", "image": "dlami-base-ubuntu-22.04"}, "does not know V100"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(
+    keys: Path, changes: dict[str, str], says: str
+) -> None:
+    (line,) = refused(asked(keys, "aws", **changes))
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n", "is a private key, which stays here"),
+        ("", "is not one public ssh key"),
+        (f"{PUBLIC}\n{PUBLIC}\n", "is not one public ssh key"),
+        ("hello\n", "is not one public ssh key"),
+    ],
+)
+def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says: str) -> None:
+    (keys / "id.pub").write_text(content)
+    assert says in refused(asked(keys, "aws"))[0]
+
+
+def test_all_that_is_wrong_is_told_at_once(keys: Path) -> None:
+    lines = refused(asked(keys, "aws", count="0", spot="maybe", colour="red"))
+    assert [line.split(":")[0] for line in lines] == ["colour", "count", "spot"]
+
+
+def test_a_wide_network_may_be_allowed_by_name(keys: Path) -> None:
+    values = asked(keys, "aws", ssh_cidrs="10.0.0.0/8", allow_wide_cidr="true")
+    assert settings.read(values, stack="dev").ssh_cidrs == ("10.0.0.0/8",)
+
+
+@pytest.mark.parametrize(
+    "name", [m.name for m in machines.AWS.values() if m.name.startswith("p3.")]
+)
+def test_a_retired_type_is_accepted_and_has_a_substitute(keys: Path, name: str) -> None:
+    machine = settings.read(asked(keys, "aws", machine_type=name), stack="dev").machine
+    assert machine and machine.retired and machine.substitute in machines.AWS
+
+
+def test_keys_of_other_namespaces_are_nobodys_business() -> None:
+    config = {"railhead:cloud": "aws", "aws:region": "us-east-1"}
+    assert settings.of_project(config, "railhead") == {"cloud": "aws"}
+
+
+def test_every_default_is_a_value_that_its_own_reader_takes() -> None:
+    for key in KEYS:
+        texts: list[Any] = [key.default, *key.defaults.values()]
+        for text in texts:
+            if text is not None and "{" not in text and key.name != "public_key_file":
+                key.read(key.name, text)
