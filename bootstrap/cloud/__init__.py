@@ -139,20 +139,24 @@ def settle(
     clock: Clock | None = None,
 ) -> dict[str, Standing]:
     """Wait until the cloud says of every machine that it is in one of the wanted states, and says
-    so once more a moment later; the last answer, whether it came to that or the limit is over.
+    so once more a moment later; the last answer, whether it came to that, the limit is over, or a
+    machine that began to start is at rest again.
 
     Args:
         tell: gets a line whenever a machine's state has changed.
     """
     clock = clock or Clock()
     end, shown, calm = clock.now() + limit, "", False
+    begun: set[str] = set()
     while True:
         standings = cloud.standings()
         if (line := told(standings)) != shown:
             tell(line)
             shown = line
         before, calm = calm, all(s.state in wanted for s in standings.values())
-        if (before and calm) or clock.now() >= end:
+        begun |= {n for n, s in standings.items() if s.state == "starting"}
+        fell = any(standings[n].state in AT_REST for n in begun) and "running" in wanted
+        if (before and calm) or fell or clock.now() >= end:
             return standings
         clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
 

@@ -74,9 +74,9 @@ class Slow:
         assert seconds >= 1, "a cloud is not asked all the time"
         self.time += seconds
 
-    def settled(self, **more: Any) -> str:
+    def settled(self, *wanted: str, **more: Any) -> str:
         said: Any = self
-        return settle(said, ("stopped", "gone"), clock=self.clock, **more)["h1"].state
+        return settle(said, wanted or ("stopped", "gone"), clock=self.clock, **more)["h1"].state
 
 
 def test_a_cloud_that_takes_90_seconds_to_stop_is_waited_for() -> None:
@@ -96,3 +96,9 @@ def test_a_cloud_that_never_stops_is_given_up() -> None:
 def test_a_machine_that_is_said_to_be_stopped_and_runs_again_is_not_stopped() -> None:
     slow = Slow({0: "stopping", 20: "stopped", 24: "running"})
     assert slow.settled(limit=60) == "running"
+
+
+def test_a_machine_that_finds_no_room_is_not_waited_for_to_the_end() -> None:
+    slow = Slow({0: "stopped", 10: "starting", 30: "stopped"})
+    assert slow.settled("running") == "stopped"
+    assert slow.time < 40

@@ -1,0 +1,338 @@
+"""EC2 and EventBridge Scheduler through the protocol, against moto's stand-ins for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
+moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+
+from bootstrap import cloud, record  # noqa: E402
+from bootstrap.cloud import MISSING, Refused  # noqa: E402
+from bootstrap.cloud.aws import Aws, keys_on_console  # noqa: E402
+from bootstrap.cloud.boto import Ask, asker  # noqa: E402
+from bootstrap.document import from_document  # noqa: E402
+from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.inventory import Inventory  # noqa: E402
+
+CASES = Path(__file__).parents[1] / "cases"
+REGION, SCHEDULE = "us-east-1", "railhead-aws-g4dn-stop"
+ROLE = "arn:aws:iam::123456789012:role/stop"
+STOP = "arn:aws:scheduler:::aws-sdk:ec2:stopInstances"
+
+
+@pytest.fixture
+def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An AWS of its own, a person with credentials, and a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with moto.mock_aws():
+        yield
+
+
+def machines(count: int = 2, **words: Any) -> Inventory:
+    """The golden cluster, with ids of machines that moto runs."""
+    ec2 = boto3.client("ec2", region_name=REGION)
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    made = ec2.run_instances(
+        ImageId=image, MinCount=count, MaxCount=count, InstanceType="g4dn.xlarge", **words
+    )
+    golden = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    ids = [instance["InstanceId"] for instance in made["Instances"]]
+    hosts = tuple(replace(h, id=i) for h, i in zip(golden.hosts, ids, strict=False))
+    return replace(golden, hosts=hosts, bucket=None)
+
+
+def schedule(inventory: Inventory, at: datetime, ids: list[str] | None = None) -> None:
+    """The schedule as a stack makes it."""
+    stops = ids if ids is not None else [h.id for h in inventory.hosts]
+    boto3.client("scheduler", region_name=REGION).create_schedule(
+        Name=SCHEDULE,
+        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": STOP, "RoleArn": ROLE, "Input": json.dumps({"InstanceIds": stops})},
+    )
+
+
+def later(hours: float) -> datetime:
+    return (datetime.now(timezone.utc) + timedelta(hours=hours)).replace(microsecond=0)
+
+
+def failing(call: str, word: str, message: str = "said so") -> Ask:
+    """Asks AWS, but one call is refused with a word."""
+    real = asker(REGION)
+
+    def ask(service: str, name: str, **words: Any) -> Any:
+        if name == call:
+            raise Refused(f"AWS refuses {name}: {word}: {message}", word)
+        return real(service, name, **words)
+
+    return ask
+
+
+def states(asked: cloud.Cloud) -> list[str]:
+    return [standing.state for standing in asked.standings().values()]
+
+
+def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
+    asked = cloud.of(machines())
+    assert states(asked) == ["running", "running"]
+    for _ in range(2):
+        asked.stop()
+        assert states(asked) == ["stopped", "stopped"]
+    for _ in range(2):
+        asked.start()
+        assert states(asked) == ["running", "running"]
+
+
+def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
+    inventory = machines()
+    found = cloud.of(inventory).standings()
+    told = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
+    addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in told["Instances"]}
+    for host in inventory.hosts:
+        assert found[host.name].address == addresses[host.id] != host.address
+        assert found[host.name].serial == host.id
+
+
+def test_machines_without_a_public_address_are_reached_inside(aws: None) -> None:
+    inventory = machines()
+    inside = tuple(replace(h, address=h.peer_address or "") for h in inventory.hosts)
+    found = cloud.of(replace(inventory, hosts=inside)).standings()
+    assert all(s.address and s.address.startswith(("10.", "172.")) for s in found.values())
+
+
+def test_a_field_that_is_not_there_yet_is_no_error() -> None:
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    bare = {"InstanceId": inventory.hosts[0].id, "State": {"Name": "pending"}}
+    other = {"InstanceId": inventory.hosts[1].id, "State": {"Name": "beaming"}}
+    said = {"Reservations": [{"Instances": [bare, other]}]}
+    found = Aws(inventory, lambda *_, **__: said).standings()
+    assert [(s.state, s.address) for s in found.values()] == [("starting", None), ("unknown", None)]
+
+
+def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
+    inventory = machines()
+    unknown = replace(inventory.hosts[1], id="i-0000000000000dead")
+    lost = replace(inventory, hosts=(inventory.hosts[0], unknown))
+    assert states(cloud.of(lost)) == ["running", "gone"]
+
+    only = replace(inventory, hosts=(unknown,))
+    (record.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
+    (said,) = cloud.of(only).standings().values()
+    assert said.state == "unknown"
+    assert "not visible to account 123456789012" in said.why
+    assert "seen in account 999999999999" in said.why
+    (record.cluster_folder(only.name) / "account").unlink()
+    assert states(cloud.of(only)) == ["unknown"]
+
+
+def test_an_ended_machine_is_gone(aws: None) -> None:
+    inventory = machines()
+    ec2 = boto3.client("ec2", region_name=REGION)
+    ec2.terminate_instances(InstanceIds=[inventory.hosts[0].id])
+    assert states(cloud.of(inventory)) == ["gone", "running"]
+
+
+def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> None:
+    options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+    inventory = machines(InstanceMarketOptions=options)
+    asked = cloud.of(inventory)
+    assert all("can end it, not stop it" in s.why for s in asked.standings().values())
+    with pytest.raises(UsageError, match="can end it, not stop it") as told:
+        asked.stop()
+    assert "--destroy" in told.value.hint
+    assert states(asked) == ["running", "running"]
+
+
+def test_a_stock_out_is_named_with_the_way_out(aws: None) -> None:
+    inventory = machines()
+    cloud.of(inventory).stop()
+    asked = Aws(inventory, failing("start_instances", "InsufficientInstanceCapacity"))
+    with pytest.raises(Refused, match="no such machine free in us-east-1b now") as told:
+        asked.start()
+    assert told.value.word == "InsufficientInstanceCapacity"
+    assert "pulumi config set zones" in told.value.hint
+    asked = Aws(inventory, failing("start_instances", "UnauthorizedOperation"))
+    with pytest.raises(Refused, match="AWS refuses start_instances: UnauthorizedOperation"):
+        asked.start()
+
+
+def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
+    inventory = machines()
+    at = later(1)
+    schedule(inventory, at)
+    asked = cloud.of(inventory)
+    deadline = asked.deadline()
+    assert deadline
+    assert (deadline.state, deadline.at) == ("armed", at)
+    asked.arm(5)
+    moved = asked.deadline()
+    assert moved and moved.at
+    assert abs((moved.at - later(5)).total_seconds()) < 10
+    kept = boto3.client("scheduler", region_name=REGION).get_schedule(Name=SCHEDULE)
+    assert kept["Target"]["RoleArn"] == ROLE
+    assert json.loads(kept["Target"]["Input"])["InstanceIds"] == [h.id for h in inventory.hosts]
+    for hours in (0, -1, 169):
+        with pytest.raises(UsageError, match="at most 168"):
+            asked.arm(hours)
+
+
+def test_a_deadline_that_was_deleted_by_hand_is_missing(aws: None) -> None:
+    asked = cloud.of(machines())
+    deadline = asked.deadline()
+    assert deadline and deadline.state == MISSING
+    with pytest.raises(RailheadError, match="is MISSING") as told:
+        asked.arm(2)
+    assert told.value.hint.startswith("pulumi refresh")
+
+
+def test_a_deadline_that_would_not_stop_all_machines_is_missing(aws: None) -> None:
+    inventory = machines()
+    schedule(inventory, later(1), [inventory.hosts[0].id or ""])
+    deadline = cloud.of(inventory).deadline()
+    assert deadline and deadline.state == MISSING
+    assert deadline.why == f"the schedule does not stop {inventory.hosts[1].id}"
+
+
+def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None) -> None:
+    inventory = machines()
+    schedule(inventory, later(1))
+    client = boto3.client("scheduler", region_name=REGION)
+    there = client.get_schedule(Name=SCHEDULE)
+    kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    client.update_schedule(**{key: there[key] for key in kept}, State="DISABLED")
+    asked = cloud.of(inventory)
+    deadline = asked.deadline()
+    assert deadline and (deadline.state, deadline.why) == (MISSING, "the schedule is disabled")
+    asked.arm(2)
+    deadline = asked.deadline()
+    assert deadline and deadline.state == "armed"
+
+
+def scheduled(**words: Any) -> Ask:
+    """An AWS that knows nothing but this schedule."""
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    stops = json.dumps({"InstanceIds": [h.id for h in inventory.hosts]})
+    return lambda *_, **__: {"Target": {"Input": stops}} | words
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ({"ScheduleExpression": "at(2026-01-01T00:00:00)"}, "past"),
+        ({"ScheduleExpression": "rate(1 hour)"}, MISSING),
+        ({}, MISSING),
+        ({"ScheduleExpression": "at(2099-01-01T00:00:00)", "Target": {"Input": "stop"}}, MISSING),
+        ({"ScheduleExpression": "at(2099-01-01T00:00:00)"}, "armed"),
+    ],
+)
+def test_what_a_schedule_means(words: dict[str, Any], state: str) -> None:
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    deadline = Aws(inventory, scheduled(**words)).deadline()
+    assert deadline and deadline.state == state
+
+
+def test_a_schedules_time_zone_counts() -> None:
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    words = {"ScheduleExpression": "at(2099-07-01T12:00:00)"}
+    told = scheduled(**words, ScheduleExpressionTimezone="Europe/Berlin")
+    deadline = Aws(inventory, told).deadline()
+    assert deadline and deadline.at == datetime(2099, 7, 1, 10, tzinfo=timezone.utc)
+
+
+def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
+    inventory = replace(machines(), bucket="s3://railhead-b")
+    s3 = boto3.client("s3", region_name=REGION)
+    s3.create_bucket(Bucket="railhead-b")
+    s3.put_bucket_versioning(Bucket="railhead-b", VersioningConfiguration={"Status": "Enabled"})
+    for body in (b"x" * 1000, b"y" * 2000):
+        s3.put_object(Bucket="railhead-b", Key="runs/r/model", Body=body)
+    *disks, bucket = cloud.of(inventory).costs()
+    assert [d.what.split()[3].strip(",") for d in disks] == [h.name for h in inventory.hosts]
+    assert bucket.what == "bucket s3://railhead-b, 2 objects, 0.00 GB"
+    assert bucket.per_day == pytest.approx(3000 / 1e9 * 0.023 / 30.4)
+    assert "--with-bucket" in bucket.command
+
+
+def test_the_account_is_told(aws: None) -> None:
+    assert cloud.of(machines()).account() == "account 123456789012"
+
+
+def test_nobody_logged_in_is_said_before_anything(
+    aws: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = machines()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(UsageError, match="AWS cannot be asked") as told:
+        cloud.of(inventory).standings()
+    assert told.value.code == 2
+
+
+# --- Keys on the console -----------------------------------------------------------------------
+
+ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX"
+ECDSA = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBA=="
+CONSOLE = f"""[   20.101] cloud-init[612]: ci-info: no authorized keys
+-----BEGIN SSH HOST KEY FINGERPRINTS-----
+256 SHA256:abc root@ip-10-0-1-21 (ED25519)
+-----END SSH HOST KEY FINGERPRINTS-----
+-----BEGIN SSH HOST KEY KEYS-----\r
+{ECDSA} root@ip-10-0-1-21\r
+[   21.5] cloud-init[612]: {ED25519} root@ip-10-0-1-21\r
+-----END SSH HOST KEY KEYS-----\r
+Ubuntu 22.04 ttyS0
+ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAB outside the block
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (CONSOLE, (ECDSA, ED25519)),
+        (CONSOLE.partition("-----END SSH HOST KEY KEYS")[0], ()),
+        ("", ()),
+        (ED25519, ()),
+        (
+            CONSOLE + CONSOLE.replace("AAAAC3", "AAAAC4"),
+            (ECDSA, ED25519.replace("AAAAC3", "AAAAC4")),
+        ),
+    ],
+)
+def test_host_keys_are_those_of_the_last_whole_block(text: str, keys: tuple[str, ...]) -> None:
+    assert keys_on_console(text) == keys
+
+
+def console(latest: Callable[[], str]) -> Ask:
+    def ask(service: str, name: str, **words: Any) -> Any:
+        assert name == "get_console_output"
+        return {"Output": latest()} if words.get("Latest") else {"Output": CONSOLE}
+
+    return ask
+
+
+def test_hosts_whose_console_has_no_keys_yet_are_left_out() -> None:
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    told = iter([CONSOLE, ""])
+    found = Aws(inventory, console(lambda: next(told))).host_keys()
+    assert found == {"aws-g4dn-1": (ECDSA, ED25519)}
+
+
+def test_a_machine_that_has_no_latest_console_is_asked_for_the_older() -> None:
+    def refuse() -> str:
+        raise Refused("only on Nitro", "UnsupportedOperation")
+
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    assert len(Aws(inventory, console(refuse)).host_keys()) == 2
