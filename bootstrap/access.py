@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bootstrap import connect, record
 from bootstrap.errors import HostsFailed
-from bootstrap.inventory import Inventory
+from bootstrap.inventory import Host, Inventory
 from bootstrap.launch import choose
+from bootstrap.pins import alias
 from bootstrap.session import Session
 
 
@@ -20,7 +21,6 @@ def known(inventory: Inventory, name: str) -> str:
 def write_config(inventory: Inventory) -> Path:
     """Write what ~/.ssh/config may Include for the cluster's hosts; returns its path."""
     path = record.cluster_folder(inventory.name) / "ssh_config"
-    pins = " ".join(f'"{p}"' for p in record.known_hosts_files(inventory.name))
     stanzas = []
     for host in inventory.hosts:
         lines = [f"Host {host.name}"]
@@ -28,12 +28,19 @@ def write_config(inventory: Inventory) -> Path:
             lines.append(f"  HostName {host.address}")
         lines += [f"  User {host.user}"] if host.user else []
         lines += [f"  Port {host.port}"] if host.port else []
-        lines += [f"  UserKnownHostsFile {pins}", "  StrictHostKeyChecking yes"]
+        lines += _pins(host, inventory)
         if inventory.key_file:
             lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
         stanzas.append("\n".join(lines) + "\n")
     record.write_text(path, "\n".join(stanzas))
     return path
+
+
+def _pins(host: Host, inventory: Inventory) -> list[str]:
+    files, name = record.known_hosts_files(inventory.name), alias(host, inventory)
+    listed = " ".join(f'"{file}"' for file in (files[:1] if name else files))
+    lines = [f"  UserKnownHostsFile {listed}", "  StrictHostKeyChecking yes"]
+    return [*lines, f"  HostKeyAlias {name}"] if name else lines
 
 
 def write_own(inventory: Inventory) -> Path:

@@ -52,6 +52,8 @@ def why_not(host: Host, error: Exception) -> str:
 
 def _unknown(host: Host, error: Any) -> str:
     shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
+    if host.host_key_source:
+        return f"REFUSED, its cloud vouches for no such key of it: {shown}"
     return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
 
 

@@ -25,7 +25,7 @@ from paramiko.ssh_exception import (
 
 from bootstrap import record
 from bootstrap.inventory import Host, Inventory
-from bootstrap.pins import ChangedHostKey, UnknownHostKey, pin
+from bootstrap.pins import ChangedHostKey, UnknownHostKey, alias, pin
 
 # Its threads log what they raise, tracebacks and all; each error is told once, in our words.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -82,8 +82,11 @@ def _way(host: Host, inventory: Inventory) -> list[Connection]:
     hops[0].gateway = _gateway(hops[0])
     while isinstance(hops[0].gateway, Connection):
         hops.insert(0, hops[0].gateway)
-    for hop in hops:
-        pin(hop, record.known_hosts_files(inventory.name))
+    files = record.known_hosts_files(inventory.name)
+    for hop in hops[:-1]:
+        pin(hop, files)
+    name = alias(host, inventory)
+    pin(hops[-1], files[:1] if name else files, name)  # an address may have been another's before
     return hops
 
 

@@ -16,6 +16,8 @@ from fabric import Connection
 from paramiko.hostkeys import HostKeyEntry, HostKeys
 from paramiko.ssh_exception import BadHostKeyException, SSHException
 
+from bootstrap.inventory import Host, Inventory
+
 
 class UnknownHostKey(SSHException):
     """No pin for this host; `key` is what it showed, `hostname` its name in known_hosts."""
@@ -44,20 +46,39 @@ class _Refusing(paramiko.MissingHostKeyPolicy):
 class _Client(paramiko.SSHClient):
     """A client that knows which file each pin is from; the first that has a name decides."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[Path], alias: str | None) -> None:
         super().__init__()
+        self._alias = alias
         self.set_missing_host_key_policy(_Refusing())
         self._pins = [(file, pins_in(file)) for file in files]
 
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
-        name = hostname if port == 22 else f"[{hostname}]:{port}"
+        shown = hostname if port == 22 else f"[{hostname}]:{port}"
+        name = self._alias or shown
         found = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
         if found:
-            self._system_host_keys = found[0][1]
+            self._system_host_keys = _under(shown, name, found[0][1])
         try:
             super().connect(hostname, port, **kwargs)
         except BadHostKeyException as bad:
             raise ChangedHostKey(name, bad.key, found[0][0]) from bad
+
+
+def _under(shown: str, name: str, pins: HostKeys) -> HostKeys:
+    """The pins of `name` as pins of what paramiko will look up."""
+    if shown == name:
+        return pins
+    moved = HostKeys()
+    for kind, key in (pins.lookup(name) or {}).items():
+        moved.add(shown, kind, key)
+    return moved
+
+
+def alias(host: Host, inventory: Inventory) -> str | None:
+    """The name that a host's pins stand under where its address may change: its own, for machines
+    whose keys their cloud tells; None for all others, whose address it is."""
+    told = host.host_key or host.host_key_source
+    return host.name if told and inventory.cloud in ("aws", "gcp") else None
 
 
 def pins_in(file: Path) -> HostKeys:
@@ -83,9 +104,10 @@ def _read(file: Path, _written: int, _size: int) -> HostKeys:
     return pins
 
 
-def pin(connection: Connection, files: Sequence[Path]) -> None:
-    """Replace Fabric's accept-anything policy on one connection."""
-    connection.client = _Client(files)
+def pin(connection: Connection, files: Sequence[Path], alias: str | None = None) -> None:
+    """Replace Fabric's accept-anything policy on one connection; `alias` is what its pins stand
+    under, if it is not the address."""
+    connection.client = _Client(files, alias)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

@@ -1,0 +1,102 @@
+"""Which key each machine of a cloud has: read through its cloud, and pinned for that very machine.
+
+Pins stand under the host's name in the cluster's known_hosts, so that another address changes
+nothing, and with the cloud's own number of the machine: one that was made anew is asked anew.
+Nothing is ever trusted because it was there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from paramiko.hostkeys import HostKeyEntry
+
+from bootstrap import record
+from bootstrap.cloud import Clock, Cloud, Standing
+from bootstrap.errors import HostsNotReady
+from bootstrap.inventory import Host, Inventory
+from bootstrap.pins import alias
+
+WAIT_SECONDS = 300.0  # EC2's console shows keys some minutes after boot
+POLL_SECONDS = 10.0
+WHERE = {
+    "console": "EC2's console output, which shows keys after a machine's first boot alone",
+    "guest-attributes": "its guest attributes, which the guest agent writes at boot",
+}
+
+
+def pin(
+    inventory: Inventory,
+    standings: Mapping[str, Standing],
+    cloud: Cloud,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> None:
+    """Pin the key of every running host that has no pin of this very machine yet.
+
+    Raises:
+        HostsNotReady: a host's key was not to be had within five minutes.
+    """
+    wanting = [h for h in inventory.hosts if _wants(h, inventory, standings)]
+    keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
+    asked = [h for h in wanting if h.name not in keys]
+    if asked:
+        tell(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
+        keys |= _read(asked, cloud, clock or Clock())
+    missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
+    _write(inventory, {n: (standings[n].serial, told) for n, told in keys.items()})
+    if missing:
+        told = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
+        raise HostsNotReady("host keys that nobody vouches for yet", told, hint="the same again")
+
+
+def _wants(host: Host, inventory: Inventory, standings: Mapping[str, Standing]) -> bool:
+    if alias(host, inventory) is None or standings[host.name].state != "running":
+        return False
+    serials = {line[-1] for line in _lines(inventory) if line[0] == host.name and len(line) == 4}
+    return standings[host.name].serial not in serials
+
+
+def _read(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:
+    """The keys of these hosts, as far as their cloud has them within the time."""
+    names = {h.name for h in hosts}
+    end = clock.now() + WAIT_SECONDS
+    while True:
+        found = {n: k for n, k in cloud.host_keys().items() if n in names and any(map(_key, k))}
+        if len(found) == len(names) or clock.now() >= end:
+            return found
+        clock.sleep(POLL_SECONDS)
+
+
+def _key(text: str) -> bool:
+    """Whether a text is a public key that can be compared with one."""
+    try:
+        return HostKeyEntry.from_line(f"name {text}") is not None
+    except Exception:  # its decoders raise whatever they raise
+        return False
+
+
+def _write(inventory: Inventory, keys: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
+    """Replace the pins of these hosts; those of others stay."""
+    if not keys:
+        return
+    kept = [" ".join(line) for line in _lines(inventory) if line[0] not in keys]
+    for name, (serial, told) in keys.items():
+        kept += [f"{name} {' '.join(k.split()[:2])} {serial}" for k in told if _key(k)]
+    path = record.cluster_folder(inventory.name) / "known_hosts"
+    record.write_text(path, "\n".join(kept) + "\n")
+
+
+def _lines(inventory: Inventory) -> list[list[str]]:
+    path = record.cluster_folder(inventory.name) / "known_hosts"
+    text = path.read_text() if path.exists() else ""
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
+def _why(host: Host, inventory: Inventory) -> str:
+    folder = record.cluster_folder(inventory.name)
+    return (
+        f"its key does not stand in {WHERE[host.host_key_source or 'console']}. If it was used "
+        f"from another computer before, copy that one's {folder / 'known_hosts'}"
+    )

@@ -1,0 +1,166 @@
+"""Host keys of a cloud's machines: read through the cloud, pinned for that very machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from bootstrap import access, connect, identity, local, record
+from bootstrap.cloud import Clock, Standing
+from bootstrap.document import from_document
+from bootstrap.errors import HostsNotReady
+from bootstrap.inventory import Host, Inventory
+
+CASES = Path(__file__).parents[1] / "cases"
+
+
+def key() -> str:
+    """A new public key."""
+    made = Ed25519PrivateKey.generate().public_key()
+    return made.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+@pytest.fixture
+def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
+    """Two EC2 machines whose keys are on their consoles, and a home of one's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+
+
+class Telling:
+    """A cloud that tells the keys of its machines from given seconds on; the time is its own."""
+
+    def __init__(self, keys: dict[str, tuple[float, str]]) -> None:
+        self.keys, self.time, self.asked = keys, 0.0, 0
+
+    def host_keys(self) -> dict[str, tuple[str, ...]]:
+        self.asked += 1
+        return {n: (k,) for n, (at, k) in self.keys.items() if at <= self.time}
+
+    def _sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def pin(self, inventory: Inventory, serials: dict[str, str], state: str = "running") -> None:
+        said = {n: Standing(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()}
+        cloud: Any = self
+        identity.pin(inventory, said, cloud, clock=Clock(lambda: self.time, self._sleep))
+
+
+def pins(inventory: Inventory) -> list[str]:
+    path = record.cluster_folder(inventory.name) / "known_hosts"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
+SERIALS = {ONE: "i-1", TWO: "i-2"}
+
+
+def test_keys_are_pinned_under_the_hosts_names_and_asked_once(golden: Inventory) -> None:
+    first, second = key(), key()
+    cloud = Telling({ONE: (0, first), TWO: (40, second)})
+    cloud.pin(golden, SERIALS)
+    assert pins(golden) == [f"{ONE} {first} i-1", f"{TWO} {second} i-2"]
+    assert 40 <= cloud.time < 60
+    asked = cloud.asked
+    cloud.pin(golden, SERIALS)
+    assert cloud.asked == asked
+
+
+def test_a_machine_that_was_made_anew_is_asked_anew_and_alone(golden: Inventory) -> None:
+    old, other, new = key(), key(), key()
+    Telling({ONE: (0, old), TWO: (0, other)}).pin(golden, SERIALS)
+    Telling({ONE: (0, new), TWO: (0, new)}).pin(golden, SERIALS | {ONE: "i-9"})
+    assert sorted(pins(golden)) == [f"{ONE} {new} i-9", f"{TWO} {other} i-2"]
+
+
+def test_a_key_that_is_not_to_be_had_is_never_guessed(golden: Inventory) -> None:
+    first = key()
+    cloud = Telling({ONE: (0, first)})
+    with pytest.raises(HostsNotReady, match="nobody vouches for") as told:
+        cloud.pin(golden, SERIALS)
+    assert 300 <= cloud.time < 320
+    assert told.value.code == 2
+    assert "console output" in told.value.outcomes[TWO]
+    assert told.value.outcomes[ONE] == "ok"
+    assert pins(golden) == [f"{ONE} {first} i-1"]
+
+
+@pytest.mark.parametrize("bad", ["ssh-ed25519 AAAA", "ssh-ed25519", "ssh-rsa not-base64", ""])
+def test_what_is_no_key_is_not_pinned(golden: Inventory, bad: str) -> None:
+    with pytest.raises(HostsNotReady):
+        Telling({ONE: (0, bad), TWO: (0, bad)}).pin(golden, SERIALS)
+    assert pins(golden) == []
+
+
+def test_stopped_machines_and_those_without_a_source_are_not_asked(golden: Inventory) -> None:
+    cloud = Telling({})
+    cloud.pin(golden, SERIALS, "stopped")
+    bare = tuple(replace(h, host_key_source=None) for h in golden.hosts)
+    cloud.pin(replace(golden, hosts=bare), SERIALS)
+    assert cloud.asked == 0
+
+
+def test_a_key_in_the_document_is_pinned_as_it_stands(golden: Inventory) -> None:
+    told = key()
+    hosts = tuple(replace(h, host_key=told) for h in golden.hosts)
+    cloud = Telling({})
+    cloud.pin(replace(golden, hosts=hosts), SERIALS)
+    assert pins(golden) == [f"{ONE} {told} i-1", f"{TWO} {told} i-2"]
+    assert cloud.asked == 0
+
+
+# --- With a real sshd ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
+    """A local host that is told as if it stood in a cloud: its pin is under its name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = local.start("identity", 1)
+    (record.cluster_folder("identity") / "known_hosts").unlink()
+    yield replace(made, cloud="aws", hosts=(told(made.chief),))
+    local.stop("identity")
+
+
+def told(host: Host) -> Host:
+    return replace(host, host_key_source="console")
+
+
+def write_pin(text: str) -> None:
+    record.write_text(record.cluster_folder("identity") / "known_hosts", text + "\n")
+
+
+def test_a_pin_under_the_name_holds_at_any_address(sshd: Inventory) -> None:
+    write_pin(f"h1 {sshd.chief.host_key} i-1")
+    with connect.sessions(sshd) as opened:
+        assert opened["h1"].sh("echo in").strip() == "in"
+
+
+def test_another_key_than_the_pinned_one_is_refused(sshd: Inventory) -> None:
+    write_pin(f"h1 {key()} i-1")
+    with pytest.raises(HostsNotReady, match="REFUSED") as refused, connect.sessions(sshd):
+        pass
+    assert "ssh-keygen -R h1 -f" in str(refused.value)
+
+
+def test_a_pin_of_the_address_counts_for_nothing(sshd: Inventory) -> None:
+    write_pin(f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}")
+    record.write_text(
+        record.home() / "known_hosts",
+        f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}\n",
+    )
+    with pytest.raises(HostsNotReady, match="vouches for no such key"), connect.sessions(sshd):
+        pass
+
+
+def test_ssh_is_told_of_the_name_too(sshd: Inventory) -> None:
+    text = access.write_config(sshd).read_text()
+    assert "  HostKeyAlias h1\n" in text
+    assert str(Path.home() / ".ssh") not in text
