@@ -1,0 +1,264 @@
+"""The machines of a stack: where they are now, and starting and stopping them.
+
+Addresses and states come from the cloud, asked by the machines' ids, never from Pulumi's state.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from paramiko.ssh_exception import AuthenticationException, SSHException
+
+from bootstrap import cloud, connect, identity, machines, record
+from bootstrap.cloud import AT_REST, MISSING, Clock, Cloud, Deadline, Standing
+from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.pins import ChangedHostKey, UnknownHostKey
+from bootstrap.show import duration
+
+SSH_SECONDS = 300.0  # from "running" until sshd answers and knows the user
+DEFAULT_HOURS = 8.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Look:
+    """An inventory with the addresses that its cloud tells now, and what it says of each machine.
+
+    Machines that were only named have no standings: nobody can be asked.
+    """
+
+    inventory: Inventory
+    standings: Mapping[str, Standing]
+    place: str
+
+    @property
+    def asleep(self) -> list[str]:
+        """The hosts that do not run."""
+        return [name for name, s in self.standings.items() if s.state != "running"]
+
+
+def look(inventory: Inventory, asked: Cloud | None = None) -> Look:
+    """Ask the cloud where the machines are and how they stand."""
+    if not inventory.stops_itself:
+        return Look(inventory, {}, inventory.cloud)
+    asked = asked or cloud.of(inventory)
+    standings = asked.standings()
+    hosts = tuple(_moved(h, standings[h.name]) for h in inventory.hosts)
+    words = [inventory.cloud, "" if inventory.cloud == "local" else asked.account()]
+    words += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
+    return Look(replace(inventory, hosts=hosts), standings, ", ".join(filter(None, words)))
+
+
+def _moved(host: Host, standing: Standing) -> Host:
+    """The host where it is now; by its name where it has no address, which another may have."""
+    address = standing.address or host.name
+    return replace(host, address=address, port=standing.port or host.port)
+
+
+def awake(seen: Look, say: Say, *, start_them: bool = False) -> Inventory:
+    """The inventory, once all its machines run and their keys are pinned.
+
+    Raises:
+        UsageError: some do not run, and nobody agreed to start them.
+    """
+    if not seen.standings:
+        return seen.inventory
+    if seen.asleep:
+        _may_start(seen, start_them)
+        return start(seen.inventory, say)
+    identity.pin(seen.inventory, seen.standings, cloud.of(seen.inventory), tell=say)
+    return seen.inventory
+
+
+def _may_start(seen: Look, start_them: bool) -> None:
+    _refuse_lost(seen)
+    told = cloud.told(dict(seen.standings))
+    if start_them:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"not all machines run: {told}", hint="fab start   # or: fab train --start"
+        )
+    cost = machines.price(seen.inventory)
+    if input(f"not all machines run: {told}\nStart them{cost}? [y/N] ").strip().lower() != "y":
+        raise UsageError("the machines were not started", hint="fab start")
+
+
+def _refuse_lost(seen: Look) -> None:
+    """UsageError for machines that are gone, or that the cloud does not show us."""
+    for state, hint in (("gone", "pulumi up   # makes them anew"), ("unknown", "fab status")):
+        lost = {n: s for n, s in seen.standings.items() if s.state == state}
+        if lost:
+            told = {
+                n: f"{s.state}, says {s.said_by}: {s.why}".rstrip(": ") for n, s in lost.items()
+            }
+            every = {n: told.get(n, s.state) for n, s in seen.standings.items()}
+            raise HostsNotReady(f"{', '.join(lost)}: {state}", every, hint=hint)
+
+
+def start(
+    inventory: Inventory, say: Say, *, hours: float | None = None, clock: Clock | None = None
+) -> Inventory:
+    """Arm the cloud's own deadline, start the machines, and wait until ssh answers on all.
+
+    Raises:
+        RailheadError: the cloud cannot start them; what had started is stopped again.
+        HostsFailed: not all run, or answer, within the time.
+    """
+    clock = clock or Clock()
+    asked = cloud.of(inventory)
+    seen = _settled_first(inventory, asked, say, clock)
+    _refuse_lost(seen)
+    _arm(inventory, asked, hours, say)
+    if seen.asleep:
+        _start(asked, seen, say, clock)
+    now = _found(inventory, asked, clock)
+    identity.pin(now.inventory, now.standings, asked, tell=say, clock=clock)
+    _answers(now.inventory, say, clock)
+    record.save_cluster(now.inventory)
+    return now.inventory
+
+
+def _settled_first(inventory: Inventory, asked: Cloud, say: Say, clock: Clock) -> Look:
+    """A machine that is still stopping cannot be started: wait for it."""
+    seen = look(inventory, asked)
+    if any(s.state == "stopping" for s in seen.standings.values()):
+        states = ("running", "starting", *AT_REST)
+        cloud.settle(asked, states, tell=say, clock=clock)
+        seen = look(inventory, asked)
+    return seen
+
+
+def _arm(inventory: Inventory, asked: Cloud, hours: float | None, say: Say) -> None:
+    """A deadline that begins with each start needs no arming, unless it is to be another."""
+    deadline = asked.deadline()
+    if deadline is None:
+        return
+    if hours is not None or deadline.state != "armed" or deadline.at is not None:
+        asked.arm(hours or default_hours(inventory))
+    if (armed := asked.deadline()) is not None:
+        say(told(armed))
+
+
+def default_hours(inventory: Inventory) -> float:
+    """The length of the deadlines that the stack was made with."""
+    seconds = [d["seconds"] for d in inventory.deadlines if "seconds" in d]
+    return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
+
+
+def _start(asked: Cloud, seen: Look, say: Say, clock: Clock) -> None:
+    """Start them, and wait; if one cannot be, those that were started with it stop again."""
+    say(f"starting {', '.join(seen.asleep)}{machines.price(seen.inventory)}")
+    try:
+        asked.start()
+        said = cloud.settle(asked, ("running",), tell=say, clock=clock)
+    except RailheadError:
+        _undo(asked, seen, say)
+        raise
+    if any(s.state != "running" for s in said.values()):
+        _undo(asked, seen, say)
+        every = {n: f"{s.state} {s.why}".strip() for n, s in said.items()}
+        raise HostsFailed(
+            "not all machines came up; a machine that falls back to stopped found no room",
+            every,
+            hint="fab start   # later",
+        )
+
+
+def _undo(asked: Cloud, seen: Look, say: Say) -> None:
+    """Stop what was started in vain, unless some ran before: those may be somebody's."""
+    if len(seen.asleep) == len(seen.standings):
+        say("stopping again what was started")
+        asked.stop()
+
+
+def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> Look:
+    """The machines with their addresses; an address that is not there yet is waited for."""
+    end = clock.now() + 120
+    while True:
+        seen = look(inventory, asked)
+        if all(s.address for s in seen.standings.values()) or clock.now() >= end:
+            return seen
+        clock.sleep(cloud.POLL_SECONDS)
+
+
+def _answers(inventory: Inventory, say: Say, clock: Clock) -> None:
+    """Wait until every host lets us in; a changed key is no matter of waiting."""
+    end, told_once = clock.now() + SSH_SECONDS, False
+    while True:
+        opened, failed = connect.reach(inventory)
+        for session in opened.values():
+            session.close()
+        if not failed:
+            return
+        if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
+            raise HostsNotReady("the machines run; ssh", connect.tell(inventory, failed))
+        if not told_once:
+            say(f"waiting for ssh on {', '.join(failed)}")
+            told_once = True
+        clock.sleep(cloud.POLL_SECONDS)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether an error is one of a machine that still boots, which lets nobody in for a while."""
+    if isinstance(error, (UnknownHostKey, ChangedHostKey)):
+        return False
+    return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
+
+
+def stop(inventory: Inventory, say: Say, *, clock: Clock | None = None) -> None:
+    """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
+    asked = cloud.of(inventory)
+    asked.stop()
+    machines.wait(asked, say, clock=clock)
+    for cost in asked.costs():
+        say(f"still bills: {cost.what}{_per_day(cost.per_day)}; {cost.command} ends it")
+
+
+def _per_day(amount: float | None) -> str:
+    return "" if amount is None else f", {amount:.2f} USD per day"
+
+
+def extend(inventory: Inventory, hours: float, say: Say) -> None:
+    """Move the cloud's own deadline of machines that may be running."""
+    asked = cloud.of(inventory)
+    asked.arm(hours)
+    armed = asked.deadline()
+    say(told(armed) if armed else "these machines have no deadline of a cloud")
+
+
+def told(deadline: Deadline, now: datetime | None = None) -> str:
+    """A deadline in words, with who said so."""
+    why = f": {deadline.why}" if deadline.why else ""
+    if deadline.at is None:
+        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.said_by})"
+    left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
+    when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
+    when += f", in {duration(left)}" if left > 0 else ""
+    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
+
+
+def report(seen: Look, say: Say) -> None:
+    """Print how each machine stands, the cloud's deadline and what the machines cost.
+
+    Raises:
+        RailheadError: machines run, and nothing of the cloud would ever stop them.
+    """
+    for name, s in seen.standings.items():
+        why = f"; {s.why}" if s.why else ""
+        say(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
+    deadline = cloud.of(seen.inventory).deadline()
+    if deadline:
+        say(told(deadline))
+    some = len(seen.asleep) < len(seen.standings)
+    if price := machines.price(seen.inventory):
+        say(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
+    if deadline and (deadline.state == MISSING or (some and deadline.state != "armed")):
+        raise RailheadError(
+            f"the cloud's own deadline is {deadline.state}: nothing of it stops these machines",
+            hint="fab extend --hours 8   # arms it anew",
+        )
