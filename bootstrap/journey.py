@@ -12,19 +12,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import connect, ending, follow, install, local, machines, ready, record, run, survey
+from bootstrap import (
+    cloud,
+    connect,
+    demolition,
+    ending,
+    follow,
+    install,
+    local,
+    machines,
+    ready,
+    record,
+    run,
+    survey,
+)
 from bootstrap.asked import Asked, Words, read_words
 from bootstrap.board import Board
 from bootstrap.errors import HostsFailed, RailheadError, RunFailed, UsageError
 from bootstrap.inventory import Inventory, parse_hosts, whole_number
 from bootstrap.launch import Ending
+from bootstrap.receipt import Receipt, check
 from bootstrap.results import fetch as fetch_results
 from bootstrap.results import judge
 from bootstrap.run import Run
 from bootstrap.session import ConnectionLost, Session
 from bootstrap.show import clean, count
 from bootstrap.survey import Cluster, Options
-from bootstrap.teardown import check, take_away
+from bootstrap.teardown import take_away
 
 
 def say(*lines: str) -> None:
@@ -271,8 +285,41 @@ def fetch(inventory: Inventory, started: Run) -> None:
     say(f"state: {result['state'] if result else 'no result yet'}")
 
 
-def teardown(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> None:
-    """Take away what is ours and print the receipt."""
+def teardown(
+    inventory: Inventory,
+    *,
+    purge: bool,
+    discard: bool,
+    destroy: bool,
+    yes: bool = False,
+    with_bucket: bool = False,
+) -> None:
+    """Take away what is ours, stop a stack's machines or destroy them, and print the receipt."""
+    if with_bucket and not (destroy and inventory.bucket):
+        raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
+    if inventory.stops_itself:
+        receipt = _end_stack(inventory, discard, destroy, yes, with_bucket)
+    else:
+        receipt = _take_away(inventory, purge, discard, destroy)
+    check(receipt)
+
+
+def _end_stack(
+    inventory: Inventory, discard: bool, destroy: bool, yes: bool, with_bucket: bool
+) -> Receipt:
+    asked = cloud.of(inventory)
+    if not destroy:
+        receipt = demolition.stop(inventory, asked, say)
+    else:
+        agree = demolition.by_name(inventory.stack or "", yes)
+        receipt = demolition.destroy(
+            inventory, asked, say, agree=agree, discard=discard, with_bucket=with_bucket
+        )
+    say(*receipt.describe())
+    return receipt
+
+
+def _take_away(inventory: Inventory, purge: bool, discard: bool, destroy: bool) -> Receipt:
     if destroy and inventory.cloud != "local":
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
     receipt = take_away(inventory, purge=purge or destroy, discard=discard)
@@ -281,7 +328,7 @@ def teardown(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool)
         record.forget_cluster(inventory.name)
         local.destroy(inventory.name)
         say(f"homes of {inventory.name} removed")
-    check(receipt)
+    return receipt
 
 
 def demo(results: Path) -> None:

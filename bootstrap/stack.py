@@ -82,6 +82,19 @@ def destroy(stack: str) -> None:
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=again)
 
 
+def resources(stack: str) -> list[str]:
+    """The kinds of the resources that Pulumi's state still has, but for its own bookkeeping.
+
+    Raises:
+        RailheadError: Pulumi does not tell.
+    """
+    done = _ask("stack", "export", "--stack", stack)
+    if done.returncode:
+        raise _why_not(stack, done.stderr)
+    held = json.loads(done.stdout)["deployment"].get("resources") or []
+    return [r["type"] for r in held if r.get("custom") and not r["type"].startswith("pulumi:")]
+
+
 def _ask(*words: str) -> subprocess.CompletedProcess[str]:
     argv = ["pulumi", *words, "--non-interactive"]
     try:

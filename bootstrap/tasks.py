@@ -46,8 +46,9 @@ HELP = {
     "run": "a run's id; by default the last",
     "yes": "do not ask",
     "purge": "also remove ~/.railhead from the hosts",
-    "discard-results": "with --purge: also when results were not fetched",
-    "destroy": "local hosts: also remove their homes",
+    "discard-results": "with --purge or --destroy: also when results were not fetched",
+    "destroy": "also remove the homes of local hosts, or all that the stack made",
+    "with-bucket": "with --destroy: also remove all that is in the stack's bucket",
     "rank": "whose log: a rank's number, mpirun or supervisor",
     "cmd": "a shell command",
     "host": "a host's name",
@@ -221,11 +222,16 @@ def teardown(
     purge: bool = False,
     discard_results: bool = False,
     destroy: bool = False,
+    yes: bool = False,
+    with_bucket: bool = False,
 ) -> None:
-    """End our processes, take our keys away, stop local hosts; ends with a receipt."""
+    """End what is ours; stop a stack's machines, or destroy them; ends with a receipt."""
     from bootstrap import journey
 
-    journey.teardown(_inventory(hosts), purge=purge, discard=discard_results, destroy=destroy)
+    journey.teardown(
+        _inventory(hosts), purge=purge, discard=discard_results, destroy=destroy, yes=yes,
+        with_bucket=with_bucket,
+    )  # fmt: skip
 
 
 @task()

@@ -1,51 +1,22 @@
 """Takes away what is ours and proves it: the receipt says per host what ended, and who looked.
 
-Machines that were only named are never powered off; local hosts' sshd are stopped.
+Machines that were only named are never powered off; the demo's local hosts are stopped. What
+becomes of a stack's machines is told in demolition.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from bootstrap import connect, local, record
 from bootstrap.ending import sweep
-from bootstrap.errors import HostsFailed, RailheadError, UsageError
+from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.install import authorize
 from bootstrap.inventory import Inventory
+from bootstrap.receipt import Line, Receipt
 from bootstrap.session import Session
 from bootstrap.show import count
-
-
-@dataclass(frozen=True)
-class Line:
-    """One statement of a receipt and whether it was verified."""
-
-    host: str
-    text: str
-    verified: bool = True
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What a teardown did, host by host; `verified` only if every line of it is."""
-
-    cluster: str
-    at: str
-    lines: tuple[Line, ...]
-
-    @property
-    def verified(self) -> bool:
-        """Whether everything that was said was also seen."""
-        return all(line.verified for line in self.lines)
-
-    def describe(self) -> list[str]:
-        """The receipt for people."""
-        width = max((len(line.host) for line in self.lines), default=0)
-        marks = {True: "ok  ", False: "NOT VERIFIED  "}
-        rows = [f"  {x.host:<{width}}  {marks[x.verified]}{x.text}" for x in self.lines]
-        return [f"Receipt for {self.cluster}, {self.at}", *rows]
 
 
 def unfetched(inventory: Inventory) -> list[str]:
@@ -134,11 +105,3 @@ def _stop_local(inventory: Inventory) -> list[Line]:
         )
         lines.append(Line(name, text if gone else f"still running: {said['left']}", verified=gone))
     return lines
-
-
-def check(receipt: Receipt) -> None:
-    """RailheadError when something on the receipt was not verified."""
-    if not receipt.verified:
-        raise RailheadError(
-            "not everything could be verified; see the lines above", hint="fab teardown"
-        )

@@ -1,0 +1,271 @@
+"""The end of a stack's machines and its receipt, against clouds that behave and that do not.
+
+Time is faked: a cloud that takes 90 seconds takes none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from bootstrap import bucket, demolition, record, stack
+from bootstrap.cloud import Clock, Cost, Deadline, Refused, Standing
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.receipt import Receipt, check
+
+HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
+OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
+DISK = Cost("disk vol-1 of m1, 100 GB", 0.26, "fab teardown --destroy")
+HELD = Cost("bucket s3://b, 3 objects, 1.00 GB", None, "fab teardown --destroy --with-bucket")
+States = Callable[[str, float], str]
+
+
+@dataclass
+class Fake:
+    """A cloud whose machines' states are a function of the seconds since they were stopped."""
+
+    states: States
+    costs_now: list[Cost] = field(default_factory=lambda: [DISK])
+    refuses: bool = False
+    time: float = 0.0
+    told: float | None = None
+
+    def standings(self) -> dict[str, Standing]:
+        since = -1.0 if self.told is None else self.time - self.told
+        return {
+            h.name: Standing(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
+            for h in HOSTS
+        }
+
+    def start(self) -> None:
+        raise AssertionError("nobody starts machines at their end")
+
+    def stop(self) -> None:
+        if self.refuses:
+            raise Refused(
+                "AWS refuses stop_instances: UnauthorizedOperation", "UnauthorizedOperation"
+            )
+        self.told = self.time
+
+    def deadline(self) -> Deadline | None:
+        return None
+
+    def arm(self, hours: float) -> None:
+        raise AssertionError("nor arms a deadline")
+
+    def costs(self) -> list[Cost]:
+        return self.costs_now
+
+    def account(self) -> str:
+        return "account 1"
+
+    def host_keys(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def clock(self) -> Clock:
+        def sleep(seconds: float) -> None:
+            self.time += seconds
+
+        return Clock(lambda: self.time, sleep)
+
+
+def takes(seconds: float) -> States:
+    return lambda _, t: "running" if t < 0 else "stopping" if t < seconds else "stopped"
+
+
+def never(name: str, t: float) -> str:
+    return "stopped" if name == "m1" and t > 30 else "stopping" if t >= 0 else "running"
+
+
+def wakes(name: str, t: float) -> str:
+    """Says stopped once, and then runs."""
+    return "stopped" if 20 <= t < 25 or (name == "m1" and t > 20) else "running"
+
+
+def ended(fake: Fake, inventory: Inventory = OURS) -> tuple[Receipt, list[str]]:
+    said: list[str] = []
+    return demolition.stop(inventory, fake, said.append, clock=fake.clock()), said
+
+
+def test_a_cloud_that_takes_90_seconds() -> None:
+    fake = Fake(takes(90))
+    receipt, said = ended(fake)
+    assert receipt.verified and 90 <= fake.time < 110
+    assert said == ["m1, m2 stopping", "m1, m2 stopped"]
+    check(receipt)
+    text = "\n".join(receipt.describe())
+    assert "m1     ok  stopped (says EC2 X, at " in text
+    assert "100 GB: 0.26 USD per day; ends with: fab teardown --destroy" in text
+
+
+def test_a_cloud_that_never_stops_one() -> None:
+    fake = Fake(never)
+    receipt, _ = ended(fake)
+    assert 600 <= fake.time < 620
+    assert [line.verified for line in receipt.lines if line.host in ("m1", "m2")] == [True, False]
+    with pytest.raises(RailheadError, match="not everything could be verified") as caught:
+        check(receipt)
+    assert caught.value.code == 1
+
+
+def test_a_cloud_that_says_stopped_and_then_runs() -> None:
+    receipt, _ = ended(Fake(wakes))
+    wrong = next(line for line in receipt.lines if line.host == "m2")
+    assert not wrong.verified
+    assert (
+        wrong.text.startswith("running (says EC2 X") and "said to be stopped at at 2" in wrong.text
+    )
+
+
+def test_a_cloud_that_refuses_is_told_and_its_machines_are_not_verified() -> None:
+    receipt, _ = ended(Fake(takes(0), refuses=True))
+    assert "UnauthorizedOperation" in receipt.lines[0].text
+    assert [line.verified for line in receipt.lines[:3]] == [False] * 3
+
+
+def test_machines_that_are_gone_are_at_rest() -> None:
+    receipt, _ = ended(Fake(lambda *_: "gone"))
+    assert receipt.verified
+
+
+def test_a_machine_that_nobody_knows_is_not_verified() -> None:
+    receipt, _ = ended(Fake(lambda *_: "unknown"))
+    assert not receipt.verified
+
+
+def test_costs_that_the_cloud_does_not_tell_are_not_verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def costs(_: Fake) -> list[Cost]:
+        raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
+
+    monkeypatch.setattr(Fake, "costs", costs)
+    receipt, _ = ended(Fake(takes(1)))
+    assert receipt.lines[-1].host == "bills" and not receipt.verified
+
+
+def save_run(run_id: str = "r1") -> None:
+    record.save_run({"run_id": run_id, "cluster": "dev"}, record.home() / "nowhere")
+
+
+def test_results_that_are_only_on_the_chief_are_told() -> None:
+    save_run()
+    receipt, _ = ended(Fake(takes(1)))
+    assert receipt.lines[-1].text.startswith("r1: only on m1")
+
+
+class Held:
+    """A bucket with the results of some runs."""
+
+    def __init__(self, *runs: str) -> None:
+        self.runs = runs
+
+    def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
+        return [] if run_id in self.runs else None
+
+    def empty(self) -> int:
+        return 3
+
+
+# --- destroy
+
+
+@pytest.fixture
+def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stacks that Pulumi was told to destroy."""
+    found: list[str] = []
+    monkeypatch.setattr(stack, "destroy", found.append)
+    return found
+
+
+def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **words: Any) -> Receipt:
+    fake = fake or Fake(lambda *_: "gone", costs_now=[])
+    words = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **words}
+    return demolition.destroy(inventory, fake, lambda _: None, **words)
+
+
+def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_says(destroyed: list[str]) -> None:
+    listed: list[str] = []
+    receipt = destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
+    assert destroyed == ["dev"] and receipt.verified
+    assert "machine m1 (i-1)" in listed[0] and "stays if it has objects: bucket" in listed[0]
+    assert "m1     ok  gone" in "\n".join(receipt.describe())
+
+
+def test_a_machine_that_survives_a_destroy_is_not_verified(destroyed: list[str]) -> None:
+    assert not destroy(fake=Fake(lambda *_: "running")).verified
+
+
+def test_a_destroy_is_refused_while_results_are_only_there(destroyed: list[str]) -> None:
+    save_run()
+    with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
+        destroy()
+    assert "--discard-results" in caught.value.hint and destroyed == []
+    assert destroy(discard=True).verified and destroyed == ["dev"]
+
+
+@pytest.mark.parametrize("with_bucket, lost", [(False, False), (True, True)])
+def test_results_in_a_bucket_that_stays_are_not_lost(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch, with_bucket: bool, lost: bool
+) -> None:
+    save_run()
+    monkeypatch.setattr(bucket, "of", lambda _: Held("r1"))
+    ours = replace(OURS, bucket="s3://b")
+    if lost:
+        with pytest.raises(UsageError, match="would lose them"):
+            destroy(ours, with_bucket=with_bucket)
+    else:
+        destroy(ours, with_bucket=with_bucket)
+    assert destroyed == ([] if lost else ["dev"])
+
+
+def test_a_bucket_is_emptied_when_that_is_asked_for(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "of", lambda _: Held())
+    receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
+    assert receipt.lines[0].text == "3 objects removed, with old versions"
+
+
+LEFT = {
+    "a bucket with objects": (["aws:s3/bucket:Bucket", "aws:s3/bucketPolicy:BucketPolicy"], True),
+    "a bucket of Google": (["gcp:storage/bucket:Bucket"], True),
+    "a network": (["aws:s3/bucket:Bucket", "aws:ec2/vpc:Vpc"], False),
+    "nothing that is named": ([], False),
+}
+
+
+@pytest.mark.parametrize("left, fine", LEFT.values(), ids=LEFT)
+def test_what_pulumi_leaves_is_told(
+    monkeypatch: pytest.MonkeyPatch, left: list[str], fine: bool
+) -> None:
+    def fails(_: str) -> None:
+        raise RailheadError("pulumi could not destroy all of dev")
+
+    monkeypatch.setattr(stack, "destroy", fails)
+    monkeypatch.setattr(stack, "resources", lambda _: left)
+    assert destroy().verified == fine
+
+
+def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
+    with pytest.raises(UsageError, match="nobody is here to agree"):
+        destroy(agree=demolition.by_name("dev", yes=False))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: "other")
+    with pytest.raises(UsageError, match="that is not its name"):
+        destroy(agree=demolition.by_name("dev", yes=False))
+    assert destroyed == []
+    monkeypatch.setattr("builtins.input", lambda _: " dev ")
+    destroy(agree=demolition.by_name("dev", yes=False))
+    destroy(agree=demolition.by_name("dev", yes=True))
+    assert destroyed == ["dev", "dev"]
+
+
+def test_a_stack_that_nobody_knows_is_not_destroyed(destroyed: list[str]) -> None:
+    with pytest.raises(UsageError, match="nobody knows the stack"):
+        destroy(replace(OURS, stack=None))
+    assert destroyed == []
