@@ -24,5 +24,5 @@ test-engine:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy bootstrap training benchmarks fabfile.py scripts/lock
+	$(bin)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
 	$(bin)/pytest
