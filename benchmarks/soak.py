@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bootstrap import local, record
+from bootstrap import local, processes, record
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
-MARKS = (b"RAILHEAD_RUN=", b"RAILHEAD_HOME=", local.MARK.encode() + b"=")
+MARKS = (b"RAILHEAD_RUN=", b"RAILHEAD_HOME=", processes.MARK.encode() + b"=")
 # In places that everybody shares: what Open MPI, TensorFlow or we may leave there.
 OURS = re.compile(r"ompi|openmpi|pmix|prte|orte|vader|railhead|horovod|tensorflow|keras|tf_")
 SHARED = ("/tmp", "/var/tmp", "/dev/shm")
@@ -73,7 +73,7 @@ class Person:
 def counts(person: Person) -> dict[str, int]:
     """All that must not grow from run to run."""
     hosts = local.existing(person.cluster)
-    pids = {pid for pid in marked(person.home)} | {p for h in hosts for p in local.processes(h)}
+    pids = {pid for pid in marked(person.home)} | {p for h in hosts for p in processes.of(h.folder)}
     shared = [x for place in SHARED for x in listed(Path(place)) if OURS.search(x.name)]
     return {
         "processes of ours": len(pids),

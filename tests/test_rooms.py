@@ -19,7 +19,7 @@ LINES = (
     "inventory facts plan",
     "document runtimes hostfile tf_config ignore folder package launch asked",
     "record uv pins hops session connect trust",
-    "local",
+    "processes loopback local",
     "show board picture",
     "cloud",
     "survey ready install",

@@ -15,16 +15,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hosts.person import line
 
-from bootstrap import connect, local, record
+from bootstrap import connect, local, loopback, processes, record
 from bootstrap.document import from_document
 from bootstrap.errors import UsageError
 from bootstrap.inventory import Inventory
-from bootstrap.local import LocalHost
+from bootstrap.loopback import LocalHost
 
 REPO = Path(__file__).parents[2]
 
@@ -138,7 +139,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_it(pair: list[Loca
     local.stop("pair")
     (pair[0].folder / "sshd.pid").write_text(f"{os.getpid()}\n")
     assert local.read("pair")["h1"]["running"] is False
-    assert local.processes(pair[0]) == []
+    assert processes.of(pair[0].folder) == []
     local.start("pair", 2)
     assert ask("echo in")["h1"] == "in"
 
@@ -167,9 +168,9 @@ def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHo
     other = subprocess.Popen(["sleep", "4009"])
     try:
         ask(BACKGROUND + "true")
-        theirs = [local.processes(machine) for machine in pair]
+        theirs = [processes.of(machine.folder) for machine in pair]
         assert all(len(pids) >= 5 for pids in theirs)
-        neighbour = [pid for pid in theirs[1] if "sleep" in local._command_line(pid)]
+        neighbour = [pid for pid in theirs[1] if "sleep" in processes.command_line(pid)]
         assert len(neighbour) >= 3
         said = local.stop("pair", ["h1"])
         assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
@@ -194,10 +195,10 @@ def ask_one(name: str) -> str:
 def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHost]) -> None:
     with connect.sessions(record.load_cluster("pair")) as opened:
         pid = int(opened["h1"].sh("env -i sleep 4004 >/dev/null 2>&1 & echo $!").strip())
-        assert pid in local.processes(pair[0])
+        assert pid in processes.of(pair[0].folder)
         local.stop("pair")
         assert not alive(pid)
-        assert not any(local.processes(machine) for machine in pair)
+        assert not any(processes.of(machine.folder) for machine in pair)
 
 
 def test_stopping_twice_is_fine_and_says_so(pair: list[LocalHost]) -> None:
@@ -208,7 +209,7 @@ def test_stopping_twice_is_fine_and_says_so(pair: list[LocalHost]) -> None:
 
 def test_what_does_not_end_is_said(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_signal", lambda host, sign: None)
+        patch.setattr(processes, "_signal", lambda folder, sign: None)
         said = local.stop("pair", ["h1"])["h1"]
     assert pair[0].pid in said["left"]
     assert said["port_closed"] is False
@@ -223,9 +224,10 @@ def test_destroying_removes_homes_and_record(home: Path) -> None:
         record.load_cluster("gone")
 
 
-def test_no_code_of_it_can_power_anything_off() -> None:
+@pytest.mark.parametrize("module", [local, loopback, processes])
+def test_no_code_of_it_can_power_anything_off(module: ModuleType) -> None:
     words = r"poweroff|power_off|shutdown|\bhalt\b|reboot|systemctl|\binit 0\b|sysrq|killall|pkill"
-    assert not re.findall(words, Path(local.__file__).read_text())
+    assert not re.findall(words, Path(module.__file__ or "").read_text())
 
 
 # As a command
@@ -266,8 +268,8 @@ def test_the_command_takes_and_gives_json(home: Path) -> None:
     [
         (["stop", "nowhere"], "no cluster 'nowhere' is recorded here"),
         (["read", "../x"], "is not a cluster's name"),
-        (["explode", "said"], "none of: start, stop, read"),
-        ([], "none of: start, stop, read"),
+        (["explode", "said"], "none of: start, stop, read, remove, check"),
+        ([], "none of: start, stop, read, remove, check"),
         (["stop", "pair", "h9"], "pair has no host 'h9'; it has h1, h2"),
     ],
 )

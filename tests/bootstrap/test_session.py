@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hosts.person import Cluster
 
-from bootstrap import connect, local, record
+from bootstrap import connect, local, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.package import pack_folder
 from bootstrap.session import ConnectionLost, Reply, Session
@@ -246,11 +246,11 @@ def test_closing_leaves_nothing_on_the_host(
     cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
-    before = set(local.processes(cluster.machines[0]))
+    before = set(processes.of(cluster.machines[0].folder))
     with connect.sessions(record.load_cluster("session")) as opened:
         opened["h1"].start_agent("python3")
-        assert len(set(local.processes(cluster.machines[0])) - before) >= 2
+        assert len(set(processes.of(cluster.machines[0].folder)) - before) >= 2
     end = time.monotonic() + 5
-    while left := set(local.processes(cluster.machines[0])) - before:
+    while left := set(processes.of(cluster.machines[0].folder)) - before:
         assert time.monotonic() < end, left
         time.sleep(0.05)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bootstrap import hops
 from bootstrap.inventory import Host, Inventory
-from bootstrap.local import LocalHost, existing
+from bootstrap.local import existing
+from bootstrap.loopback import LocalHost
 
 
 class Cluster:

@@ -1,0 +1,221 @@
+"""A local host's `stop` argv: it ends the host from anywhere, and can end nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap import connect, local, processes, record
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import Inventory
+from bootstrap.loopback import LocalHost
+from bootstrap.session import ConnectionLost
+
+POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit", "sudo", "kill")
+
+
+@pytest.fixture
+def pair(home: Path) -> Iterator[list[LocalHost]]:
+    """Two started hosts of the cluster `pair`."""
+    local.start("pair", 2)
+    yield local.existing("pair")
+    local.remove("pair", ["h1", "h2", "h3"])
+
+
+@pytest.fixture
+def fakes(tmp_path: Path) -> Path:
+    """A folder with programs that would power a machine off, which write down their call here."""
+    for name in POWER:
+        path = tmp_path / "fakes" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho {name} $* >>{tmp_path / 'called'}\n")
+        path.chmod(0o755)
+    return tmp_path / "fakes"
+
+
+def stop_of(host: LocalHost) -> tuple[str, ...]:
+    """The argv that the cluster document has for it."""
+    (found,) = (h.stop for h in record.load_cluster("pair").hosts if h.name == host.name)
+    assert found
+    return found
+
+
+def inside(host: LocalHost, text: str) -> str:
+    """What sh says on one host."""
+    inventory = record.load_cluster("pair")
+    (chosen,) = (h for h in inventory.hosts if h.name == host.name)
+    alone = Inventory(inventory.name, (chosen,), key_file=inventory.key_file)
+    with connect.sessions(alone) as opened:
+        return opened[host.name].sh(text).strip()
+
+
+def wait_until_gone(host: LocalHost) -> None:
+    """Nothing of it is left, and its port is closed."""
+    end = time.monotonic() + 20
+    while processes.of(host.folder) or not processes.free(host.address, host.port):
+        assert time.monotonic() < end, [
+            processes.command_line(p) for p in processes.of(host.folder)
+        ]
+        time.sleep(0.05)
+
+
+def test_from_outside_with_another_home_and_folder(
+    pair: list[LocalHost], tmp_path: Path, fakes: Path
+) -> None:
+    (tmp_path / "bootstrap").mkdir()
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    done = subprocess.run(
+        stop_of(pair[0]),
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": str(fakes), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["h1"]
+    assert said == {"ended": said["ended"], "left": [], "port_closed": True}
+    assert said["ended"] >= 1
+    assert local.read("pair")["h1"]["running"] is False
+    assert local.read("pair")["h2"]["running"] is True
+    assert not (tmp_path / "called").exists()
+
+
+SUPERVISOR = """
+import subprocess, sys, time
+subprocess.run(sys.argv[2:])
+open(sys.argv[1], "w").write("outlived its host")
+"""
+
+
+@pytest.mark.parametrize("how", ["as a child of what is ended", "in a session that is ended"])
+def test_from_inside_who_ends_them_goes_last(
+    pair: list[LocalHost], tmp_path: Path, fakes: Path, how: str
+) -> None:
+    words = shlex.join(stop_of(pair[0]))
+    if how.startswith("as a child"):
+        python = stop_of(pair[0])[0]
+        words = f"{python} -c {shlex.quote(SUPERVISOR)} {tmp_path / 'outlived'} {words}"
+    path = f"PATH={fakes}:$PATH; export PATH"
+    text = f"{path}; sleep 4001 & setsid sleep 4002 & cd /; {words}; echo here still"
+    with pytest.raises(ConnectionLost):
+        inside(pair[0], text)
+    wait_until_gone(pair[0])
+    assert not (tmp_path / "outlived").exists()
+    assert not (tmp_path / "called").exists()
+    assert inside(pair[1], "echo in") == "in"
+
+
+def test_a_detached_one_from_inside_ends_it_too(pair: list[LocalHost], tmp_path: Path) -> None:
+    words = shlex.join(stop_of(pair[0]))
+    inside(pair[0], f"setsid nohup {words} >{tmp_path / 'said'} 2>&1 </dev/null &")
+    wait_until_gone(pair[0])
+    assert json.loads((tmp_path / "said").read_text())["h1"]["left"] == []
+
+
+def test_two_at_once_end_it_too(pair: list[LocalHost]) -> None:
+    inside(pair[0], "( trap '' TERM; sleep 4003; sleep 4003 ) >/dev/null 2>&1 &")
+    both = [subprocess.Popen(stop_of(pair[0]), stdout=subprocess.PIPE) for _ in range(2)]
+    assert [process.wait(20) for process in both] == [0, 0]
+    for process in both:
+        assert process.stdout
+        process.stdout.close()
+    wait_until_gone(pair[0])
+
+
+def test_no_stop_of_a_local_host_names_a_way_to_power_off(pair: list[LocalHost]) -> None:
+    for host in pair:
+        python, *words = stop_of(host)
+        assert Path(python).name.startswith("python")
+        assert words == ["-I", processes.__file__, str(host.folder)]
+        assert not {Path(word).name for word in words} & set(POWER)
+
+
+def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "4009"])
+    try:
+        for folder in (Path("/"), tmp_path, Path("/proc"), Path.home()):
+            assert processes.of(folder) == []
+            assert processes.end(folder)["ended"] == 0
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_an_sshd_carries_no_secret_of_who_started_it(
+    pair: list[LocalHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.stop("pair")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "sesame")
+    local.start("pair", 2)
+    assert b"sesame" not in Path(f"/proc/{pair[0].pid}/environ").read_bytes()
+    assert "sesame" not in inside(pair[0], "env")
+
+
+# One host at a time, as a resource is made
+
+
+def test_reading_makes_nothing(pair: list[LocalHost]) -> None:
+    local.stop("pair")
+    for path in (pair[0].folder / "host_key", pair[0].folder / "port", pair[1].folder / "port"):
+        path.unlink()
+    before = sorted(record.home().rglob("*"))
+    assert {name: said["running"] for name, said in local.read("pair").items()} == {
+        "h1": False,
+        "h2": False,
+    }
+    local.stop("pair")
+    assert sorted(record.home().rglob("*")) == before
+
+
+def test_several_that_are_started_at_once_make_one_cluster(home: Path) -> None:
+    argv = [sys.executable, "-m", "bootstrap.local", "start", "many"]
+    env = {**os.environ, "PYTHONPATH": str(Path(local.__file__).parents[1])}
+    started = [
+        subprocess.Popen([*argv, f"h{i}"], env=env, stdout=subprocess.DEVNULL)
+        for i in (1, 2, 10, 3)
+    ]
+    assert [process.wait(30) for process in started] == [0, 0, 0, 0]
+    try:
+        assert [h.name for h in record.load_cluster("many").hosts] == ["h1", "h2", "h3", "h10"]
+        with connect.sessions(record.load_cluster("many")) as opened:
+            assert [session.sh("echo in").strip() for session in opened.values()] == ["in"] * 4
+    finally:
+        local.destroy("many")
+
+
+def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
+    before = [host.pid for host in pair]
+    inventory = local.start_one("pair", "h3")
+    assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
+    assert [host.pid for host in local.existing("pair")][:2] == before
+    said = local.remove("pair", ["h3"])
+    assert said["h3"]["left"] == []
+    assert local.existing("pair") == pair
+    assert [host.pid for host in pair] == before
+
+
+def test_with_the_last_one_keys_and_record_go_and_runs_stay(pair: list[LocalHost]) -> None:
+    folder = record.cluster_folder("pair")
+    record.save_run({"run_id": "r1", "cluster": "pair"}, folder)
+    assert local.remove("pair", ["h1", "h9"]).keys() == {"h1"}
+    assert (folder / "key").exists()
+    assert local.remove("pair", ["h2"]).keys() == {"h2"}
+    assert [path.name for path in folder.iterdir()] == ["runs"]
+    assert local.remove("pair", ["h2"]) == {}
+    assert record.clusters() == []
+
+
+@pytest.mark.parametrize("name", ["h0", "x1", "h255", "h1/../h2", "", "h01"])
+def test_a_name_that_is_no_local_hosts_is_refused(home: Path, name: str) -> None:
+    with pytest.raises(RailheadError, match="is not the name of a local host: h1 to h254"):
+        local.start_one("pair", name)
+    assert not record.home().exists()
