@@ -88,12 +88,27 @@ class _Work:
         if self.environment.extra:
             locks, texts = [*locks, f"{folder}.extra.txt"], [*texts, self.environment.extra]
         session.ask("write", files=[[p, 0o644, t] for p, t in zip(locks, texts, strict=True)])
+        self._environment(session, "runtime", folder, facts.pythons[python], locks)
+
+    def _bucket(self, session: Session) -> None:
+        client = self.cluster.bucket_client
+        assert client is not None
+        folder, lock = client.folder, f"{client.folder}.lock.txt"
+        session.ask("write", files=[[lock, 0o644, client.lock.read_text()]])
+        python = self.cluster.facts[session.host.name].pythons[client.python]
+        self._environment(session, "bucket", folder, python, [lock])
+        session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+
+    def _environment(
+        self, session: Session, step: str, folder: str, python: str, locks: list[str]
+    ) -> None:
+        """An environment on a host that holds exactly what locks say."""
         tool = f"~/.railhead/uv/{uv.uv_digest()}/uv"
-        venv = [tool, "venv", "--quiet", "--allow-existing", "--python", facts.pythons[python]]
-        self._run(session, "runtime", [*venv, folder], env=uv.ENVIRONMENT)
+        venv = [tool, "venv", "--quiet", "--allow-existing", "--python", python]
+        self._run(session, step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
         words = [tool, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
-        self._run(session, "runtime", [*words, *locks], env=uv.ENVIRONMENT, fetches=True)
+        self._run(session, step, [*words, *locks], env=uv.ENVIRONMENT, fetches=True)
 
     def _horovod(self, session: Session) -> None:
         if session.host.name == self.cluster.builder and not self.wheel:
@@ -135,6 +150,7 @@ class _Work:
         "uv": _uv,
         "runtime": _runtime,
         "horovod": _horovod,
+        "bucket": _bucket,
     }
 
     def _run(self, session: Session, step: str, argv: list[str], **options: Any) -> Reply:
@@ -142,7 +158,9 @@ class _Work:
 
         def told(event: Mapping[str, Any]) -> None:
             if "grown" in event:
-                about = f" of about {self.environment.megabytes} MB fetched and unpacked"
+                client = self.cluster.bucket_client if step == "bucket" else None
+                fetches = (client or self.environment).megabytes
+                about = f" of about {fetches} MB fetched and unpacked"
                 self.board.line(name, f"{step}: {size(event['grown'])} on disk,{about}")
             elif event.get("line"):
                 self.board.line(name, f"{step}: {clean(event['line'])}")

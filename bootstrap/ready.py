@@ -38,12 +38,17 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
     if parts := missing(cluster, name):
         packages = " ".join(sorted(set(parts.values())))
         steps.append(Step(name, "system", f"{', '.join(parts)} missing: apt {packages}", MINUTES))
-    if runtime_missing and uv_digest() not in facts.uvs:
+    client = cluster.bucket_client if name == cluster.chief else None
+    client_missing = client is not None and client.digest not in facts.envs
+    if (runtime_missing or client_missing) and uv_digest() not in facts.uvs:
         steps.append(Step(name, "uv", "the installer is not there; goes through this channel"))
     if runtime_missing:
         why = f"environment {environment.digest} is not there"
         steps.append(Step(name, "runtime", why, MINUTES, environment.megabytes))
         steps.append(_horovod_step(cluster, name))
+    if client is not None and client_missing:
+        why = f"what writes to {cluster.inventory.bucket} is not there"
+        steps.append(Step(name, "bucket", why, fetches=client.megabytes))
     if not _let_in(cluster, name):
         steps.append(Step(name, "key", "the chief cannot start ranks here yet"))
     return steps

@@ -24,7 +24,7 @@ from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
 SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py", "attached.py", "manifest.py")
-KEEPER = ("keeper.py", "policy.py")
+KEEPER = ("keeper.py", "policy.py", "ship.py")
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -170,8 +170,14 @@ def _document(
         ports=_ports(cluster, opened),
         ending=ending,
         stops=_stops(cluster.inventory),
-        bucket=None,
+        bucket=_bucket(cluster),
     )
+
+
+def _bucket(cluster: Cluster) -> launch.Bucket | None:
+    """Where results go by themselves, if the stack has a bucket."""
+    url, client = cluster.inventory.bucket, cluster.bucket_client
+    return launch.Bucket(url, client.digest) if url and client else None
 
 
 def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:

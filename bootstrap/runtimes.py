@@ -86,9 +86,7 @@ class Environment:
     @property
     def megabytes(self) -> int:
         """What the lock fetches, in MB, as it was measured when the lock was made."""
-        header = self.runtime.lock.read_text().splitlines()[0]
-        match = re.search(rf"\b{re.escape(self.python)} (\d+) MB", header)
-        return int(match[1]) if match else 0
+        return fetched(self.runtime.lock, self.python)
 
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
@@ -96,6 +94,41 @@ class Environment:
         parts = [builder.os, builder.arch, self.python, self.runtime.tensorflow, mpi]
         parts += [(LOCKS / "horovod.txt").read_text(), BUILD_HOROVOD.read_text()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class BucketClient:
+    """The environment on the chief that writes to the stack's bucket, on one Python."""
+
+    python: str
+
+    @property
+    def lock(self) -> Path:
+        """The locked requirements."""
+        return LOCKS / "bucket.txt"
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the environment on a host."""
+        parts = ["bucket", self.python, self.lock.read_text()]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def folder(self) -> str:
+        """Where it lives on a host."""
+        return f"~/.railhead/envs/{self.digest}"
+
+    @property
+    def megabytes(self) -> int:
+        """What the lock fetches, in MB."""
+        return fetched(self.lock, self.python)
+
+
+def fetched(lock: Path, python: str) -> int:
+    """What a lock fetches on one Python, in MB, as it was measured when the lock was made."""
+    header = lock.read_text().splitlines()[0]
+    match = re.search(rf"\b{re.escape(python)} (\d+) MB", header)
+    return int(match[1]) if match else 0
 
 
 def choose_runtime(facts: Mapping[str, HostFacts]) -> tuple[Runtime, str]:

@@ -13,7 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Inventory
-from bootstrap.runtimes import Environment
+from bootstrap.runtimes import BucketClient, Environment
 from bootstrap.session import Session
 from bootstrap.uv import uv_here
 
@@ -41,6 +41,11 @@ class Cluster:
     def chief(self) -> str:
         """The chief's name."""
         return self.inventory.chief.name
+
+    @property
+    def bucket_client(self) -> BucketClient | None:
+        """What writes to the stack's bucket on the chief; None where there is no bucket."""
+        return BucketClient(self.environment.python) if self.inventory.bucket else None
 
     @property
     def builder(self) -> str:

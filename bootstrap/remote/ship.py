@@ -46,6 +46,7 @@ class S3:
         digest = base64.b64encode(bytes.fromhex(sha256)).decode()
         with open(path, "rb") as body:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=body, ChecksumSHA256=digest)
+        # S3 has compared the hash while it wrote; some that speak like it do not tell theirs.
         said = self.client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
         if (said["ContentLength"], said.get("ChecksumSHA256", digest)) != (size, digest):
             raise OSError(f"{key} is in the bucket with another content")

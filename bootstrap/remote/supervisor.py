@@ -313,7 +313,7 @@ def main() -> int:
 def keep_machines() -> None:
     """Become the keeper of the machines, where there is something to keep or to stop.
 
-    It takes the mark of the run off: what ends the run's processes does not end this one.
+    It takes the marks of the run off: what ends the run's processes does not end this one.
     """
     try:
         run = load("run.json")
@@ -321,7 +321,8 @@ def keep_machines() -> None:
         return  # nobody told what stops these machines
     if run.get("stop") or run.get("bucket"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
+        marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")
+        unmarked = {k: v for k, v in os.environ.items() if k not in marks}
         os.execve(sys.executable, [sys.executable, "-I", "-S", path("keeper.py")], unmarked)
 
 
