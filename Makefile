@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-engine check
+.PHONY: demo test test-engine test-cloud check
 
 bin := .venv/bin
 setup := scripts/setup $(if $(YES),--yes)
@@ -19,6 +19,11 @@ test-engine:
 	@$(setup) --dev
 	@scripts/engine
 	@RAILHEAD_ENGINE=required $(bin)/pytest tests/engine
+
+# In an account of yours, at your cost: RAILHEAD_CLOUD_TEST=aws|gcp, RAILHEAD_SSH_CIDR=YOURS/32.
+test-cloud:
+	@$(setup) --dev
+	@PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/pytest -s tests/cloud
 
 # The same for a person and for CI: format, lint, strict types, tests.
 check:
