@@ -21,11 +21,13 @@ from bootstrap import (
     install,
     local,
     machines,
+    power,
     ready,
     record,
     run,
     survey,
 )
+from bootstrap import stack as pulumi
 from bootstrap.asked import Asked, Words, read_words
 from bootstrap.board import Board
 from bootstrap.errors import HostsFailed, RailheadError, RunFailed, UsageError
@@ -47,12 +49,32 @@ def say(*lines: str) -> None:
         print(line, flush=True)
 
 
-def hosts_of(hosts: str | None, *, slots: int | None = None) -> Inventory:
-    """The hosts that were named, else those of the last command; said in the first line."""
-    inventory = parse_hosts(hosts, slots=slots) if hosts is not None else record.last_cluster()
-    named = ", ".join(str(h) for h in inventory.hosts)
-    say(f"{inventory.name} ({inventory.cloud}): {named}")
-    return inventory
+def look(hosts: str | None, *, slots: int | None = None, stack: str | None = None) -> power.Look:
+    """The hosts that were named, else those of a stack, else those of the last command, as they
+    stand now; said in the first line."""
+    if hosts is not None and stack is not None:
+        raise UsageError("--hosts and --stack both say which hosts: give one of them")
+    if hosts is not None:
+        inventory = parse_hosts(hosts, slots=slots)
+    else:
+        made_by = stack if stack is not None else pulumi.current()
+        inventory = pulumi.cluster_of(made_by) if made_by is not None else record.last_cluster()
+    seen = power.look(inventory)
+    named = ", ".join(str(h) for h in seen.inventory.hosts)
+    say(f"{inventory.name} ({seen.place}): {named}")
+    return seen
+
+
+def hosts_of(
+    hosts: str | None,
+    *,
+    slots: int | None = None,
+    stack: str | None = None,
+    start: bool = False,
+) -> Inventory:
+    """As `look`; a stack's machines all run, and their keys are pinned. UsageError when some do
+    not run, unless they are to be started."""
+    return power.awake(look(hosts, slots=slots, stack=stack), say, start_them=start)
 
 
 @contextmanager
@@ -216,16 +238,32 @@ def listing(folder: Path) -> list[str]:
     return files[:20] + more
 
 
-def status(inventory: Inventory, run_id: str | None) -> None:
-    """Where the hosts and the run stand, asked of the hosts now."""
+def status(seen: power.Look, run_id: str | None) -> None:
+    """Where the machines, the hosts and the run stand, asked of the cloud and the hosts now.
+
+    Raises:
+        HostsFailed: a host that runs cannot be reached.
+        RailheadError: machines run, and no deadline of their cloud will stop them.
+    """
+    wrong = power.report(seen, say) if seen.standings else None
+    running = tuple(h for h in seen.inventory.hosts if h.name not in seen.asleep)
+    if running:
+        inventory = replace(seen.inventory, hosts=running)
+        power.know(replace(seen, inventory=inventory), say)
+        _hosts_status(inventory, run_id, seen.inventory.chief.name)
+    if wrong:
+        raise wrong
+
+
+def _hosts_status(inventory: Inventory, run_id: str | None, chief: str) -> None:
     opened, failed = connect.reach(inventory)
     try:
         for name, why in connect.tell(inventory, failed).items():
             say(
                 f"[{name}] " + (_standing(opened[name]) if name in opened else f"UNREACHABLE {why}")
             )
-        if inventory.chief.name in opened:
-            _run_status(inventory, opened[inventory.chief.name], run_id)
+        if chief in opened:
+            _run_status(inventory, opened[chief], run_id)
     finally:
         for session in opened.values():
             session.close()

@@ -41,11 +41,14 @@ class Look:
         return [name for name, s in self.standings.items() if s.state != "running"]
 
 
-def look(inventory: Inventory, asked: Cloud | None = None) -> Look:
-    """Ask the cloud where the machines are and how they stand."""
+def look(inventory: Inventory) -> Look:
+    """Where the machines are and how they stand: asked of their cloud, if a stack made them."""
     if not inventory.stops_itself:
         return Look(inventory, {}, inventory.cloud)
-    asked = asked or cloud.of(inventory)
+    return _ask(inventory, cloud.of(inventory))
+
+
+def _ask(inventory: Inventory, asked: Cloud) -> Look:
     standings = asked.standings()
     hosts = tuple(_moved(h, standings[h.name]) for h in inventory.hosts)
     words = [inventory.cloud, "" if inventory.cloud == "local" else asked.account()]
@@ -70,8 +73,14 @@ def awake(seen: Look, say: Say, *, start_them: bool = False) -> Inventory:
     if seen.asleep:
         _may_start(seen, start_them)
         return start(seen.inventory, say)
-    identity.pin(seen.inventory, seen.standings, cloud.of(seen.inventory), tell=say)
+    know(seen, say)
     return seen.inventory
+
+
+def know(seen: Look, say: Say) -> None:
+    """Pin the keys of the machines that run, where that was not done before."""
+    if seen.standings:
+        identity.pin(seen.inventory, seen.standings, cloud.of(seen.inventory), tell=say)
 
 
 def _may_start(seen: Look, start_them: bool) -> None:
@@ -125,11 +134,11 @@ def start(
 
 def _settled_first(inventory: Inventory, asked: Cloud, say: Say, clock: Clock) -> Look:
     """A machine that is still stopping cannot be started: wait for it."""
-    seen = look(inventory, asked)
+    seen = _ask(inventory, asked)
     if any(s.state == "stopping" for s in seen.standings.values()):
         states = ("running", "starting", *AT_REST)
         cloud.settle(asked, states, tell=say, clock=clock)
-        seen = look(inventory, asked)
+        seen = _ask(inventory, asked)
     return seen
 
 
@@ -180,7 +189,7 @@ def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> Look:
     """The machines with their addresses; an address that is not there yet is waited for."""
     end = clock.now() + 120
     while True:
-        seen = look(inventory, asked)
+        seen = _ask(inventory, asked)
         if all(s.address for s in seen.standings.values()) or clock.now() >= end:
             return seen
         clock.sleep(cloud.POLL_SECONDS)
@@ -196,7 +205,9 @@ def _answers(inventory: Inventory, say: Say, clock: Clock) -> None:
         if not failed:
             return
         if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
-            raise HostsNotReady("the machines run; ssh", connect.tell(inventory, failed))
+            raise HostsNotReady(
+                "the machines run, and do not let us in", connect.tell(inventory, failed)
+            )
         if not told_once:
             say(f"waiting for ssh on {', '.join(failed)}")
             told_once = True
@@ -242,12 +253,9 @@ def told(deadline: Deadline, now: datetime | None = None) -> str:
     return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
 
 
-def report(seen: Look, say: Say) -> None:
-    """Print how each machine stands, the cloud's deadline and what the machines cost.
-
-    Raises:
-        RailheadError: machines run, and nothing of the cloud would ever stop them.
-    """
+def report(seen: Look, say: Say) -> RailheadError | None:
+    """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
+    error to end with, when machines run and nothing of the cloud would ever stop them."""
     for name, s in seen.standings.items():
         why = f"; {s.why}" if s.why else ""
         say(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
@@ -257,8 +265,9 @@ def report(seen: Look, say: Say) -> None:
     some = len(seen.asleep) < len(seen.standings)
     if price := machines.price(seen.inventory):
         say(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
-    if deadline and (deadline.state == MISSING or (some and deadline.state != "armed")):
-        raise RailheadError(
-            f"the cloud's own deadline is {deadline.state}: nothing of it stops these machines",
-            hint="fab extend --hours 8   # arms it anew",
-        )
+    if not deadline or (deadline.state != MISSING and (deadline.state == "armed" or not some)):
+        return None
+    return RailheadError(
+        f"the cloud's own deadline is {deadline.state}: nothing of it stops these machines",
+        hint="fab extend --hours 8   # arms it anew",
+    )

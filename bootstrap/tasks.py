@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from bootstrap.survey import Options
 
 HELP = {
-    "hosts": "[user@]host[:port][*slots],... ; without it, the hosts of the last command",
+    "hosts": "[user@]host[:port][*slots],... ; else a stack's, or the last command's",
+    "stack": "a Pulumi stack; by default the selected one",
+    "start": "start a stack's machines that do not run",
+    "hours": "hours from now until the cloud stops the machines by itself",
     "slots": "ranks per host under Horovod; by default one per GPU, else one",
     "peer-address": "the hosts' addresses for each other, in order: 10.0.0.1,10.0.0.2",
     "requirements": "a file of more packages, resolved together with the runtime's pins",
@@ -76,11 +79,22 @@ def task(
     return made
 
 
-def _inventory(hosts: str | None, slots: str | None = None) -> Inventory:
+def _inventory(
+    hosts: str | None, stack: str | None, slots: str | None = None, start: bool = False
+) -> Inventory:
+    """The hosts that a task is about; a stack's machines all run."""
     from bootstrap import journey
     from bootstrap.inventory import whole_number
 
-    return journey.hosts_of(hosts, slots=whole_number(slots, "--slots", 1, 1024))
+    number = whole_number(slots, "--slots", 1, 1024)
+    return journey.hosts_of(hosts, slots=number, stack=stack, start=start)
+
+
+def _machines(hosts: str | None, stack: str | None) -> Inventory:
+    """The hosts that a task is about, whether they run or not."""
+    from bootstrap import journey
+
+    return journey.look(hosts, stack=stack).inventory
 
 
 def _options(system: bool, requirements: str | None, peer_address: str | None) -> Options:
@@ -106,6 +120,7 @@ TRAIN_LISTS = ("set", "env", "secret", "outputs")
 def train(
     c: Context,
     hosts: str | None = None,
+    stack: str | None = None,
     launcher: str = "horovod",
     strategy: str | None = None,
     preset: str | None = None,
@@ -126,6 +141,7 @@ def train(
     keep: str | None = None,
     no_stop: bool = False,
     max_hours: str | None = None,
+    start: bool = False,
 ) -> None:
     """Train on the hosts: make them ready, run, show progress, bring the results here."""
     from bootstrap import journey
@@ -140,13 +156,14 @@ def train(
     asked = read_words(words)
     options = _options(system, requirements, peer_address)
     trip = journey.Trip(asked, options, Path.cwd() / "results", detach, ending)
-    journey.train(_inventory(hosts, slots), trip)
+    journey.train(_inventory(hosts, stack, slots, start), trip)
 
 
 @task()
 def plan(
     c: Context,
     hosts: str | None = None,
+    stack: str | None = None,
     requirements: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
@@ -154,13 +171,14 @@ def plan(
     """Print every step that bootstrap would do on each host, and why; changes nothing."""
     from bootstrap import journey
 
-    journey.plan(_inventory(hosts), _options(system, requirements, peer_address), [])
+    journey.plan(_inventory(hosts, stack), _options(system, requirements, peer_address), [])
 
 
 @task()
 def bootstrap(
     c: Context,
     hosts: str | None = None,
+    stack: str | None = None,
     requirements: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
@@ -168,50 +186,64 @@ def bootstrap(
     """Make the hosts ready: runtime, Horovod, keys. A second time changes nothing."""
     from bootstrap import journey
 
-    journey.bootstrap(_inventory(hosts), _options(system, requirements, peer_address))
+    journey.bootstrap(_inventory(hosts, stack), _options(system, requirements, peer_address))
 
 
 @task()
-def status(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+def status(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
     """Where the hosts and the last run stand, asked of the hosts now."""
     from bootstrap import journey
 
-    journey.status(_inventory(hosts), run)
+    journey.status(journey.look(hosts, stack=stack), run)
 
 
 @task()
-def logs(c: Context, hosts: str | None = None, run: str | None = None, rank: str = "0") -> None:
+def logs(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    rank: str = "0",
+) -> None:
     """Print a rank's log as it is on the chief now."""
     from bootstrap import journey
 
-    inventory = _inventory(hosts)
+    inventory = _inventory(hosts, stack)
     journey.logs(inventory, _find(inventory, run), rank)
 
 
 @task()
-def attach(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+def attach(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
     """Watch a run, then fetch its results. Ctrl-C detaches; the run goes on."""
     from bootstrap import journey
 
-    inventory = _inventory(hosts)
+    inventory = _inventory(hosts, stack)
     journey.attach(inventory, _find(inventory, run))
 
 
 @task()
-def fetch(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+def fetch(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
     """Bring a run's results here, as far as there are any."""
     from bootstrap import journey
 
-    inventory = _inventory(hosts)
+    inventory = _inventory(hosts, stack)
     journey.fetch(inventory, _find(inventory, run))
 
 
 @task()
-def cancel(c: Context, hosts: str | None = None, run: str | None = None) -> None:
+def cancel(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
     """End a run on every host, and verify that nothing of it is left."""
     from bootstrap import journey
 
-    inventory = _inventory(hosts)
+    inventory = _inventory(hosts, stack)
     journey.end(inventory, _find(inventory, run))
 
 
@@ -219,6 +251,7 @@ def cancel(c: Context, hosts: str | None = None, run: str | None = None) -> None
 def teardown(
     c: Context,
     hosts: str | None = None,
+    stack: str | None = None,
     purge: bool = False,
     discard_results: bool = False,
     destroy: bool = False,
@@ -229,17 +262,55 @@ def teardown(
     from bootstrap import journey
 
     journey.teardown(
-        _inventory(hosts), purge=purge, discard=discard_results, destroy=destroy, yes=yes,
+        _machines(hosts, stack), purge=purge, discard=discard_results, destroy=destroy, yes=yes,
         with_bucket=with_bucket,
     )  # fmt: skip
 
 
 @task()
-def trust(c: Context, hosts: str | None = None, yes: bool = False) -> None:
+def start(
+    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
+) -> None:
+    """Start a stack's machines, with the cloud's own deadline armed, and wait for ssh."""
+    from bootstrap import journey, power
+    from bootstrap.machines import number
+
+    length = None if hours is None else number(hours, "--hours", 0.1, 168)
+    started = power.start(_machines(hosts, stack), journey.say, hours=length)
+    journey.say("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+
+
+@task()
+def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
+    """Stop a stack's machines, and wait until the cloud says so; their disks stay."""
+    from bootstrap import journey, power
+
+    power.stop(_machines(hosts, stack), journey.say)
+
+
+@task()
+def extend(
+    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
+) -> None:
+    """Move the moment at which the cloud stops a stack's machines by itself."""
+    from bootstrap import journey, power
+    from bootstrap.errors import UsageError
+    from bootstrap.machines import number
+
+    if hours is None:
+        raise UsageError("for how long?", hint="fab extend --hours 4   # from now")
+    length = number(hours, "--hours", 0.1, 168)
+    power.extend(_machines(hosts, stack), length, journey.say)
+
+
+@task()
+def trust(
+    c: Context, hosts: str | None = None, stack: str | None = None, yes: bool = False
+) -> None:
     """Show the host keys of hosts that are not known yet, ask, and pin them."""
     from bootstrap import journey, trust
 
-    found = trust.unknown(_inventory(hosts))
+    found = trust.unknown(_inventory(hosts, stack))
     if not found:
         journey.say("every host's key is known already: nothing was pinned")
     journey.say(*trust.pin(found, (lambda said: _agree(said, yes))))
@@ -256,31 +327,33 @@ def _agree(said: str, yes: bool) -> bool:
 
 
 @task(name="ssh", first="host")
-def ssh_(c: Context, host: str, hosts: str | None = None) -> None:
+def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
     """Open a shell on a host, with our pins and keys."""
     from bootstrap import access
 
-    inventory = _inventory(hosts)
+    inventory = _inventory(hosts, stack)
     os.execvp("ssh", ["ssh", "-F", str(access.write_own(inventory)), access.known(inventory, host)])
 
 
 @task(name="exec")
-def exec_(c: Context, cmd: str | None = None, hosts: str | None = None) -> None:
+def exec_(
+    c: Context, cmd: str | None = None, hosts: str | None = None, stack: str | None = None
+) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
     from bootstrap import access
     from bootstrap.errors import UsageError
 
     if not cmd:
         raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
-    access.execute(_inventory(hosts), cmd)
+    access.execute(_inventory(hosts, stack), cmd)
 
 
 @task()
-def ssh_config(c: Context, hosts: str | None = None) -> None:
+def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
     """Write a file for ssh's Include, so that ssh, scp, rsync and editors know the hosts."""
     from bootstrap import access, journey
 
-    path = access.write_config(_inventory(hosts))
+    path = access.write_config(_inventory(hosts, stack))
     journey.say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
