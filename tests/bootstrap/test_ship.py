@@ -8,14 +8,18 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap import bucket
+from bootstrap import bucket, record, whereabouts
 from bootstrap.cloud import boto
-from bootstrap.remote.manifest import home_name, manifest
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.remote.manifest import manifest
+from bootstrap.run import Run
 
 moto = pytest.importorskip("moto.server")
 SHIP = Path(__file__).parents[2] / "bootstrap/remote/ship.py"
@@ -108,18 +112,47 @@ def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path
     assert done.returncode and "NoSuchBucket" in done.stderr
 
 
-def test_what_was_shipped_is_read_from_here_and_verified(
+OURS = Inventory(
+    "dev", (Host("m1", "192.0.2.1"),), cloud="aws", region=REGION, bucket="s3://results-b"
+)
+
+
+def test_what_was_shipped_comes_from_the_bucket_when_the_chief_does_not_run(
     s3: Any, run: Path, tmp_path: Path
 ) -> None:
-    kept = bucket.Bucket(boto.asker(REGION), "results-b")
-    assert kept.manifest("r1") is None
+    here = Run("r1", tmp_path / "results" / "r1")
+    record.save_run({"run_id": "r1", "cluster": "dev"}, here.results)
+    with pytest.raises(UsageError, match="they are only on m1, which does not run"):
+        whereabouts.fetch(OURS, here)
+    assert "results only on m1" in whereabouts.tell(OURS, None)
     ship(run)
-    files = kept.manifest("r1")
-    assert files is not None and len(files) == 5
-    for entry in files:
-        here = tmp_path / home_name(entry["path"])
-        kept.get(f"runs/r1/{home_name(entry['path'])}", here)
-        assert here.read_bytes() == (run / entry["path"]).read_bytes()
+    assert "results in s3://results-b/runs/r1: fab fetch" in whereabouts.tell(OURS, "r1")
+    assert whereabouts.fetch(OURS, here) == {"state": "succeeded"}
+    assert (here.results / "outputs/a b/m\u00f6del.bin").read_text() == "weights"
+    assert "succeeded; results fetched to" in whereabouts.tell(OURS, None)
+
+
+def test_an_object_that_is_not_what_was_shipped_is_told(s3: Any, run: Path, tmp_path: Path) -> None:
+    ship(run)
+    s3.put_object(Bucket="results-b", Key="runs/r1/outputs/empty", Body=b"something")
+    with pytest.raises(RailheadError, match="another content.*: work/empty"):
+        whereabouts.fetch(OURS, Run("r1", tmp_path / "results"))
+
+
+def test_a_manifest_leads_nowhere_else(s3: Any, tmp_path: Path) -> None:
+    files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
+    body = json.dumps({"files": files}).encode()
+    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=body)
+    with pytest.raises(RailheadError, match="no result"):
+        whereabouts.fetch(OURS, Run("r1", tmp_path / "results"))
+
+
+def test_a_bucket_that_cannot_be_read_from_here_says_so(tmp_path: Path) -> None:
+    record.save_run({"run_id": "r1", "cluster": "dev"}, tmp_path)
+    google = replace(OURS, bucket="gs://results-b", cloud="gcp")
+    assert "cannot be read from here" in whereabouts.tell(google, None)
+    with pytest.raises(UsageError, match="cannot be read from here"):
+        whereabouts.fetch(google, Run("r1", tmp_path))
 
 
 def test_a_bucket_is_emptied_of_old_versions_too(s3: Any, run: Path) -> None:
