@@ -26,6 +26,7 @@ from bootstrap import (
     record,
     run,
     survey,
+    whereabouts,
 )
 from bootstrap import stack as pulumi
 from bootstrap.asked import Asked, Words, read_words
@@ -251,6 +252,8 @@ def status(seen: power.Look, run_id: str | None) -> None:
         inventory = replace(seen.inventory, hosts=running)
         power.know(replace(seen, inventory=inventory), say)
         _hosts_status(inventory, run_id, seen.inventory.chief.name)
+    if seen.inventory.chief.name in seen.asleep:
+        say(whereabouts.tell(seen.inventory, run_id))
     if wrong:
         raise wrong
 
@@ -288,7 +291,7 @@ def _run_status(inventory: Inventory, chief: Session, run_id: str | None) -> Non
     _start_agent(chief)
     state = run.state(chief, started)
     fetched = "fetched to " + str(results) if (results / "result.json").exists() else "not fetched"
-    say(f"run {known}: {state}; results {fetched}")
+    say(f"run {known}: {state}; results {fetched}", *machines.phase(chief, started))
 
 
 def logs(inventory: Inventory, started: Run, rank: str) -> None:
@@ -315,10 +318,14 @@ def attach(inventory: Inventory, started: Run) -> None:
         finish(inventory, opened, started)
 
 
-def fetch(inventory: Inventory, started: Run) -> None:
-    """Bring home what a run has written so far."""
-    with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
-        result = fetch_results(opened[inventory.chief.name], started)
+def fetch(seen: power.Look, started: Run) -> None:
+    """Bring home what a run has written so far; from the bucket when the chief does not run."""
+    if seen.inventory.bucket and seen.inventory.chief.name in seen.asleep:
+        result = whereabouts.fetch(seen.inventory, started)
+    else:
+        inventory = power.awake(seen, say)
+        with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
+            result = fetch_results(opened[inventory.chief.name], started)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
     say(f"state: {result['state'] if result else 'no result yet'}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -12,7 +12,8 @@ from bootstrap.cloud import AT_REST, Clock, Cloud, Deadline
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory import Inventory
 from bootstrap.launch import Ending
-from bootstrap.run import Run
+from bootstrap.run import Run, read_json
+from bootstrap.session import Session
 
 STOPPING = 300.0  # seconds that machines may take from a run's end until the cloud says stopped
 DEFAULT_KEEP = 20
@@ -119,6 +120,19 @@ def kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
         f"the machines are kept {until}({minutes} min{cost}), then they stop; "
         "fab teardown stops them now"
     )
+
+
+def phase(chief: Session, run: Run) -> list[str]:
+    """What the keeper on the chief does now: a line, or none where machines do not stop."""
+    state = read_json(chief, f"{run.folder}/state.json") or {}
+    return [told_phase(state["machines"])] if "machines" in state else []
+
+
+def told_phase(said: Mapping[str, Any]) -> str:
+    """The keeper's own words, for people."""
+    until = f", kept until {said['until'][11:16]} UTC" if said.get("until") else ""
+    each = "".join(f", {name}: {why}" for name, why in (said.get("stopped") or {}).items())
+    return f"machines: {said['phase']}{until}{each}; results {said['results']}"
 
 
 def wait(cloud_: Cloud, say: Say, *, clock: Clock | None = None) -> None:

@@ -232,8 +232,8 @@ def fetch(
     """Bring a run's results here, as far as there are any."""
     from bootstrap import journey
 
-    inventory = _inventory(hosts, stack)
-    journey.fetch(inventory, _find(inventory, run))
+    seen = journey.look(hosts, stack=stack)
+    journey.fetch(seen, _find(seen.inventory, run))
 
 
 @task()

@@ -217,3 +217,12 @@ def test_one_whose_connection_broke_has_a_moment_to_come_back(
         process.kill()
     process.wait(10)
     assert (orders(kept.asked) == []) == waits
+
+
+def test_somebody_else_who_has_its_number_now_is_no_controller(home: Path) -> None:
+    kept = Kept(home)
+    (kept.folder / "attached").write_text(f"{os.getpid()}\n")
+    then = time.time() - 120
+    os.utime(kept.folder / "attached", (then, then))
+    kept.end()
+    assert orders(kept.asked)[-1] == "chief"

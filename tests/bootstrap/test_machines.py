@@ -1,0 +1,134 @@
+"""Machines around a run: the words about its end, the cloud's deadline, and what is told after."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import cloud, machines
+from bootstrap.cloud import Clock, Deadline, Standing
+from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.launch import Ending
+from bootstrap.run import Run
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
+OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, stack="dev")
+
+
+def test_words_about_the_end() -> None:
+    assert machines.read_ending(None, False, None) == Ending(20, True, None)
+    assert machines.read_ending("0", False, "1.5") == Ending(0, True, 1.5)
+    assert machines.read_ending(None, True, None) == Ending(20, False, None)
+
+
+WRONG = [
+    (("x", False, None), "--keep: 'x' is not a number from 0 to 1440"),
+    (("-1", False, None), "--keep: '-1'"),
+    (("nan", False, None), "--keep: 'nan'"),
+    (("5", True, None), "contradict each other"),
+    ((None, False, "0"), "--max-hours: '0' is not a number from 0.01 to 168"),
+    ((None, False, "169"), "--max-hours: '169'"),
+]
+
+
+@pytest.mark.parametrize("words, said", WRONG)
+def test_wrong_words_about_the_end(words: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        machines.read_ending(*words)
+
+
+def deadline(hours: float | None, state: str = "armed") -> Deadline:
+    at = None if hours is None else NOW + timedelta(hours=hours)
+    return Deadline("scheduled-stop", at, state, "EventBridge Scheduler", "8 h from each start")
+
+
+@pytest.mark.parametrize(
+    "given, hours, said",
+    [
+        (None, 100, ""),
+        (deadline(6.5), None, "at 2026-11-21 18:30 UTC, 6.5 h left"),
+        (deadline(6.5), 6.5, "6.5 h left"),
+        (deadline(None), 100, "by itself: 8 h from each start"),
+    ],
+)
+def test_a_deadline_that_is_far_enough(
+    given: Deadline | None, hours: float | None, said: str
+) -> None:
+    assert said in machines.check_deadline(given, Ending(max_hours=hours), NOW)
+
+
+@pytest.mark.parametrize(
+    "given, hours, said",
+    [
+        (deadline(6.5), 6.6, "--max-hours 6.6 is more than the 6.5 hours until 2026-11-21 18:30"),
+        (deadline(1, "MISSING"), None, "deadline of these machines is MISSING"),
+        (deadline(-1, "past"), None, "deadline of these machines is past"),
+    ],
+)
+def test_a_deadline_that_is_not(given: Deadline, hours: float | None, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        machines.check_deadline(given, Ending(max_hours=hours), NOW)
+    assert "fab extend" in caught.value.hint and caught.value.code == 2
+
+
+def after(tmp_path: Path, state: str, stop: Any) -> str:
+    (tmp_path / "run.json").write_text(json.dumps({"stop": stop}))
+    result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    said: list[str] = []
+    machines.after(OURS, Run("r1", tmp_path), said.append)
+    return "\n".join(said)
+
+
+def test_what_is_told_of_machines_that_go_on(tmp_path: Path) -> None:
+    kept = after(tmp_path, "failed", {"keep_minutes": 20})
+    assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
+    assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
+    assert "go on running, as asked, 7.82 USD per hour" in after(tmp_path, "succeeded", None)
+
+
+class Stopping:
+    """A cloud that says stopped after some seconds, if ever."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.time = seconds, 0.0
+
+    def standings(self) -> dict[str, Standing]:
+        state = "stopped" if self.time >= self.seconds else "stopping"
+        return {"m1": Standing(state, None, "EC2", "12:00")}
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.time, self.sleep)
+
+
+def test_a_success_waits_until_the_cloud_says_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Stopping(90)
+    monkeypatch.setattr(cloud, "of", lambda _: fake)
+    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    (tmp_path / "result.json").write_text('{"state": "succeeded"}')
+    said: list[str] = []
+    machines.after(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
+    assert said[0] == "stopping: m1 stopping" and said[-1] == "[m1] stopped, says EC2 at 12:00"
+    never = Stopping(1e9)
+    monkeypatch.setattr(cloud, "of", lambda _: never)
+    with pytest.raises(HostsFailed, match="machines do not stop") as caught:
+        machines.after(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
+    assert caught.value.hint == "fab teardown" and never.time < 400
+
+
+def test_the_keepers_words() -> None:
+    kept = {"phase": "keeping", "until": "2026-11-21T12:20:00Z", "results": "fetched"}
+    assert machines.told_phase(kept) == "machines: keeping, kept until 12:20 UTC; results fetched"
+    stops = {"phase": "stopping", "stopped": {"h2": "ok"}, "results": "only on h1", "until": None}
+    assert machines.told_phase(stops) == "machines: stopping, h2: ok; results only on h1"
