@@ -45,7 +45,11 @@ def asker() -> Ask:
     except DefaultCredentialsError:
         raise UsageError("Google cannot be asked: nobody is logged in", hint=LOGIN) from None
     session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
-    base = os.environ.get(ENDPOINT) or COMPUTE
+    return through(session, os.environ.get(ENDPOINT) or COMPUTE)
+
+
+def through(session: Any, base: str) -> Ask:
+    """Asks through a session of requests; `base` is where Compute's paths begin."""
     return lambda method, path, **words: _asked(session, base, method, path, words)
 
 

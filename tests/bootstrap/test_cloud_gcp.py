@@ -1,0 +1,252 @@
+"""Compute Engine through the protocol, against a stand-in that knows Google's own document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+requests = pytest.importorskip("requests", reason="scripts/setup --stacks installs it")
+pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+
+from standins.compute import Compute  # noqa: E402
+
+from bootstrap.cloud import MISSING, Clock, Refused  # noqa: E402
+from bootstrap.cloud.gcp import Gcp  # noqa: E402
+from bootstrap.cloud.rest import asker, through  # noqa: E402
+from bootstrap.document import from_document  # noqa: E402
+from bootstrap.errors import UsageError  # noqa: E402
+from bootstrap.inventory import Inventory  # noqa: E402
+
+CASES = Path(__file__).parents[1] / "cases"
+GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
+PATH = GOLDEN.chief.id or ""
+STOCK_OUT = {
+    "code": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+    "message": "The zone does not have enough resources available to fulfill the request.",
+    "errorDetails": [
+        {"errorInfo": {"metadatas": {"zonesAvailable": "europe-west4-a,europe-west4-c"}}}
+    ],
+}
+
+
+@pytest.fixture
+def compute() -> Iterator[Compute]:
+    """A project with the golden machine in it."""
+    cloud = Compute()
+    cloud.add(PATH)
+    server = cloud.serve()
+    yield cloud
+    server.shutdown()
+    server.server_close()
+
+
+class Time:
+    """A clock whose time passes by waiting alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def gcp(compute: Compute, inventory: Inventory = GOLDEN) -> Gcp:
+    return Gcp(inventory, through(requests.Session(), compute.base), Time().clock())
+
+
+def machine(compute: Compute) -> dict[str, Any]:
+    return compute.instances[PATH]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("PENDING", "starting"), ("PROVISIONING", "starting"), ("STAGING", "starting"),
+        ("RUNNING", "running"), ("PENDING_STOP", "stopping"), ("STOPPING", "stopping"),
+        ("STOPPED", "stopped"), ("TERMINATED", "stopped"), ("SUSPENDED", "stopped"),
+        ("SUSPENDING", "stopping"), ("REPAIRING", "starting"), ("DEPROVISIONING", "stopping"),
+        ("A_NEW_WORD", "unknown"),
+    ],
+)  # fmt: skip
+def test_every_word_of_compute_is_a_state(compute: Compute, status: str, state: str) -> None:
+    machine(compute)["status"] = status
+    assert gcp(compute).standings()["gcp-t4-1"].state == state
+
+
+def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
+    from bootstrap.cloud.gcp import STATES
+
+    assert set(STATES) == set(compute.schemas["Instance"]["properties"]["status"]["enum"])
+
+
+def test_the_address_is_the_one_that_compute_tells_now(compute: Compute) -> None:
+    standing = gcp(compute).standings()["gcp-t4-1"]
+    assert (standing.address, standing.serial) == ("198.51.100.99", "4711")
+    inside = replace(GOLDEN, hosts=(replace(GOLDEN.chief, address="10.164.0.8"),))
+    assert gcp(compute, inside).standings()["gcp-t4-1"].address == "10.164.0.8"
+
+
+def test_a_field_that_is_not_there_yet_is_no_error(compute: Compute) -> None:
+    compute.instances[PATH] = {"status": "PROVISIONING"}
+    standing = gcp(compute).standings()["gcp-t4-1"]
+    assert (standing.state, standing.address) == ("starting", None)
+    deadline = gcp(compute).deadline()
+    assert deadline and deadline.state == MISSING
+
+
+def test_a_machine_is_gone_when_its_project_says_so_and_not_when_it_refuses(
+    compute: Compute,
+) -> None:
+    compute.instances.clear()
+    assert gcp(compute).standings()["gcp-t4-1"].state == "gone"
+    compute.denied = (403, "forbidden")
+    with pytest.raises(Refused, match="Google refuses GET projects/p-1") as told:
+        gcp(compute).standings()
+    assert told.value.word == "forbidden"
+
+
+def test_stopping_and_starting_may_be_said_twice(compute: Compute) -> None:
+    asked = gcp(compute)
+    asked.stop()
+    asked.stop()
+    assert machine(compute)["status"] == "STOPPING"
+    machine(compute)["status"] = "TERMINATED"
+    compute.slow = 5
+    asked.start()
+    asked.start()
+    verbs = [call.rpartition("/")[2] for call in compute.asked if call.startswith("POST")]
+    assert verbs == ["stop", "start"]
+
+
+def test_a_stock_out_names_the_zones_that_have_room(compute: Compute) -> None:
+    machine(compute)["status"] = "TERMINATED"
+    compute.errors = {"gcp-t4-1": STOCK_OUT}
+    with pytest.raises(Refused, match="no such machine free in europe-west4-b now") as told:
+        gcp(compute).start()
+    assert "free now: europe-west4-a,europe-west4-c" in told.value.message
+    assert "pulumi config set zones" in told.value.hint
+
+
+def test_another_error_of_an_operation_is_told_as_it_is(compute: Compute) -> None:
+    machine(compute)["status"] = "TERMINATED"
+    compute.errors = {"gcp-t4-1": {"code": "QUOTA_EXCEEDED", "message": "Quota 'GPUS_ALL_REGIONS'"}}
+    with pytest.raises(Refused, match="QUOTA_EXCEEDED: Quota 'GPUS_ALL_REGIONS'"):
+        gcp(compute).start()
+
+
+def test_an_operation_that_does_not_end_is_given_up(compute: Compute) -> None:
+    machine(compute)["status"] = "TERMINATED"
+    compute.slow = 10**6
+    with pytest.raises(Exception, match="does not end"):
+        gcp(compute).start()
+    assert len(compute.asked) < 400
+
+
+# --- The deadline ------------------------------------------------------------------------------
+
+
+def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Compute) -> None:
+    deadline = gcp(compute).deadline()
+    assert deadline and deadline.at
+    left = deadline.at - datetime.now(timezone.utc)
+    assert abs(left - timedelta(hours=3)) < timedelta(seconds=30)
+    assert (deadline.state, deadline.why) == ("armed", "4 h from each start")
+    moment = "2026-01-01T12:00:00-08:00"
+    machine(compute)["resourceStatus"] = {"scheduling": {"terminationTimestamp": moment}}
+    deadline = gcp(compute).deadline()
+    assert deadline
+    assert deadline.at == datetime(2026, 1, 1, 20, tzinfo=timezone.utc)
+    assert deadline.state == "past"
+
+
+def test_a_stopped_machines_deadline_begins_with_its_start(compute: Compute) -> None:
+    machine(compute)["status"] = "TERMINATED"
+    deadline = gcp(compute).deadline()
+    assert deadline and (deadline.state, deadline.at) == ("armed", None)
+
+
+@pytest.mark.parametrize("gone", ["maxRunDuration", "instanceTerminationAction"])
+def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) -> None:
+    del machine(compute)["scheduling"][gone]
+    deadline = gcp(compute).deadline()
+    assert deadline and (deadline.state, deadline.why) == (MISSING, "gcp-t4-1 has none")
+
+
+def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) -> None:
+    with pytest.raises(UsageError, match="only while a machine is stopped") as told:
+        gcp(compute).arm(6)
+    assert told.value.hint == "fab stop, then fab start --hours 6"
+    gcp(compute).arm(4)  # as it is
+    machine(compute)["status"] = "TERMINATED"
+    gcp(compute).arm(6)
+    assert machine(compute)["scheduling"] == {
+        "onHostMaintenance": "TERMINATE",
+        "automaticRestart": False,
+        "instanceTerminationAction": "STOP",
+        "maxRunDuration": {"seconds": "21600"},
+    }
+    with pytest.raises(UsageError, match="at most 168"):
+        gcp(compute).arm(200)
+
+
+def test_the_most_urgent_deadline_of_several_machines_counts(compute: Compute) -> None:
+    second = PATH.replace("t4-1", "t4-2")
+    compute.add(second)
+    both = (GOLDEN.chief, replace(GOLDEN.chief, name="gcp-t4-2", id=second, address="192.0.2.7"))
+    inventory = replace(GOLDEN, hosts=both)
+    compute.instances[second]["scheduling"]["maxRunDuration"]["seconds"] = "7200"
+    deadline = gcp(compute, inventory).deadline()
+    assert deadline and deadline.why == "2 h from each start"
+    del compute.instances[second]["scheduling"]["maxRunDuration"]
+    deadline = gcp(compute, inventory).deadline()
+    assert deadline and (deadline.state, deadline.why) == (MISSING, "gcp-t4-2 has none")
+
+
+# --- Keys, costs, whose ------------------------------------------------------------------------
+
+
+def test_host_keys_are_read_from_guest_attributes_when_they_are_there(compute: Compute) -> None:
+    assert gcp(compute).host_keys() == {}
+    items = [{"namespace": "hostkeys", "key": "ssh-ed25519", "value": "AAAAC3Nz"}]
+    compute.attributes[PATH] = items
+    assert gcp(compute).host_keys() == {"gcp-t4-1": ("ssh-ed25519 AAAAC3Nz",)}
+
+
+def test_what_bills_while_stopped_are_the_disks(compute: Compute) -> None:
+    disk = "https://www.googleapis.com/compute/v1/projects/p-1/zones/europe-west4-b/disks/gcp-t4-1"
+    machine(compute)["disks"] = [{"source": disk}, {"type": "SCRATCH"}]
+    (cost,) = gcp(compute).costs()
+    assert cost.what == "disk gcp-t4-1 of gcp-t4-1, 100 GB pd-ssd"
+    assert cost.per_day == pytest.approx(100 * 0.17 / 30.4)
+
+
+def test_the_project_is_told_without_a_question(compute: Compute) -> None:
+    assert gcp(compute).account() == "project p-1"
+    assert compute.asked == []
+
+
+def test_an_id_of_another_shape_is_refused(compute: Compute) -> None:
+    odd = replace(GOLDEN, hosts=(replace(GOLDEN.chief, id="gcp-t4-1"),))
+    with pytest.raises(UsageError, match="is not projects/PROJECT/zones/ZONE/instances/NAME"):
+        gcp(compute, odd)
+
+
+def test_nobody_logged_in_is_said_before_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    with pytest.raises(UsageError, match="nobody is logged in") as told:
+        asker()
+    assert told.value.hint == "gcloud auth application-default login"
