@@ -15,6 +15,7 @@ from bootstrap.cloud import AT_REST, Clock, Cloud, Cost, Standing
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
 from bootstrap.receipt import Line, Receipt, of_costs, of_machine
+from bootstrap.results import LEFT
 from bootstrap.show import count
 from bootstrap.teardown import unfetched
 
@@ -59,8 +60,8 @@ def at_rest(asked: Cloud, say: Say, clock: Clock | None) -> list[Line]:
 
 
 def of_results(inventory: Inventory) -> list[Line]:
-    """Where the results are of runs that nobody fetched."""
-    left = unfetched(inventory)
+    """Where the results are of runs that nobody fetched, or not all of them."""
+    left = [*unfetched(inventory), *fetched_in_part(inventory)]
     there = only_there(inventory, with_bucket=False) if left else []
     chief = inventory.chief.name
     return [
@@ -129,11 +130,17 @@ def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> 
 
 def only_there(inventory: Inventory, with_bucket: bool) -> list[str]:
     """Runs whose results are neither here nor in a bucket that is kept."""
-    left = unfetched(inventory)
+    left = [*unfetched(inventory), *fetched_in_part(inventory)]
     if not left or with_bucket or not (inventory.bucket or "").startswith("s3://"):
         return left
     kept = bucket.of(inventory)
     return [run_id for run_id in left if kept.manifest(run_id) is None]
+
+
+def fetched_in_part(inventory: Inventory) -> list[str]:
+    """Runs of which files were too large to be fetched: they are listed beside the results."""
+    ids = [path.stem for path in record.runs(inventory.name)]
+    return [i for i in ids if (record.find_run(inventory, i)[1] / LEFT).exists()]
 
 
 def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) -> list[str]:

@@ -145,15 +145,8 @@ def train(inventory: Inventory, trip: Trip) -> Run:
         say(deadline)
     with surveyed(inventory, trip.options) as (cluster, opened):
         run.refuse_second(cluster)
-        record.save_cluster(inventory)
-        say(*choices(trip.asked, cluster))
-        make_ready(cluster, opened, trip.options)
-        for session in opened.values():
-            session.start_agent(
-                cluster.facts[session.host.name].pythons[cluster.environment.python]
-            )
-        run.refuse_closed_pairs(cluster, opened)
-        started = run.start(cluster, opened, trip.asked, trip.results, trip.ending)
+        with machines.preparing(inventory, say):
+            started = _start(cluster, opened, trip)
         say(f"run {started.run_id} started; it goes on if this connection breaks")
         if not trip.detach:
             watch(inventory, opened, started, keyboard_ends_it=True)
@@ -161,6 +154,17 @@ def train(inventory: Inventory, trip: Trip) -> Run:
         else:
             say(f"next: fab attach --run {started.run_id}")
     return started
+
+
+def _start(cluster: Cluster, opened: Mapping[str, Session], trip: Trip) -> Run:
+    """Make the hosts ready, see that they reach each other, and start the run."""
+    record.save_cluster(cluster.inventory)
+    say(*choices(trip.asked, cluster))
+    make_ready(cluster, opened, trip.options)
+    for name, session in opened.items():
+        session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+    run.refuse_closed_pairs(cluster, opened)
+    return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
 
 
 def choices(asked: Asked, cluster: Cluster) -> list[str]:
@@ -209,7 +213,8 @@ def end(inventory: Inventory, started: Run) -> None:
     """End a run on every host and print each host's word."""
     with agents(inventory) as (opened, pythons):
         said = ending.cancel(opened, started, pythons, inventory.chief.name)
-    say(*(f"[{name}] {text}" for name, text in said.items()))
+        kept = machines.phase(opened[inventory.chief.name], started)
+    say(*(f"[{name}] {text}" for name, text in said.items()), *kept)
 
 
 def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) -> None:

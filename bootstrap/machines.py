@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from bootstrap.launch import Ending
 from bootstrap.run import Run, read_json
 from bootstrap.session import Session
 
-STOPPING = 300.0  # seconds that machines may take from a run's end until the cloud says stopped
+STOPPING = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
 DEFAULT_KEEP = 20
 MOVE = "fab extend --hours HOURS"
 Say = Callable[[str], None]
@@ -76,6 +77,17 @@ def check_deadline(deadline: Deadline | None, ending: Ending, now: datetime) -> 
             hint=f"{MOVE}   # or: --max-hours {int(left * 10) / 10:g}",
         )
     return f"the cloud stops these machines at {deadline.at:%Y-%m-%d %H:%M} UTC, {left:.1f} h left"
+
+
+@contextmanager
+def preparing(inventory: Inventory, say: Say) -> Iterator[None]:
+    """What is done before a run's supervisor begins: if it fails, nobody stops the machines."""
+    try:
+        yield
+    except BaseException:
+        if inventory.stops_itself:
+            say(f"no run was started; the machines go on running{price(inventory)}: fab stop")
+        raise
 
 
 def after(inventory: Inventory, run: Run, say: Say, *, clock: Clock | None = None) -> None:

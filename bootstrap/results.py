@@ -19,6 +19,7 @@ from bootstrap.show import clean, count, duration, size
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
 
+LEFT = "left-on-host.txt"  # beside the results: what was too large
 OURS = ("results/.keep", "logs/.keep", "results/outputs.json", "results/manifest.json")
 
 # What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
@@ -63,7 +64,7 @@ def fetch(session: Session, run: Run) -> dict[str, Any]:
     packed.unlink()
     if told["left"]:
         left = "".join(f"{size(count):>9}  {path}\n" for path, count in told["left"])
-        (run.results / "left-on-host.txt").write_text(left)
+        (run.results / LEFT).write_text(left)
     if manifest:
         verify(run.results, manifest["files"], {path for path, _ in told["left"]})
         word = json.dumps({"left": len(told["left"])})

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -148,7 +149,9 @@ class Keeper:
         """The other hosts first, this one last."""
         *others, (name, _, argv) = policy.stops(self.run)
         self.tell("stopping", stopped={}, until=None)
-        done = {host: stop_there(alias, words) for host, alias, words in others}
+        with ThreadPoolExecutor(max(1, len(others))) as pool:
+            said = pool.map(lambda other: stop_there(*other[1:]), others)
+            done = {host: why for (host, _, _), why in zip(others, said, strict=True)}
         self.tell("stopping", stopped=done)
         if argv is None:
             self.tell("stopped", stopped={**done, name: "has no stop command"})

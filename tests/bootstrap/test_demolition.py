@@ -208,6 +208,17 @@ def test_a_destroy_is_refused_while_results_are_only_there(destroyed: list[str])
     assert destroy(discard=True).verified and destroyed == ["dev"]
 
 
+def test_files_that_were_too_large_to_fetch_are_results_too(destroyed: list[str]) -> None:
+    save_run()
+    here = record.home() / "nowhere"
+    here.mkdir(parents=True)
+    (here / "result.json").write_text("{}")
+    destroy()
+    (here / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
+    with pytest.raises(UsageError, match="would lose them"):
+        destroy()
+
+
 @pytest.mark.parametrize("with_bucket, lost", [(False, False), (True, True)])
 def test_results_in_a_bucket_that_stays_are_not_lost(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch, with_bucket: bool, lost: bool

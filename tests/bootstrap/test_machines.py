@@ -93,6 +93,17 @@ def test_what_is_told_of_machines_that_go_on(tmp_path: Path) -> None:
     assert "go on running, as asked, 7.82 USD per hour" in after(tmp_path, "succeeded", None)
 
 
+def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
+    said: list[str] = []
+    with pytest.raises(UsageError), machines.preparing(OURS, said.append):
+        raise UsageError("no")
+    assert said == ["no run was started; the machines go on running, 7.82 USD per hour: fab stop"]
+    named = Inventory("named", OURS.hosts)
+    with pytest.raises(UsageError), machines.preparing(named, said.append):
+        raise UsageError("no")
+    assert len(said) == 1
+
+
 class Stopping:
     """A cloud that says stopped after some seconds, if ever."""
 
@@ -124,7 +135,7 @@ def test_a_success_waits_until_the_cloud_says_stopped(
     monkeypatch.setattr(cloud, "of", lambda _: never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
         machines.after(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
-    assert caught.value.hint == "fab teardown" and never.time < 400
+    assert caught.value.hint == "fab teardown" and never.time < 700
 
 
 def test_the_keepers_words() -> None:
