@@ -18,8 +18,11 @@ from typing import Any
 import googleapiclient  # type: ignore[import-untyped]
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
-CALLS = {"instances": ("get", "start", "stop", "setScheduling", "getGuestAttributes")}
-CALLS |= {"zoneOperations": ("get",), "disks": ("get",)}
+CALLS: dict[str, tuple[str, ...]] = {
+    "instances": ("get", "start", "stop", "setScheduling", "getGuestAttributes"),
+    "zoneOperations": ("get",),
+    "disks": ("get",),
+}
 
 
 @dataclass

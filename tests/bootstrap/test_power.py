@@ -1,0 +1,350 @@
+"""Which machines a command is about, and starting and stopping them, with a cloud of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from bootstrap import cloud, connect, identity, journey, local, power, record
+from bootstrap import stack as pulumi
+from bootstrap.cloud import MISSING, Clock, Deadline, Refused, Standing
+from bootstrap.document import from_document, to_document
+from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
+from bootstrap.inventory import Inventory
+
+CASES = Path(__file__).parents[1] / "cases"
+REPO = Path(__file__).parents[2]
+GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
+
+
+class Sky:
+    """A cloud of two machines that obeys after some seconds; its time passes by waiting alone."""
+
+    def __init__(self, *states: str, takes: float = 30) -> None:
+        self.states = dict(zip((ONE, TWO), states or ("running", "running"), strict=True))
+        self.takes, self.time = takes, 0.0
+        self.due: dict[str, tuple[float, str]] = {}
+        self.calls: list[str] = []
+        self.full: set[str] = set()  # machines that find no room
+        self.refuses: str | None = None
+        self.armed: Deadline | None = None
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.time, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def standings(self) -> dict[str, Standing]:
+        for name, (at, state) in self.due.items():
+            if self.time >= at:
+                self.states[name] = state
+        told = {}
+        for number, (name, state) in enumerate(self.states.items(), 1):
+            address = f"203.0.113.{100 + number}" if state == "running" else None
+            told[name] = Standing(state, address, "Sky", "now", serial=f"i-{number}")
+        return told
+
+    def start(self) -> None:
+        self.calls.append("start")
+        if self.refuses:
+            raise Refused(self.refuses, "InsufficientInstanceCapacity", hint="fab start   # later")
+        for name, state in self.states.items():
+            if state == "stopped":
+                ends = "stopped" if name in self.full else "running"
+                self.states[name], self.due[name] = "starting", (self.time + self.takes, ends)
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+        for name in self.states:
+            self.states[name], self.due[name] = "stopping", (self.time + self.takes, "stopped")
+
+    def deadline(self) -> Deadline | None:
+        return self.armed
+
+    def arm(self, hours: float) -> None:
+        self.calls.append(f"arm {hours:g}")
+        at = datetime.now(timezone.utc) + timedelta(hours=hours)
+        self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
+
+    def costs(self) -> list[cloud.Cost]:
+        return [cloud.Cost("disk vol-1, 100 GB", 0.26, "fab teardown --destroy")]
+
+    def account(self) -> str:
+        return "account 1234"
+
+    def host_keys(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A home of one's own, no Pulumi, no terminal, and machines that let everybody in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(pulumi, "current", lambda: None)
+    monkeypatch.setattr(pulumi, "cluster_of", lambda name: replace(GOLDEN, stack=name))
+    monkeypatch.setattr(connect, "reach", lambda inventory: ({}, {}))
+    monkeypatch.setattr(identity, "pin", lambda *_, **__: None)
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123
+    return monkeypatch
+
+
+def under(person: pytest.MonkeyPatch, sky: Sky) -> Sky:
+    person.setattr(cloud, "of", lambda inventory: sky)
+    return sky
+
+
+def addresses(inventory: Inventory) -> list[str]:
+    return [host.address for host in inventory.hosts]
+
+
+# --- Which hosts -------------------------------------------------------------------------------
+
+
+def test_hosts_and_stack_together_are_refused(person: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="give one of them"):
+        journey.look("a,b", stack="dev")
+
+
+def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
+    person: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    under(person, Sky())
+    record.save_cluster(journey.hosts_of("last"))
+    assert addresses(journey.hosts_of(None)) == ["last"]
+    person.setattr(pulumi, "current", lambda: "chosen")
+    assert journey.hosts_of(None).stack == "chosen"
+    assert journey.hosts_of(None, stack="dev").stack == "dev"
+    assert addresses(journey.hosts_of("a,b")) == ["a", "b"]
+    lines = capsys.readouterr().out.splitlines()
+    told = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
+    assert lines[3] == told + "ubuntu@203.0.113.102:22"
+    assert lines[4].endswith("(hosts): a, b")
+
+
+def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(
+    person: pytest.MonkeyPatch,
+) -> None:
+    under(person, Sky("running", "stopped"))
+    seen = journey.look(None, stack="dev")
+    assert addresses(seen.inventory) == ["203.0.113.101", TWO]
+    assert seen.asleep == [TWO]
+
+
+def test_machines_that_do_not_run_end_with_2_and_name_the_command(
+    person: pytest.MonkeyPatch,
+) -> None:
+    sky = under(person, Sky("running", "stopped"))
+    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as told:
+        journey.hosts_of(None, stack="dev")
+    assert told.value.hint.startswith("fab start")
+    assert sky.calls == []
+
+
+@pytest.mark.parametrize(("state", "hint"), [("gone", "pulumi up"), ("unknown", "fab status")])
+def test_machines_that_are_lost_are_not_started(
+    person: pytest.MonkeyPatch, state: str, hint: str
+) -> None:
+    sky = under(person, Sky("stopped", state))
+    for begin in (True, False):
+        with pytest.raises(HostsNotReady, match=state) as told:
+            journey.hosts_of(None, stack="dev", start=begin)
+        assert told.value.hint.startswith(hint)
+    assert sky.calls == []
+
+
+@pytest.mark.parametrize(("said", "starts"), [("y", True), ("", False), ("n", False)])
+def test_at_a_terminal_the_person_is_asked(
+    person: pytest.MonkeyPatch, said: str, starts: bool
+) -> None:
+    sky = under(person, Sky("stopped", "stopped", takes=0))
+    person.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
+    asked: list[str] = []
+
+    def answer(text: str) -> str:
+        asked.append(text)
+        return said
+
+    person.setattr("builtins.input", answer)
+    person.setattr(power, "Clock", sky.clock)
+    if starts:
+        assert addresses(journey.hosts_of(None, stack="dev"))[1] == "203.0.113.102"
+    else:
+        with pytest.raises(UsageError, match="were not started"):
+            journey.hosts_of(None, stack="dev")
+    assert ("start" in sky.calls) == starts
+    assert "7.82 USD per hour" in asked[0]
+
+
+# --- Starting and stopping ---------------------------------------------------------------------
+
+
+def start(person: pytest.MonkeyPatch, sky: Sky, hours: float | None = None) -> Inventory:
+    under(person, sky)
+    return power.start(GOLDEN, lambda line: None, hours=hours, clock=sky.clock())
+
+
+def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopped", "stopped", takes=90)
+    sky.armed = Deadline("scheduled-stop", datetime(2026, 1, 1, tzinfo=timezone.utc), "past", "Sky")
+    assert addresses(start(person, sky)) == ["203.0.113.101", "203.0.113.102"]
+    assert sky.calls == ["arm 8", "start"]
+    assert 90 <= sky.time < 120
+    assert addresses(record.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
+
+
+def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopped", "stopped")
+    sky.arm(1)
+    start(person, sky, hours=2.5)
+    assert sky.calls == ["arm 1", "arm 2.5", "start"]
+
+
+def test_a_deadline_that_begins_with_the_start_is_not_armed(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopped", "stopped")
+    sky.armed = Deadline("max-run-duration", None, "armed", "Sky", "4 h from each start")
+    start(person, sky)
+    assert sky.calls == ["start"]
+
+
+def test_a_machine_that_is_still_stopping_is_waited_for(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopping", "stopped")
+    sky.due[ONE] = (60, "stopped")
+    start(person, sky)
+    assert sky.time >= 90
+
+
+def test_a_stock_out_stops_what_was_started_with_it(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopped", "stopped")
+    sky.full = {TWO}
+    with pytest.raises(HostsFailed, match="found no room"):
+        start(person, sky)
+    assert sky.calls == ["start", "stop"]
+    assert sky.time < 60
+
+    sky = Sky("stopped", "stopped")
+    sky.refuses = "no such machine free"
+    with pytest.raises(Refused, match="no such machine free"):
+        start(person, sky)
+    assert sky.calls == ["start", "stop"]
+
+
+def test_a_machine_that_ran_before_is_not_stopped_for_another(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("running", "stopped")
+    sky.full = {TWO}
+    with pytest.raises(HostsFailed):
+        start(person, sky)
+    assert sky.calls == ["start"]
+
+
+def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
+    sky = Sky("stopped", "stopped")
+    person.setattr(
+        connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {})
+    )
+    start(person, sky)
+    assert 100 <= sky.time < 120
+
+    person.setattr(connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()}))
+    with pytest.raises(HostsNotReady, match="do not let us in"):
+        start(person, Sky("stopped", "stopped"))
+
+
+def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
+    person: pytest.MonkeyPatch,
+) -> None:
+    sky, lines = under(person, Sky(takes=90)), list[str]()
+    power.stop(GOLDEN, lines.append, clock=sky.clock())
+    assert 90 <= sky.time < 120
+    assert (
+        "still bills: disk vol-1, 100 GB, 0.26 USD per day; fab teardown --destroy ends it" in lines
+    )
+    sky = under(person, Sky(takes=10**9))
+    with pytest.raises(HostsFailed, match="do not stop"):
+        power.stop(GOLDEN, lines.append, clock=sky.clock())
+
+
+# --- The report --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "machine", "fails"),
+    [
+        ("armed", "running", False), ("armed", "stopped", False), ("past", "running", True),
+        ("past", "stopped", False), (MISSING, "running", True), (MISSING, "stopped", True),
+    ],
+)  # fmt: skip
+def test_a_deadline_that_stops_nothing_fails_the_status(
+    person: pytest.MonkeyPatch, state: str, machine: str, fails: bool
+) -> None:
+    sky, lines = under(person, Sky(machine, machine)), list[str]()
+    sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
+    wrong = power.report(journey.look(None, stack="dev"), lines.append)
+    assert (wrong is not None) == fails
+    assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
+    assert lines[2] == f"deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[3].startswith("cost: 7.82 USD per hour")
+    if wrong:
+        assert wrong.code == 1
+
+
+# --- The real command, with real hosts and a stand-in for Pulumi -------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The environment of a person with two local hosts in a stack, which is the selected one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = local.start("dev", 2)
+    (tmp_path / "out.json").write_text(json.dumps(to_document(made)))
+    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;; *) echo dev;; esac\n"
+    (tmp_path / "pulumi").write_text(script)
+    (tmp_path / "pulumi").chmod(0o755)
+    yield os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    local.stop("dev")
+
+
+def fab(shell: dict[str, str], *words: str) -> tuple[int, str]:
+    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *words]
+    done = subprocess.run(argv, env=shell, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
+    code, out = fab(shell, "status")
+    assert code == 0, out
+    assert out.startswith("dev (local, stack dev): ")
+    assert "[h1] running (says /proc" in out
+    code, out = fab(shell, "stop", "--stack", "dev")
+    assert code == 0, out
+    assert "[h2] stopped, says /proc" in out
+    code, out = fab(shell, "train", "--preset", "smoke")
+    assert code == 2, out
+    assert "next: fab start   # or: fab train --start" in out
+    code, out = fab(shell, "start")
+    assert code == 0, out
+    assert local.read("dev")["h2"]["running"]
+    code, out = fab(shell, "exec", "--cmd", "echo in")
+    assert (code, out.count("] in\n")) == (0, 2), out
+
+
+def test_machines_that_were_only_named_are_neither_started_nor_stopped(
+    shell: dict[str, str],
+) -> None:
+    for task in ("start", "stop"):
+        code, out = fab(shell, task, "--hosts", "a,b")
+        assert code == 2
+        assert "only named by --hosts" in out
+    code, out = fab(shell, "stop", "--hosts", "a,b", "--stack", "dev")
+    assert (code, "give one of them" in out) == (2, True)
+    code, out = fab(shell, "extend")
+    assert (code, "for how long?" in out) == (2, True)
