@@ -32,6 +32,7 @@ def start(cluster: str, count: int, base: str | None = None) -> Inventory:
     """
     loopback.program()
     names = [f"h{i}" for i in range(1, count + 1)]
+    _recorded(cluster)
     with _alone(cluster) as folder:
         hosts = [_made(folder, name, base) for name in names]
         inventory = _record(cluster, folder, hosts)
@@ -115,10 +116,17 @@ def _entry(cluster: str, host: LocalHost) -> Host:
 
 
 def existing(cluster: str) -> list[LocalHost]:
-    """The local hosts of a cluster, running or not, as its record has them."""
+    """The local hosts of a cluster, running or not, as its record has them.
+
+    Raises:
+        UsageError: no cluster is recorded under this name, or a cloud's is.
+    """
     folder = record.cluster_folder(cluster) / "hosts"
-    hosts = record.load_cluster(cluster).hosts
-    return [LocalHost(h.name, folder / h.name, h.address, h.port or 0) for h in hosts]
+    recorded = record.load_cluster(cluster)
+    if recorded.cloud != "local":
+        where = "hosts that were named" if recorded.cloud == "hosts" else f"one of {recorded.cloud}"
+        raise UsageError(f"cluster {cluster!r} is {where}, not one of this machine")
+    return [LocalHost(h.name, folder / h.name, h.address, h.port or 0) for h in recorded.hosts]
 
 
 def _recorded(cluster: str) -> list[LocalHost]:
@@ -183,7 +191,7 @@ def destroy(cluster: str) -> None:
     shutil.rmtree(record.cluster_folder(cluster))
 
 
-USAGE = """python -m bootstrap.local start|stop|read|remove CLUSTER [HOST...]
+USAGE = """python -m bootstrap.local start|stop|read|remove|check CLUSTER [HOST...]
   start without a host reads stdin: {"hosts": 2}"""
 
 
@@ -207,7 +215,7 @@ def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
     if verb == "remove":
         return remove(cluster, list(names))
     if verb == "check":
-        return {"sshd": loopback.program()}
+        return {"sshd": loopback.program(), "hosts": [host.name for host in _recorded(cluster)]}
     choices = "start, stop, read, remove, check"
     raise UsageError(f"{verb!r} is none of: {choices}", hint=USAGE)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 
 import pulumi
 
 from stacks import ending, settings
 from stacks.rules import ConfigError
 
+TOLD = 32  # to Pulumi: the person knows what is wrong; a RunError adds "unhandled" to it
 MODULES = {"aws": "stacks.aws.cluster", "gcp": "stacks.gcp.cluster", "local": "stacks.local"}
 
 
@@ -20,7 +23,9 @@ def main() -> None:
         # Only the chosen cloud's SDK is imported: each costs a second and 50 MB.
         cluster = importlib.import_module(MODULES[config.cloud]).Cluster(config.name, config)
     except ConfigError as error:
-        raise pulumi.RunError(str(error)) from None
+        for problem in re.split(r"\n(?! )", str(error)):
+            pulumi.log.error(problem)
+        sys.exit(TOLD)
     pulumi.export("cluster", cluster.document)
     pulumi.export("next", cluster.document.apply(lambda said: ending.told(config, said)))
 

@@ -17,6 +17,8 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(__file__).parent / "bin"  # the stand-in for the language host
+ENDED = ("resOutputsEvent", "resOpFailedEvent")
+DEFAULT_PROVIDER = ("pulumi:providers:pulumi-python", "default")
 BESIDE = ("pulumi-resource-pulumi-python", "pulumi-language-python-exec")
 
 
@@ -64,9 +66,15 @@ class Done:
 
     @property
     def steps(self) -> list[Step]:
-        """Every change, in the engine's order; resources that stay the same are left out."""
-        told = [e["resourcePreEvent"]["metadata"] for e in self.events if "resourcePreEvent" in e]
-        return [_step(each) for each in told if each["op"] != "same"]
+        """Every change, in the engine's order, failed ones too; what stays the same is left out.
+
+        So is the provider of dynamic resources: the engine takes it for changed when any of the
+        settings changed.
+        """
+        told = [e[kind]["metadata"] for e in self.events for kind in ENDED if kind in e]
+        # A component's event comes again with its outputs.
+        steps = dict.fromkeys(_step(m) for m in told if m["op"] not in ("same", "refresh"))
+        return [s for s in steps if (s.type, s.name) != DEFAULT_PROVIDER]
 
     @property
     def changed(self) -> dict[str, str]:

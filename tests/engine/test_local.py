@@ -1,0 +1,167 @@
+"""`pulumi up` of local hosts, on the real engine, with a real sshd each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.stack import Stack
+
+from bootstrap import local, processes
+from bootstrap.document import from_document
+from bootstrap.inventory import Inventory
+
+HOST = "pulumi-python:dynamic/local:Host"
+
+
+@pytest.fixture
+def stack(engine: Path, tmp_path: Path, home: Path) -> Iterator[Stack]:
+    """A stack of two local hosts, not yet up; destroyed at the end, whatever it has by then."""
+    made = Stack(engine, tmp_path / "project").config(cloud="local")
+    yield made
+    made.destroy()
+    assert not (home / ".railhead/clusters/test/hosts").exists()
+
+
+def cluster(stack: Stack) -> Inventory:
+    """What `fab` reads of it."""
+    return from_document(stack.output()["cluster"])
+
+
+def ssh(inventory: Inventory, name: str) -> str:
+    """What ssh itself says of a host, with the key of the document pinned and nothing asked."""
+    (host,) = (h for h in inventory.hosts if h.name == name)
+    pins = Path(inventory.key_file or "").with_name(f"pin-{name}")
+    pins.write_text(f"[{host.address}]:{host.port} {host.host_key}\n")
+    options = ("StrictHostKeyChecking=yes", f"UserKnownHostsFile={pins}", "BatchMode=yes")
+    argv = ["ssh", "-F", "none", *(word for each in options for word in ("-o", each))]
+    argv += ["-i", inventory.key_file or "", "-p", str(host.port), f"{host.user}@{host.address}"]
+    done = subprocess.run([*argv, "echo in"], capture_output=True, text=True, timeout=30)
+    return done.stdout.strip() or done.stderr
+
+
+def pids() -> dict[str, int | None]:
+    """The sshd of each host."""
+    return {host.name: host.pid for host in local.existing("test")}
+
+
+def kill(name: str) -> None:
+    """End an sshd as a crash would."""
+    pid = pids()[name]
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    while pids()[name]:
+        time.sleep(0.01)
+
+
+def made(stack: Stack) -> dict[str, Any]:
+    """The hosts that the state has."""
+    return {r["outputs"]["name"]: r["outputs"] for r in stack.resources() if r["type"] == HOST}
+
+
+def test_up_makes_hosts_that_let_us_in_and_destroy_ends_them(stack: Stack, home: Path) -> None:
+    assert stack.preview().ended(0).summary == {"create": 4}
+    assert not (home / ".railhead").exists()
+    done = stack.up().ended(0, "fab train", "it costs nothing")
+    assert {step.name for step in done.steps if step.type == HOST} == {"h1", "h2"}
+    inventory = cluster(stack)
+    assert [ssh(inventory, host.name) for host in inventory.hosts] == ["in", "in"]
+    hosts = local.existing("test")
+    stack.destroy().ended(0)
+    for host in hosts:
+        assert processes.of(host.folder) == []
+        assert processes.free(host.address, host.port)
+    assert stack.resources() == []
+
+
+def test_up_again_changes_nothing(stack: Stack) -> None:
+    stack.up().ended(0)
+    before = pids()
+    assert stack.up("--expect-no-changes").ended(0).steps == []
+    stack.refresh("--expect-no-changes").ended(0)
+    assert pids() == before
+
+
+def test_one_more_and_one_less_leave_the_others_running(stack: Stack) -> None:
+    stack.up().ended(0)
+    before = pids()
+    assert stack.config(count=3).preview().ended(0).changed == {"h3": "create"}
+    assert stack.up().ended(0).changed == {"h3": "create"}
+    inventory = cluster(stack)
+    assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
+    assert ssh(inventory, "h3") == "in"
+    gone = local.existing("test")[2]
+    assert stack.config(count=2).up().ended(0).changed == {"h3": "delete"}
+    assert pids() == before
+    assert processes.of(gone.folder) == [] and not gone.folder.exists()
+
+
+def test_a_dead_host_shows_and_is_started_again(stack: Stack) -> None:
+    stack.up().ended(0)
+    before, inventory = pids(), cluster(stack)
+    kill("h2")
+    assert stack.refresh().ended(0).changed == {"h2": "update"}
+    assert {name: host["running"] for name, host in made(stack).items()} == {
+        "h1": True,
+        "h2": False,
+    }
+    assert stack.up().ended(0).changed == {"h2": "update"}
+    after = cluster(stack)
+    assert ssh(after, "h2") == "in"
+    assert [host.host_key for host in after.hosts] == [host.host_key for host in inventory.hosts]
+    assert pids()["h1"] == before["h1"]
+
+
+def test_a_host_that_was_removed_by_hand_is_made_again(stack: Stack) -> None:
+    stack.up().ended(0)
+    local.remove("test", ["h1"])
+    assert stack.refresh().ended(0).changed == {"h1": "delete"}
+    assert stack.up().ended(0).changed == {"h1": "create"}
+    assert ssh(cluster(stack), "h1") == "in"
+
+
+def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(stack: Stack) -> None:
+    stack.up().ended(0)
+    for host in cluster(stack).hosts:
+        folder = Path.home() / ".railhead/clusters/test/hosts" / host.name
+        assert host.stop and host.stop[1:] == processes.argv(folder)[1:]
+        assert host.host_key and host.host_key.startswith("ssh-ed25519 ")
+
+
+# What is wrong is told, in a line each, before anything is made
+
+
+def test_wrong_settings_are_told_before_any_resource(stack: Stack) -> None:
+    done = stack.config(count=17, spot=True, owner="").up().ended(1)
+    assert sorted(line.partition(":")[0] for line in done.problems) == ["count", "spot"]
+    assert "Traceback" not in done.text and "unhandled" not in done.text
+    assert {r["type"] for r in stack.resources()} == {"pulumi:pulumi:Stack"}
+    assert not (Path.home() / ".railhead").exists()
+
+
+def test_a_name_that_a_clouds_cluster_has_is_told_at_preview(stack: Stack, home: Path) -> None:
+    golden = Path(__file__).parents[1] / "cases/documents/cluster-aws.json"
+    folder = home / ".railhead/clusters" / "taken"
+    folder.mkdir(parents=True)
+    (folder / "cluster.json").write_text(golden.read_text())
+    stack.config(name="taken")
+    for done in (stack.preview(), stack.up()):
+        done.ended(1, "cluster 'taken' is one of aws, not one of this machine")
+        assert "Traceback" not in done.text
+    assert made(stack) == {}
+
+
+def test_what_fails_later_is_told_without_a_traceback(stack: Stack, home: Path) -> None:
+    stack.up().ended(0)
+    (home / ".railhead/clusters/test/cluster.json").rename(home / "kept")
+    (home / ".railhead/clusters/test/cluster.json").write_text("no JSON")
+    done = stack.refresh()
+    (home / "kept").rename(home / ".railhead/clusters/test/cluster.json")
+    done.ended(1, "cluster.json is not JSON")
+    assert "Traceback" not in done.text
