@@ -1,0 +1,215 @@
+"""Results first, then stop: with real local hosts that came from a stack.
+
+What tells them from other local hosts is the name of a stack beside their record; `bootstrap`
+writes it when hosts come from `pulumi stack output`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.local import REPO, Person, marked, wait_until
+
+JOIN = """
+import ctypes, os, time, pathlib
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+import atexit
+atexit.register(mpi.MPI_Finalize)
+rank = int(os.environ["RAILHEAD_RANK"])
+pathlib.Path(f"model-{rank}.txt").write_text("weights")
+print("rank", rank, "works", flush=True)
+"""
+
+
+def local(person: Person, verb: str) -> Any:
+    """What `python -m bootstrap.local verb` says of the ready hosts."""
+    argv = [sys.executable, "-m", "bootstrap.local", verb, "ready"]
+    done = subprocess.run(
+        argv, cwd=REPO, env=person.environment(), input=b'{"hosts": 2}', capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def running(person: Person) -> list[str]:
+    """The names of the hosts whose sshd runs."""
+    return [name for name, said in local(person, "read").items() if said["running"]]
+
+
+def stopped(person: Person, seconds: float = 30) -> float:
+    """Wait until none runs; the seconds that it took."""
+    took: float = wait_until(lambda: running(person) == [], seconds, "the hosts are stopped")
+    return took
+
+
+def machines(person: Person, run_id: str) -> Any:
+    """What state.json on the chief says of the machines."""
+    folder = person.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs" / run_id
+    return json.loads((folder / "state.json").read_text()).get("machines", {})
+
+
+def is_kept(person: Person) -> bool:
+    """Whether the keeper says that it keeps the machines of the last run."""
+    kept: bool = machines(person, person.last.name)["phase"] == "keeping"
+    return kept
+
+
+@pytest.fixture
+def owner(person: Person) -> Iterator[Person]:
+    """Somebody whose ready hosts came from a stack; they run again afterwards."""
+    folder = person.home / ".railhead/clusters/ready"
+    (folder / "stack").write_text("dev\n")
+    yield person
+    (folder / "stack").unlink()
+    local(person, "start")
+
+
+def last_run(person: Person) -> str:
+    """The id of the last run that was recorded."""
+    found = sorted((person.home / ".railhead/clusters/ready/runs").glob("*.json"))
+    return str(found[-1].stem)
+
+
+def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Person) -> None:
+    owner.write("train.py", JOIN)
+    done = owner.fab("train", "--script", "train.py").ended(0, "succeeded", "[h1] stopped, says")
+    assert running(owner) == []
+    assert "[h2] stopped" in done.out
+    assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
+    said = machines(owner, owner.last.name)
+    assert said["results"] == "fetched" and said["stopped"]["h2"] == "ok"
+
+
+def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Person) -> None:
+    owner.write("bad.py", JOIN + "time.sleep(1)\nos._exit(3)\n")
+    done = owner.fab("train", "--script", "bad.py").ended(1, "exited with 3", "(20 min), then")
+    assert "kept until" in done.out
+    assert running(owner) == ["h1", "h2"]
+    wait_until(lambda: is_kept(owner), 5, "they are kept")
+    owner.fab("status").ended(0, "machines: keeping, kept until", "results fetched")
+    owner.fab("train", "--script", "bad.py", "--keep", "0").ended(1, "the machines stop now")
+    stopped(owner)
+
+
+def test_a_killed_controller_leaves_no_machine_running(owner: Person) -> None:
+    owner.write("short.py", JOIN + "time.sleep(5)\n")
+    process = owner.start("train", "--script", "short.py")
+    wait_until(lambda: len(marked(owner.home)) > 3, 40, "the ranks run")
+    time.sleep(1)
+    process.kill()
+    process.communicate()
+    stopped(owner, 70)
+    assert machines(owner, last_run(owner))["results"] == "only on h1"
+    owner.fab("status").ended(0, "results only on h1, which does not run")
+    owner.fab("teardown").ended(0, "h1       ok  stopped", "only on h1, on its disk")
+
+
+def test_a_teardown_stops_them_with_a_receipt(owner: Person) -> None:
+    done = owner.fab("teardown").ended(0, "Receipt for ready")
+    assert running(owner) == []
+    assert re.search(r"h2 +ok  stopped \(says /proc, 20", done.out), done.out
+    again = owner.fab("teardown").ended(0).out
+    assert re.search(r"h1 +ok  stopped", again), again
+
+
+def test_a_run_that_was_left_stops_its_machines(owner: Person) -> None:
+    owner.write("short.py", JOIN)
+    owner.fab("train", "--script", "short.py", "--detach").ended(0, "fab attach")
+    assert stopped(owner, 60) < 50
+
+
+def test_no_stop_leaves_them_running(owner: Person) -> None:
+    owner.write("train.py", JOIN)
+    done = owner.fab("train", "--script", "train.py", "--no-stop").ended(0, "succeeded")
+    assert "the machines go on running, as asked" in done.out
+    time.sleep(3)
+    assert running(owner) == ["h1", "h2"]
+
+
+def test_hosts_of_no_stack_are_not_stopped(person: Person) -> None:
+    person.write("train.py", JOIN)
+    person.fab("train", "--script", "train.py").ended(0, "succeeded")
+    time.sleep(2)
+    assert running(person) == ["h1", "h2"]
+    assert machines(person, person.last.name) == {}
+
+
+@pytest.fixture
+def s3(person: Person) -> Iterator[Any]:
+    """An S3 with the bucket `results-b`, which the local hosts find by their own ~/.aws."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    endpoint = "http://127.0.0.1:{1}".format(*server.get_host_and_port())
+    for home in (person.home, *(person.home / ".railhead/clusters/ready/hosts").glob("*/home")):
+        (home / ".aws").mkdir(exist_ok=True)
+        (home / ".aws/config").write_text(
+            f"[default]\nendpoint_url = {endpoint}\nregion = us-east-1\n"
+        )
+        keys = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
+        (home / ".aws/credentials").write_text(keys)
+    import boto3
+
+    words = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=endpoint, **words)
+    client.create_bucket(Bucket="results-b")
+    yield client
+    server.stop()
+
+
+def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Person, s3: Any) -> None:
+    record = owner.home / ".railhead/clusters/ready/cluster.json"
+    document = json.loads(record.read_text())
+    record.write_text(json.dumps({**document, "bucket": "s3://results-b"}))
+    owner.write("train.py", JOIN)
+    started = owner.fab("train", "--script", "train.py", "--detach", env={"NO_PROXY": "127.0.0.1"})
+    started.ended(0, "bucket: what writes to s3://results-b is not there")
+    stopped(owner, 90)
+    run_id = last_run(owner)
+    assert machines(owner, run_id)["results"] == f"in s3://results-b/runs/{run_id}"
+    assert not (owner.folder / "results" / run_id / "result.json").exists()
+    owner.fab("status").ended(0, f"in s3://results-b/runs/{run_id}: fab fetch")
+    owner.fab("fetch").ended(0, "state: succeeded", "outputs/model-0.txt")
+    assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
+    there = s3.get_object(Bucket="results-b", Key=f"runs/{run_id}/state.json")["Body"].read()
+    assert json.loads(there)["machines"]["stopped"]["h2"] == "ok"
+    record.write_text(json.dumps(document))
+
+
+def test_max_hours_ends_a_run(person: Person) -> None:
+    person.write("slow.py", JOIN + "time.sleep(300)\n")
+    done = person.fab("train", "--script", "slow.py", "--max-hours", "0.01", seconds=120)
+    done.ended(1, "0.01 hours (--max-hours) were over")
+
+
+BAD = {
+    "keep no number": (("--keep", "long"), "--keep: 'long' is not a number"),
+    "keep too long": (("--keep", "1441"), "from 0 to 1440"),
+    "keep and no stop": (("--keep", "5", "--no-stop"), "contradict each other"),
+    "no hours": (("--max-hours", "0"), "--max-hours: '0' is not a number from 0.01 to 168"),
+    "hours without end": (("--max-hours", "inf"), "'inf' is not a number"),
+}
+
+
+@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
+def test_bad_words_about_the_end_start_nothing(
+    person: Person, words: tuple[str, ...], said: str
+) -> None:
+    person.fab("train", *words).ended(2, said)
+
+
+def test_no_path_leads_to_a_power_off() -> None:
+    """The machine that runs this test is the proof as well."""
+    source = "".join(p.read_text() for p in (REPO / "bootstrap/remote").glob("*.py"))
+    for word in ("poweroff", "shutdown", "halt", "systemctl", "reboot", "sudo"):
+        assert word not in source.replace("Ends", ""), word
+    assert os.getpid() == int(Path("/proc/self/stat").read_text().split()[0])
