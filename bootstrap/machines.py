@@ -101,7 +101,9 @@ def after(inventory: Inventory, run: Run, say: Say, *, clock: Clock | None = Non
     document, result = (_read(run, name) for name in ("run.json", "result.json"))
     if not document.get("stop"):
         say(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
-    elif result.get("state") == "succeeded":
+    elif not result:
+        say(f"nobody is left who stops the machines{price(inventory)}: fab stop")
+    elif result["state"] == "succeeded":
         wait(cloud.of(inventory), say, clock=clock)
     else:
         say(kept(document, result, price(inventory)))

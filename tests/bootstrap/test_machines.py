@@ -104,6 +104,13 @@ def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
     assert len(said) == 1
 
 
+def test_a_supervisor_that_died_stops_nothing_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    said: list[str] = []
+    machines.after(OURS, Run("r1", tmp_path), said.append)
+    assert said == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
+
+
 class Stopping:
     """A cloud that says stopped after some seconds, if ever."""
 
