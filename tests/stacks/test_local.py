@@ -1,0 +1,104 @@
+"""The local stack without an engine: its document, and what a host's provider decides.
+
+tests/engine/test_local.py runs it on the real engine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.document import from_document
+from stacks import local, outputs, settings
+from stacks.local import Sshd, document
+from stacks.settings import ClusterConfig
+
+GOLDEN = Path(__file__).parents[1] / "cases" / "documents" / "cluster-local.json"
+CONFIG = ClusterConfig("local", "demo", 2, "ann", 8.0)
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX"
+ASKED = {"cluster": "demo", "name": "h1", "running": True}
+
+
+def facts_of(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the resources know, as Pulumi hands it over: every number a float."""
+    keys = ("name", "address", "host_key", "stop")
+    return [
+        {**{key: host[key] for key in keys}, **said["ssh"], "port": float(host["port"])}
+        for host in said["hosts"]
+    ]
+
+
+def test_the_golden_document_is_what_the_stack_writes() -> None:
+    said = json.loads(GOLDEN.read_text())
+    written = document(CONFIG, facts_of(said))
+    assert written == said
+    assert json.dumps(written, sort_keys=True) == json.dumps(said, sort_keys=True)  # no floats
+    assert [host.port for host in from_document(written).hosts] == [40022, 40023]
+
+
+def test_no_host_of_this_machine_has_a_clouds_power_off() -> None:
+    said = json.loads(GOLDEN.read_text())
+    for host in document(CONFIG, facts_of(said))["hosts"]:
+        assert host["stop"] and not set(host["stop"]) & set(outputs.POWER_OFF)
+    without = [{**host, "stop": None} for host in facts_of(said)]
+    with pytest.raises(TypeError):
+        document(CONFIG, without)
+
+
+@pytest.mark.parametrize(
+    ("olds", "changes", "replaces"),
+    [
+        ({}, False, []),
+        ({"running": False}, True, []),
+        ({"port": 1.0, "host_key": "other"}, False, []),
+        ({"cluster": "other"}, True, ["cluster"]),
+        ({"name": "h2", "running": False}, True, ["name"]),
+    ],
+)
+def test_a_dead_host_is_started_and_another_is_made_anew(
+    olds: dict[str, Any], changes: bool, replaces: list[str]
+) -> None:
+    diff = Sshd().diff("demo/h1", {**ASKED, **olds}, ASKED)
+    assert (diff.changes, diff.replaces) == (changes, replaces)
+
+
+def test_what_is_read_shows_a_dead_host_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
+    monkeypatch.setattr(local, "_ask", lambda *words: said)
+    read = Sshd().read("demo/h1", {**ASKED, "port": 4})
+    assert read.id == "demo/h1"
+    assert read.outs == {**ASKED, "running": False, "address": "127.1.1.1", "port": 5}
+    said["h1"] = None
+    assert not Sshd().read("demo/h1", dict(ASKED)).id
+
+
+def test_a_refusal_is_a_failed_check_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: str) -> None:
+        raise local.LocalHostError("sshd is not installed here")
+
+    monkeypatch.setattr(local, "_ask", refused)
+    (failure,) = Sshd().check({}, dict(ASKED)).failures
+    assert failure.reason == "sshd is not installed here"
+
+
+@pytest.mark.parametrize("sample", ["local", "aws-p3", "aws-g4dn", "gcp-t4"])
+def test_a_sample_lacks_only_what_is_a_persons_own(sample: str, home: Path) -> None:
+    text = (Path(__file__).parents[2] / f"Pulumi.{sample}.yaml").read_text()
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    pairs = [line.removeprefix("railhead:").partition(": ") for line in lines]
+    values = {key: value.strip('"') for key, _, value in pairs}
+    assert "secure:" not in text and "encryptionsalt" not in text
+    config = settings.read({**values, **own(values["cloud"], home)}, stack=sample)
+    assert (config.name, config.count) == (sample, 2)
+
+
+def own(cloud: str, home: Path) -> dict[str, str]:
+    """What each person sets: their key, address and project."""
+    if cloud == "local":
+        return {}
+    (home / "id.pub").write_text("ssh-ed25519 " + KEY + " ann\n")
+    mine = {"public_key_file": str(home / "id.pub"), "ssh_cidrs": "203.0.113.7/32"}
+    return {**mine, "project": "my-project-123"} if cloud == "gcp" else mine
