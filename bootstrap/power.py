@@ -206,7 +206,9 @@ def _answers(inventory: Inventory, say: Say, clock: Clock) -> None:
             return
         if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
             raise HostsNotReady(
-                "the machines run, and do not let us in", connect.tell(inventory, failed)
+                "the machines run, and do not let us in",
+                connect.tell(inventory, failed),
+                hint=connect.way_out(inventory, failed),
             )
         if not told_once:
             say(f"waiting for ssh on {', '.join(failed)}")

@@ -255,8 +255,19 @@ def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
     assert 100 <= sky.time < 120
 
     person.setattr(connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()}))
-    with pytest.raises(HostsNotReady, match="do not let us in"):
+    with pytest.raises(HostsNotReady, match="do not let us in") as told:
         start(person, Sky("stopped", "stopped"))
+    assert told.value.hint.startswith("pulumi config set ssh_cidrs")
+
+
+def test_a_host_that_is_silent_may_be_behind_a_rule_for_another_address(
+    person: pytest.MonkeyPatch,
+) -> None:
+    for error, names_it in ((TimeoutError(), True), (ConnectionRefusedError(), False)):
+        person.setattr(connect, "reach", lambda inventory, error=error: ({}, {ONE: error}))
+        with pytest.raises(HostsNotReady) as told, connect.sessions(GOLDEN):
+            pass
+        assert ("ssh_cidrs" in told.value.hint) == names_it
 
 
 def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
