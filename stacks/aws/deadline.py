@@ -20,6 +20,9 @@ from stacks.aws.identity import trust
 from stacks.settings import ClusterConfig
 
 KIND = "scheduled-stop"
+# What a change of makes other machines, or another deadline.
+MACHINES = ("count", "region", "zones", "machine_type", "spot", "placement", "disk_gb", "image")
+WHICH = (*MACHINES, "public_key", "network", "deadline_hours")
 
 
 def deadline(
@@ -67,9 +70,7 @@ def _in(hours: float) -> datetime:
 
 def _which(config: ClusterConfig) -> str:
     """A short mark of which machines these are, and of the hours: not of who made them."""
-    words = ("count", "region", "zones", "machine_type", "spot", "placement", "disk_gb", "image")
-    words += ("public_key", "network", "deadline_hours")
-    told = [getattr(config, word) for word in words]
+    told = [getattr(config, word) for word in WHICH]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:6]
 
 

@@ -92,6 +92,10 @@ class Made:
         return "\n".join(f"{level}: {text}" for level, text in self.said)
 
 
+class Refused(Exception):
+    """Raised by an answer: the cloud says no. Any other exception is the test's own mistake."""
+
+
 class World:
     """What the cloud answers: `answers` by the invoke's token, `computed` by the resource's type.
 
@@ -196,14 +200,15 @@ class _Mocks(mocks.Mocks):
     def __init__(self, world: World, made: Made, preview: bool) -> None:
         self.world, self.made, self.preview = world, made, preview
 
-    def call(  # type: ignore[override]  # a dict alone is an answer too, as Pulumi's code says
-        self, args: mocks.MockCallArgs
-    ) -> dict[str, Any]:
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         self.made.calls.append(Call(args.token, args.args, args.provider))
         answer = self.world.answers.get(args.token)
         if answer is None:
             raise LookupError(f"no answer is prepared for {args.token}")
-        return dict(answer(args.args))
+        try:
+            return dict(answer(args.args)), []
+        except Refused as refused:
+            return {}, [("", str(refused))]
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         if not args.custom or self.preview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.stacks.mocks import World, make, preview, refused
+from tests.stacks.mocks import Refused, World, make, preview, refused
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.py"))
@@ -73,6 +74,21 @@ def test_an_invoke_that_nobody_prepared_is_an_error() -> None:
     assert [call.args for call in asked.calls] == [{"word": "x"}]
     said, _ = refused(lambda: pulumi.runtime.invoke("ours:a/other:other", {}), WORLD)
     assert "no answer is prepared for ours:a/other:other" in said
+
+
+def test_what_the_cloud_refuses_can_be_caught_and_a_mistake_cannot() -> None:
+    """As on the engine: only the cloud's own refusal leaves the program alive."""
+
+    def no(args: dict[str, Any]) -> dict[str, Any]:
+        raise Refused("not you") if args["word"] == "no" else ZeroDivisionError("mine")
+
+    def careful(word: str) -> None:
+        with contextlib.suppress(Exception):
+            pulumi.runtime.invoke("ours:a/ask:ask", {"word": word})
+
+    strict = World({"ours:a/ask:ask": no})
+    assert len(make(lambda: careful("no"), strict).calls) == 1
+    assert "mine" in refused(lambda: careful("other"), strict)[0]
 
 
 def test_a_program_that_has_to_fail_and_does_not_is_an_error() -> None:

@@ -1,0 +1,341 @@
+"""The AWS component: what it makes of a config, held against rules and not against its own code."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import machines
+from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, policy, previewed, world
+
+GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+SCHEDULE = "aws:scheduler/schedule:Schedule"
+BUCKET = "aws:s3/bucket:Bucket"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+SUBNET = "aws:ec2/subnet:Subnet"
+EVERYBODY = {"0.0.0.0/0", "::/0"}
+TYPES = sorted(machines.AWS)
+
+
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize("network", [None, "vpc-0a1b2c3d"])
+def test_22_is_open_to_the_operator_and_nothing_to_the_world(
+    spot: bool, network: str | None
+) -> None:
+    """Rules of every kind, and none inside of a group, where they would not be seen here."""
+    there = world(subnets={"us-east-1a": ["subnet-1"]})
+    given: dict[str, Any] = {"network": network} if network else {}
+    cluster = made(there, spot=spot, ssh_cidrs="203.0.113.7/32,2001:db8::7/128", **given)
+    from_outside = [one.inputs for one in cluster.every(INGRESS)]
+    cidrs = [(one.get("cidrIpv4") or one.get("cidrIpv6")) for one in from_outside]
+    assert {it for it in cidrs if it} == {"203.0.113.7/32", "2001:db8::7/128"}
+    for rule in from_outside:
+        inside = rule.get("referencedSecurityGroupId") == rule["securityGroupId"]
+        assert inside or (rule["fromPort"], rule["toPort"], rule["ipProtocol"]) == (22, 22, "tcp")
+    assert not EVERYBODY & {it for it in cidrs if it}
+    for one in cluster.resources:
+        if one.type.endswith("ecurityGroup:SecurityGroup") or "defaultSecurityGroup" in one.type:
+            assert not {"ingress", "egress"} & one.inputs.keys(), one.name
+        assert one.type != "aws:ec2/securityGroupRule:SecurityGroupRule"
+
+
+def test_everything_has_our_tags_through_the_one_provider() -> None:
+    cluster = made()
+    provider = cluster.one("pulumi:providers:aws")
+    assert json.loads(provider.inputs["defaultTags"]) == {
+        "tags": {"railhead:cluster": "c", "railhead:owner": "ann", "railhead:stack": "test"}
+    }
+    assert provider.inputs["region"] == "us-east-1"
+    for one in cluster.resources:
+        if one.type in cluster.kinds:
+            assert one.provider.startswith(provider.urn), f"{one.name}: {one.provider}"
+    # Default tags do not reach disks.
+    for host in cluster.every(INSTANCE):
+        disk = host.inputs["rootBlockDevice"]["tags"]
+        assert disk["railhead:cluster"] == "c" and disk["railhead:owner"] == "ann"
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_machines_have_encrypted_disks_and_metadata_only_by_token(spot: bool) -> None:
+    for host in made(spot=spot, disk_gb=200, disk_mbps=1000).every(INSTANCE):
+        disk, metadata = host.inputs["rootBlockDevice"], host.inputs["metadataOptions"]
+        assert disk["encrypted"] is True and disk["volumeType"] == "gp3"
+        assert disk["deleteOnTermination"] is True
+        assert (disk["volumeSize"], disk["throughput"]) == (200, 1000)
+        assert disk["throughput"] <= 0.25 * disk["iops"], "EBS refuses more MiB/s than that"
+        assert metadata["httpTokens"] == "required" and metadata["httpPutResponseHopLimit"] == 1
+        assert not host.inputs.get("userData"), "metadata is readable by all on the machine"
+
+
+@pytest.mark.parametrize("mbps", [125, 250, 750, 751, 2000])
+def test_throughput_has_the_iops_that_it_needs(mbps: int) -> None:
+    disk = made(disk_mbps=mbps).every(INSTANCE)[0].inputs["rootBlockDevice"]
+    assert disk["iops"] >= max(3000, 4 * mbps) and disk["iops"] <= 80_000
+
+
+def test_spot_is_asked_for_once_and_ends() -> None:
+    cluster = made(spot=True, count=3)
+    for host in cluster.every(INSTANCE):
+        market = host.inputs["instanceMarketOptions"]
+        assert market["marketType"] == "spot"
+        assert market["spotOptions"] == {
+            "spotInstanceType": "one-time",
+            "instanceInterruptionBehavior": "terminate",
+        }
+        assert host.inputs["instanceInitiatedShutdownBehavior"] == "terminate"
+    assert "aws:ec2/placementGroup:PlacementGroup" not in cluster.kinds
+    assert "aws:ec2/spotInstanceRequest:SpotInstanceRequest" not in cluster.kinds
+
+
+def test_on_demand_stops_and_stands_close_together() -> None:
+    cluster = made(count=3)
+    group = cluster.one("aws:ec2/placementGroup:PlacementGroup")
+    assert group.inputs["strategy"] == "cluster"
+    for host in cluster.every(INSTANCE):
+        assert host.inputs["instanceInitiatedShutdownBehavior"] == "stop"
+        assert "instanceMarketOptions" not in host.inputs
+        assert host.inputs["placementGroup"]
+    assert "aws:ec2/placementGroup:PlacementGroup" not in made(placement=False).kinds
+    assert "aws:ec2/placementGroup:PlacementGroup" not in made(count=1).kinds
+
+
+def test_the_hosts_role_reaches_this_bucket_and_nothing_else() -> None:
+    cluster = made()
+    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-bucket"]
+    arn = "arn:mock:railhead-c"
+    for statement in policy(mine.inputs["policy"]):
+        assert statement["Effect"] == "Allow"
+        assert {it.removesuffix("/*") for it in statement["Resource"]} == {arn}
+        for action in statement["Action"]:
+            assert action.startswith("s3:") and "*" not in action and "Delete" not in action
+    assert not {kind for kind in cluster.kinds if "ttachment" in kind}, "no managed policies"
+    none = made(bucket=False)
+    assert not [one for one in none.every(ROLE_POLICY) if one.name != "c-deadline"]
+    assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
+
+
+@pytest.mark.parametrize(("spot", "verb"), [(False, "stop"), (True, "terminate")])
+def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
+    cluster = made(spot=spot, count=3, deadline_hours=5)
+    schedule = cluster.one(SCHEDULE)
+    hosts = cluster.every(INSTANCE)
+    target = schedule.inputs["target"]
+    assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
+    assert json.loads(target["input"]) == {"InstanceIds": [f"i-{one.name}" for one in hosts]}
+    at = datetime.fromisoformat(schedule.inputs["scheduleExpression"][3:-1])
+    left = at.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
+    assert timedelta(hours=4.99) < left < timedelta(hours=5.01)
+    assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
+    assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
+    assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
+    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
+    (statement,) = policy(rights.inputs["policy"])
+    assert statement["Action"] == [f"ec2:{verb.capitalize()}Instances"]
+    assert [it.rsplit("/", 1)[-1] for it in statement["Resource"]] == [
+        f"i-{one.name}" for one in hosts
+    ]
+
+
+def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
+    roles = {one.name: one for one in made().every("aws:iam/role:Role")}
+    (who,) = policy(roles["railhead-c-deadline"].inputs["assumeRolePolicy"])
+    assert who["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert who["Condition"]["StringEquals"]["aws:SourceAccount"] == "123456789012"
+    (host,) = policy(roles["railhead-c-host"].inputs["assumeRolePolicy"])
+    assert host["Principal"] == {"Service": "ec2.amazonaws.com"}
+
+
+def name_of_the_deadline(**values: Any) -> str:
+    return str(made(**values).one(SCHEDULE).inputs["name"])
+
+
+def test_other_machines_get_another_deadline_and_other_people_do_not() -> None:
+    """A schedule whose time is long past must not be the one that a new host gets."""
+    usual = name_of_the_deadline()
+    assert name_of_the_deadline(owner="bob", ssh_cidrs="198.51.100.0/24") == usual
+    assert name_of_the_deadline(price_per_hour=3) == usual
+    others: list[dict[str, Any]] = [{"count": 3}, {"deadline_hours": 9}, {"spot": True}]
+    others += [{"image": "ami-0a1b2c3d"}, {"machine_type": "g5.xlarge"}]
+    names = {name_of_the_deadline(**one) for one in others}
+    assert len(names | {usual}) == len(others) + 1
+    assert all(len(name) <= 64 for name in names)
+
+
+def test_the_longest_name_still_fits() -> None:
+    cluster = made(name="c" * 30)
+    names = [one.name for one in cluster.every("aws:iam/role:Role")]
+    assert all(len(name) + len("-1234567") <= 64 for name in names)
+    assert len(cluster.one(SCHEDULE).inputs["name"]) <= 64
+    assert len(cluster.one(BUCKET).name) + len("-1234567") <= 63
+
+
+def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed() -> None:
+    for host in made().every(INSTANCE):
+        assert host.ignore_changes == ("ami",) and host.delete_before_replace
+    pinned = made(image="ami-0a1b2c3d")
+    assert not [call for call in pinned.calls if "getParameter" in call.token]
+    for host in pinned.every(INSTANCE):
+        assert host.inputs["ami"] == "ami-0a1b2c3d" and host.ignore_changes == ()
+
+
+@pytest.mark.parametrize(
+    "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
+)
+def test_images_are_asked_for_by_aws_own_names(image: str) -> None:
+    (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
+    maker = "deeplearning" if image.startswith("dlami") else "canonical"
+    assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
+    assert image[-5:] in asked
+
+
+def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
+    cluster = made()
+    assert cluster.one(SUBNET).inputs["availabilityZone"] == "us-east-1a"
+    assert len({host.inputs["subnetId"] for host in cluster.every(INSTANCE)}) == 1
+    fixed = cluster.one(SUBNET).ignore_changes
+    assert "availabilityZone" in fixed, "a zone that AWS adds must not move machines"
+    chosen = made(world(sold_in=["us-east-1b", "us-east-1d"]), zones="us-east-1c,us-east-1d")
+    subnet = chosen.one(SUBNET)
+    assert subnet.inputs["availabilityZone"] == "us-east-1d" and not subnet.ignore_changes
+
+
+def test_zones_have_blocks_of_their_own_inside_the_network() -> None:
+    network = ipaddress.ip_network(made().one("aws:ec2/vpc:Vpc").inputs["cidrBlock"])
+    blocks = {
+        made(zones=f"us-east-1{letter}", where=world(sold_in=[f"us-east-1{letter}"]))
+        .one(SUBNET)
+        .inputs["cidrBlock"]
+        for letter in "abcdef"
+    }
+    assert len(blocks) == 6
+    assert all(ipaddress.ip_network(block).subnet_of(network) for block in blocks)  # type: ignore[arg-type]
+
+
+def test_an_existing_network_is_used_and_left_as_it_is() -> None:
+    there = world(subnets={"us-east-1c": ["subnet-2", "subnet-1"]})
+    cluster = made(there, network="vpc-0a1b2c3d")
+    for host in cluster.every(INSTANCE):
+        assert host.inputs["subnetId"] == "subnet-1" and "subnetId" in host.ignore_changes
+    group = cluster.one("aws:ec2/securityGroup:SecurityGroup")
+    assert group.inputs["vpcId"] == "vpc-0a1b2c3d"
+    ours = {"Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "VpcEndpoint"}
+    assert not {kind.rsplit(":")[-1] for kind in cluster.kinds} & (ours | {"DefaultSecurityGroup"})
+    assert "no subnet that gives public addresses" in denied(network="vpc-0a1b2c3d")
+
+
+def test_s3_is_reached_inside_of_aws() -> None:
+    cluster = made()
+    way = cluster.one("aws:ec2/vpcEndpoint:VpcEndpoint").inputs
+    assert way["serviceName"] == "com.amazonaws.us-east-1.s3"
+    assert way["vpcEndpointType"] == "Gateway"
+    table = cluster.one("aws:ec2/routeTable:RouteTable")
+    assert way["routeTableIds"] == [f"{table.name}-id"]
+
+
+def test_hosts_wait_for_their_ways_out() -> None:
+    """A machine that boots without a route installs nothing."""
+    cluster = made()
+    joined = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+    kinds = ("aws:ec2/route:Route", joined, INGRESS, EGRESS)
+    needed = {one.urn for kind in kinds for one in cluster.every(kind)}
+    for host in cluster.every(INSTANCE):
+        assert needed <= set(host.depends_on)
+
+
+def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> None:
+    cluster = made()
+    bucket = cluster.one(BUCKET)
+    assert not bucket.inputs.get("forceDestroy")
+    block = cluster.one("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock").inputs
+    assert [block[key] for key in sorted(block) if key != "bucket"] == [True] * 4
+    encryption = "aws:s3/bucketServerSideEncryptionConfiguration:"
+    (rule,) = cluster.one(f"{encryption}BucketServerSideEncryptionConfiguration").inputs["rules"]
+    assert rule["applyServerSideEncryptionByDefault"]["sseAlgorithm"] == "AES256"
+    versions = cluster.one("aws:s3/bucketVersioning:BucketVersioning").inputs
+    assert versions["versioningConfiguration"] == {"status": "Enabled"}
+    lifecycle = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+    (life,) = cluster.one(lifecycle).inputs["rules"]
+    assert life["status"] == "Enabled" and life["noncurrentVersionExpiration"]["noncurrentDays"] > 0
+    assert life["abortIncompleteMultipartUpload"]["daysAfterInitiation"] > 0
+    assert "expiration" not in life, "what is current stays"
+    (refusal,) = policy(cluster.one("aws:s3/bucketPolicy:BucketPolicy").inputs["policy"])
+    assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")
+    assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert set(refusal["Resource"]) == {"arn:mock:railhead-c", "arn:mock:railhead-c/*"}
+    settings = [one for one in cluster.resources if one.type.startswith("aws:s3/bucket")]
+    assert all(one.deleted_with == bucket.urn for one in settings if one != bucket)
+    assert "aws:s3/bucket:Bucket" not in made(bucket=False).kinds
+    assert made(bucket_name="my-results").one(BUCKET).inputs["bucket"] == "my-results"
+
+
+def test_a_destroy_comes_to_the_bucket_last() -> None:
+    """So that one with objects, which AWS refuses to remove, leaves nothing else behind."""
+    cluster = made()
+    bucket = cluster.one(BUCKET).urn
+    after = {bucket}
+    for _ in cluster.resources:  # as often as the longest chain could be long
+        after |= {it.urn for it in cluster.resources if after & set(it.depends_on)}
+    left = [one for one in cluster.resources if one.type in cluster.kinds and one.urn not in after]
+    assert not left, [one.name for one in left]
+
+
+def test_the_key_is_the_operators_without_its_comment() -> None:
+    assert made().one("aws:ec2/keyPair:KeyPair").inputs["publicKey"] == KEY
+    assert "EC2 takes" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
+
+
+def test_nobody_could_connect_with_ipv6_alone() -> None:
+    assert "IPv4" in denied(ssh_cidrs="2001:db8::7/128")
+
+
+@pytest.mark.parametrize("machine_type", TYPES)
+def test_every_type_makes_a_cluster(machine_type: str) -> None:
+    cluster = made(machine_type=machine_type)
+    hosts = cluster.every(INSTANCE)
+    assert [host.inputs["instanceType"] for host in hosts] == [machine_type] * 2
+    assert ("retired" in cluster.text) == bool(machines.AWS[machine_type].retired)
+
+
+@pytest.mark.parametrize("machine_type", TYPES)
+def test_a_type_that_is_sold_nowhere_names_another(machine_type: str) -> None:
+    said = denied(world(sold_in=[]), machine_type=machine_type)
+    assert f"no zone of us-east-1 has {machine_type}" in said
+    other = machines.AWS[machine_type].substitute or "g4dn.xlarge"
+    assert f"pulumi config set machine_type {other}" in said
+
+
+def test_zones_without_the_type_name_those_with_it() -> None:
+    said = denied(world(sold_in=["us-east-1a", "us-east-1b"]), zones="us-east-1c")
+    assert "none of us-east-1c has g4dn.xlarge" in said and "us-east-1a, us-east-1b" in said
+
+
+def test_the_document_is_the_golden_one() -> None:
+    document = made(name="aws-g4dn", machine_type="g4dn.12xlarge").outputs["cluster"]
+    golden = json.loads(GOLDEN.read_text())
+    assert document.keys() == golden.keys()
+    assert document["hosts"] == [
+        {**one, "id": f"i-{one['name']}", "address": one["address"]} for one in golden["hosts"]
+    ]
+    assert document["bucket"] == "s3://railhead-aws-g4dn-id"
+    (deadline,) = document["deadlines"]
+    assert deadline.keys() == golden["deadlines"][0].keys()
+    assert deadline["kind"] == golden["deadlines"][0]["kind"]
+    assert datetime.fromisoformat(deadline["at"].replace("Z", "+00:00")).tzinfo
+    assert document["price"]["per_hour"] == golden["price"]["per_hour"]
+
+
+def test_a_first_preview_says_have_and_need_with_nothing_known() -> None:
+    seen = previewed(count=3)
+    assert "have 9999, need 12 vCPU" in seen.text
+    assert len(seen.every(INSTANCE)) == 3
+
+
+def test_config_is_what_a_person_wrote() -> None:
+    assert config().public_key.startswith(KEY)

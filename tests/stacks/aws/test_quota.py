@@ -1,0 +1,82 @@
+"""EC2's quotas: counted as AWS counts, told at every preview, asked for only upwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from stacks import machines
+from tests.stacks.aws.world import INSTANCE, QUOTA, denied, made, previewed, world
+
+# What AWS's pages say, and not what our table does: vCPUs of one machine.
+VCPUS = {
+    "p3.2xlarge": 8, "p3.8xlarge": 32, "p3.16xlarge": 64, "p3dn.24xlarge": 96,
+    "g4dn.xlarge": 4, "g4dn.2xlarge": 8, "g4dn.4xlarge": 16, "g4dn.8xlarge": 32,
+    "g4dn.12xlarge": 48, "g4dn.16xlarge": 64, "g4dn.metal": 96,
+    "g5.xlarge": 4, "g5.2xlarge": 8, "g5.4xlarge": 16, "g5.8xlarge": 32, "g5.12xlarge": 48,
+    "g5.16xlarge": 64, "g5.24xlarge": 96, "g5.48xlarge": 192,
+    "g6.xlarge": 4, "g6.2xlarge": 8, "g6.4xlarge": 16, "g6.8xlarge": 32, "g6.12xlarge": 48,
+    "g6.16xlarge": 64, "g6.24xlarge": 96, "g6.48xlarge": 192,
+}  # fmt: skip
+CODES = {
+    ("p", False): "L-417A185B",
+    ("p", True): "L-7212CCBC",
+    ("g", False): "L-DB2E81BA",
+    ("g", True): "L-3819A6DF",
+}
+
+
+def test_every_type_is_counted_here() -> None:
+    assert VCPUS.keys() == machines.AWS.keys()
+
+
+@pytest.mark.parametrize(("spot", "count"), [(False, 3), (True, 16)])
+@pytest.mark.parametrize("machine_type", sorted(VCPUS))
+def test_what_is_asked_for_is_what_the_machines_need(
+    machine_type: str, count: int, spot: bool
+) -> None:
+    """Of exactly the quota that counts, exactly the sum; one less is too little."""
+    amount = VCPUS[machine_type] * count
+    small = world(quota=amount - 1)
+    asked = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
+    code = CODES[machine_type[0], spot]
+    wanted = {"serviceCode": "ec2", "quotaCode": code, "value": amount}
+    assert asked.one(QUOTA).inputs == wanted
+    assert f"have {amount - 1}, need {amount} vCPU" in asked.text
+
+
+def test_enough_makes_no_quota_resource() -> None:
+    cluster = made(world(quota=8))
+    assert QUOTA not in cluster.kinds and len(cluster.every(INSTANCE)) == 2
+    assert "have 8, need 8 vCPU" in cluster.text
+
+
+def test_too_little_says_how_to_ask() -> None:
+    said = denied(world(quota=0))
+    assert "have 0, need 8 vCPU" in said
+    assert "pulumi config set quotas request && pulumi up" in said
+
+
+def test_what_cannot_be_read_is_told_and_leaves_the_word_to_ec2() -> None:
+    cluster = made(world(quota=None))
+    assert "have unknown" in cluster.text and "AccessDeniedException" in cluster.text
+    assert len(cluster.every(INSTANCE)) == 2
+    assert "have unknown" in previewed(world(quota=None)).text
+
+
+def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
+    asked = made(world(quota=4), quotas="request")
+    assert asked.kinds == {QUOTA}
+    assert asked.one(QUOTA).retain_on_delete
+    assert "no machines" in asked.text and "pulumi config rm quotas && pulumi up" in asked.text
+    assert "cluster" not in asked.outputs, "Pulumi exports no null"
+
+
+def test_a_request_is_never_for_less_than_there_is() -> None:
+    assert "there is enough" in denied(world(quota=8), quotas="request")
+    assert "there is enough" in denied(world(quota=9999), quotas="request")
+    assert "less than there is" in denied(world(quota=None), quotas="request")
+
+
+def test_a_request_does_not_destroy_machines() -> None:
+    said = denied(world(quota=4, machines=["i-1", "i-2"]), quotas="request")
+    assert "would destroy the machines of this stack: i-1, i-2" in said

@@ -1,0 +1,122 @@
+"""What AWS answers in mock tests, and the ways to a cluster in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pulumi
+
+from stacks.aws.cluster import Cluster
+from stacks.settings import ClusterConfig, read
+from tests.stacks.mocks import Answer, Made, Refused, World, make, preview, refused
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"
+INSTANCE = "aws:ec2/instance:Instance"
+QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
+NAMED = (
+    "aws:ec2/placementGroup:PlacementGroup",
+    "aws:ec2/keyPair:KeyPair",
+    "aws:iam/role:Role",
+    "aws:iam/instanceProfile:InstanceProfile",
+)
+FOLDER = TemporaryDirectory(prefix="railhead-keys-")
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
+
+
+def world(
+    *,
+    quota: float | None = 9999.0,
+    sold_in: Sequence[str] = ZONES,
+    subnets: dict[str, list[str]] | None = None,
+    machines: Sequence[str] = (),
+) -> World:
+    """An account with so much quota (None: no right to read it), zones that sell the type, the
+    subnets of an existing VPC by zone, and machines of this stack."""
+
+    def have(args: dict[str, Any]) -> dict[str, Any]:
+        if quota is None:
+            raise Refused("AccessDeniedException: no right")
+        return {"value": quota, "quotaCode": args["quotaCode"]}
+
+    def in_zone(args: dict[str, Any]) -> dict[str, Any]:
+        asked = {one["name"]: one["values"][0] for one in args["filters"]}
+        assert asked["map-public-ip-on-launch"] == "true"
+        return {"ids": (subnets or {}).get(asked["availability-zone"], [])}
+
+    answers: dict[str, Answer] = {
+        "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": "123456789012"},
+        "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": lambda _: {
+            "locations": list(reversed(sold_in))
+        },
+        "aws:ec2/getInstances:getInstances": lambda _: {"ids": list(machines)},
+        "aws:ec2/getSubnets:getSubnets": in_zone,
+        "aws:ssm/getParameter:getParameter": lambda args: {"value": f"ami-of-{args['name'][-60:]}"},
+        "aws:servicequotas/getServiceQuota:getServiceQuota": have,
+    }
+    named = {kind: _named for kind in NAMED}
+    return World(answers, {INSTANCE: _instance, **named})
+
+
+def _named(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The provider gives a name to what has none; an id is the name then."""
+    end = f"{name}-0a1b2c3"
+    return {"id": end, "name": end, "keyName": end, "bucket": inputs.get("bucket", end)}
+
+
+def _instance(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    number = name.rsplit("-", 1)[-1]
+    return {
+        "id": f"i-{name}",
+        "arn": f"arn:aws:ec2:us-east-1:123456789012:instance/i-{name}",
+        "publicIp": f"203.0.113.{20 + int(number)}",
+        "privateIp": f"10.0.1.{20 + int(number)}",
+        "availabilityZone": "us-east-1b",
+    }
+
+
+def config(**values: Any) -> ClusterConfig:
+    """Settings as a person would write them, with the least that has to be said."""
+    given = {"cloud": "aws", "name": "c", "owner": "ann", "ssh_cidrs": "203.0.113.7/32", **values}
+    public = given.pop("public_key", KEY + " ann@desk")
+    texts = {key: str(it).lower() if isinstance(it, bool) else str(it) for key, it in given.items()}
+    return read({**texts, "public_key_file": _file(public)}, stack="test")
+
+
+@cache
+def _file(text: str) -> str:
+    path = Path(FOLDER.name, f"{abs(hash(text))}.pub")
+    path.write_text(text)
+    return str(path)
+
+
+def program(settings: ClusterConfig) -> Any:
+    """The program of a stack."""
+    return lambda: pulumi.export("cluster", Cluster(settings.name, settings).document)
+
+
+def made(where: World | None = None, **values: Any) -> Made:
+    """A cluster, made."""
+    return make(program(config(**values)), where or world())
+
+
+def previewed(where: World | None = None, **values: Any) -> Made:
+    """A cluster at its first preview."""
+    return preview(program(config(**values)), where or world())
+
+
+def denied(where: World | None = None, **values: Any) -> str:
+    """Why there is no cluster, and that nothing at all was made for it."""
+    said, half = refused(program(config(**values)), where or world())
+    assert half.kinds == set(), f"{said}\nafter {half.kinds}"
+    return said
+
+
+def policy(text: str) -> list[dict[str, Any]]:
+    """The statements of a policy."""
+    statements: list[dict[str, Any]] = json.loads(text)["Statement"]
+    return statements

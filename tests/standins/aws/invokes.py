@@ -1,0 +1,86 @@
+"""What Pulumi programs ask: the invokes that the stand-in knows, by their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from standins.aws.kinds import Aws, Inputs
+
+
+def caller_identity(aws: Aws, args: Inputs) -> Inputs:
+    said = aws("sts").get_caller_identity()
+    account = said["Account"]
+    return {"id": account, "accountId": account, "arn": said["Arn"], "userId": said["UserId"]}
+
+
+def type_offerings(aws: Aws, args: Inputs) -> Inputs:
+    said = aws("ec2").describe_instance_type_offerings(
+        LocationType=args["locationType"], Filters=_filters(args)
+    )["InstanceTypeOfferings"]
+    return {
+        "id": aws("ec2").meta.region_name,
+        "instanceTypes": [row["InstanceType"] for row in said],
+        "locations": [row["Location"] for row in said],
+        "locationTypes": [row["LocationType"] for row in said],
+    }
+
+
+def instances(aws: Aws, args: Inputs) -> Inputs:
+    asked = [
+        {"Name": f"tag:{key}", "Values": [value]}
+        for key, value in (args.get("instanceTags") or {}).items()
+    ]
+    states = args.get("instanceStateNames") or ["running"]
+    asked += [*_filters(args), {"Name": "instance-state-name", "Values": states}]
+    held = aws("ec2").describe_instances(Filters=asked)["Reservations"]
+    found = [one for each in held for one in each["Instances"]]
+    return {
+        "id": aws("ec2").meta.region_name,
+        "ids": [one["InstanceId"] for one in found],
+        "privateIps": [one.get("PrivateIpAddress", "") for one in found],
+        "publicIps": [one.get("PublicIpAddress", "") for one in found],
+        "ipv6Addresses": [],
+        "instanceTags": args.get("instanceTags") or {},
+    }
+
+
+def subnets(aws: Aws, args: Inputs) -> Inputs:
+    found = aws("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
+    return {"id": aws("ec2").meta.region_name, "ids": [one["SubnetId"] for one in found]}
+
+
+def parameter(aws: Aws, args: Inputs) -> Inputs:
+    found = aws("ssm").get_parameter(Name=args["name"])["Parameter"]
+    names = {"name": "Name", "value": "Value", "type": "Type", "version": "Version"}
+    return {"id": args["name"], **{ours: found[theirs] for ours, theirs in names.items()}}
+
+
+def service_quota(aws: Aws, args: Inputs) -> Inputs:
+    found = aws("service-quotas").get_service_quota(
+        ServiceCode=args["serviceCode"], QuotaCode=args["quotaCode"]
+    )["Quota"]
+    return {
+        "id": found["QuotaArn"],
+        "arn": found["QuotaArn"],
+        "serviceCode": found["ServiceCode"],
+        "quotaCode": found["QuotaCode"],
+        "quotaName": found["QuotaName"],
+        "value": found["Value"],
+        "adjustable": found["Adjustable"],
+    }
+
+
+def _filters(args: Inputs) -> list[dict[str, Any]]:
+    asked = args.get("filters") or []
+    return [{"Name": one["name"], "Values": list(one["values"])} for one in asked]
+
+
+INVOKES: dict[str, Callable[[Aws, Inputs], Inputs]] = {
+    "aws:index/getCallerIdentity:getCallerIdentity": caller_identity,
+    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": type_offerings,
+    "aws:ec2/getInstances:getInstances": instances,
+    "aws:ec2/getSubnets:getSubnets": subnets,
+    "aws:ssm/getParameter:getParameter": parameter,
+    "aws:servicequotas/getServiceQuota:getServiceQuota": service_quota,
+}

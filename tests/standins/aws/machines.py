@@ -1,0 +1,195 @@
+"""Instances, their keys and their groups; and the schedule that stops them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from standins.aws.kinds import Aws, Inputs, Kind, listed, picked, spec
+from standins.aws.network import OfEc2
+
+
+class KeyPair(Kind):
+    type, tagged, name = "aws:ec2/keyPair:KeyPair", "key-pair", "keyName"
+    knows = fixed = "keyName publicKey"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        name, key = inputs["keyName"], inputs["publicKey"].encode()
+        made = aws("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key, **spec(self, inputs))
+        return name, {"keyPairId": made["KeyPairId"], "fingerprint": made["KeyFingerprint"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        found = aws("ec2").describe_key_pairs(KeyNames=[id])["KeyPairs"][0]["KeyPairId"]
+        aws("ec2").create_tags(Resources=[found], Tags=listed(new.get("tagsAll")))
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_key_pair(KeyName=id)
+
+
+class PlacementGroup(Kind):
+    type, tagged, name = "aws:ec2/placementGroup:PlacementGroup", "placement-group", "name"
+    knows = fixed = "name strategy"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        words = picked(inputs, GroupName="name", Strategy="strategy")
+        made = aws("ec2").create_placement_group(**words, **spec(self, inputs))["PlacementGroup"]
+        return inputs["name"], {"placementGroupId": made["GroupId"], "arn": made["GroupArn"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        """moto has no tags of placement groups to change."""
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_placement_group(GroupName=id)
+
+
+class Instance(OfEc2):
+    type, tagged = "aws:ec2/instance:Instance", "instance"
+    knows = "ami instanceType subnetId vpcSecurityGroupIds keyName iamInstanceProfile "
+    knows += "placementGroup rootBlockDevice metadataOptions instanceMarketOptions "
+    knows += "instanceInitiatedShutdownBehavior ebsOptimized"
+    fixed = "ami subnetId keyName placementGroup instanceMarketOptions ebsOptimized"
+
+    def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
+        """By filter: one that EC2 has forgotten is no error then."""
+        asked = [{"Name": "instance-id", "Values": [id]}]
+        held = aws("ec2").describe_instances(Filters=asked)["Reservations"]
+        found: dict[str, Any] | None = held[0]["Instances"][0] if held else None
+        return found if found and found["State"]["Name"] != "terminated" else None
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        tags = listed(inputs.get("tagsAll"))
+        disk = {"ResourceType": "volume", "Tags": listed(inputs["rootBlockDevice"].get("tags"))}
+        made = aws("ec2").run_instances(
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}, disk],
+            **_words(inputs),
+        )
+        id = made["Instances"][0]["InstanceId"]
+        return id, self.read(aws, id, inputs) or {}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        found = self.described(aws, id)
+        if found is None:
+            return None
+        return {
+            "arn": f"arn:aws:ec2:us-east-1:123456789012:instance/{id}",
+            "publicIp": found.get("PublicIpAddress", ""),
+            "privateIp": found["PrivateIpAddress"],
+            "availabilityZone": found["Placement"]["AvailabilityZone"],
+            "instanceState": found["State"]["Name"],
+        }
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        """A change of type stops the machine, as the provider does."""
+        if old.get("instanceType") != new.get("instanceType"):
+            aws("ec2").stop_instances(InstanceIds=[id])
+            kind = {"Value": new["instanceType"]}
+            aws("ec2").modify_instance_attribute(InstanceId=id, InstanceType=kind)
+            aws("ec2").start_instances(InstanceIds=[id])
+        known = {"instanceType", "rootBlockDevice", "tags", "tagsAll"}
+        rest = {k for k in {**old, **new} if old.get(k) != new.get(k)} - known
+        if rest:
+            raise NotImplementedError(f"no update of {', '.join(rest)}")
+        aws("ec2").create_tags(Resources=[id], Tags=listed(new.get("tagsAll")))
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").terminate_instances(InstanceIds=[id])
+
+
+def _words(inputs: Inputs) -> dict[str, Any]:
+    """What RunInstances is told. What is not in the inputs stays the cloud's default."""
+    words = picked(
+        inputs,
+        ImageId="ami",
+        InstanceType="instanceType",
+        KeyName="keyName",
+        SubnetId="subnetId",
+        SecurityGroupIds="vpcSecurityGroupIds",
+        InstanceInitiatedShutdownBehavior="instanceInitiatedShutdownBehavior",
+        EbsOptimized="ebsOptimized",
+    )
+    if "iamInstanceProfile" in inputs:
+        words["IamInstanceProfile"] = {"Name": inputs["iamInstanceProfile"]}
+    if "placementGroup" in inputs:
+        words["Placement"] = {"GroupName": inputs["placementGroup"]}
+    if "metadataOptions" in inputs:
+        words["MetadataOptions"] = _metadata(inputs["metadataOptions"])
+    if "instanceMarketOptions" in inputs:
+        words["InstanceMarketOptions"] = _market(inputs["instanceMarketOptions"])
+    words["BlockDeviceMappings"] = [{"DeviceName": "/dev/sda1", "Ebs": _disk(inputs)}]
+    return words
+
+
+def _disk(inputs: Inputs) -> dict[str, Any]:
+    names = {
+        "VolumeType": "volumeType",
+        "VolumeSize": "volumeSize",
+        "Iops": "iops",
+        "Throughput": "throughput",
+        "Encrypted": "encrypted",
+        "DeleteOnTermination": "deleteOnTermination",
+    }
+    return picked(inputs["rootBlockDevice"], **names)
+
+
+def _metadata(options: Inputs) -> dict[str, Any]:
+    return picked(
+        options,
+        HttpEndpoint="httpEndpoint",
+        HttpTokens="httpTokens",
+        HttpPutResponseHopLimit="httpPutResponseHopLimit",
+        InstanceMetadataTags="instanceMetadataTags",
+    )
+
+
+def _market(options: Inputs) -> dict[str, Any]:
+    spot = picked(
+        options.get("spotOptions", {}),
+        SpotInstanceType="spotInstanceType",
+        InstanceInterruptionBehavior="instanceInterruptionBehavior",
+    )
+    return {"MarketType": options["marketType"], "SpotOptions": spot}
+
+
+class Schedule(Kind):
+    type = "aws:scheduler/schedule:Schedule"
+    knows = "name description scheduleExpression scheduleExpressionTimezone flexibleTimeWindow "
+    knows += "actionAfterCompletion target"
+    fixed = "name"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("scheduler").create_schedule(**_schedule(inputs))
+        return f"default/{inputs['name']}", {"arn": made["ScheduleArn"]}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        try:
+            found = aws("scheduler").get_schedule(Name=id.removeprefix("default/"))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceNotFoundException":
+                return None
+            raise
+        return {"arn": found["Arn"], "scheduleExpression": found["ScheduleExpression"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        aws("scheduler").update_schedule(**_schedule(new))
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("scheduler").delete_schedule(Name=state["name"])
+
+
+def _schedule(inputs: Inputs) -> dict[str, Any]:
+    target = picked(inputs["target"], Arn="arn", RoleArn="roleArn", Input="input")
+    words = picked(
+        inputs,
+        Name="name",
+        Description="description",
+        ScheduleExpression="scheduleExpression",
+        ScheduleExpressionTimezone="scheduleExpressionTimezone",
+        ActionAfterCompletion="actionAfterCompletion",
+    )
+    window = {"Mode": inputs["flexibleTimeWindow"]["mode"]}
+    return {**words, "Target": target, "FlexibleTimeWindow": window}
+
+
+KINDS = (KeyPair(), PlacementGroup(), Instance(), Schedule())

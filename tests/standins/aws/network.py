@@ -1,0 +1,242 @@
+"""VPCs and what is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from standins.aws.kinds import Aws, Inputs, Kind, listed, picked, spec
+
+
+class OfEc2(Kind):
+    """What EC2 tags, and describes by id."""
+
+    describe = ""  # the call, its argument and the list in its answer
+    ids = ""
+    answer = ""
+
+    def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
+        try:
+            found = getattr(aws("ec2"), self.describe)(**{self.ids: [id]})[self.answer]
+        except ClientError as error:
+            if "NotFound" in str(error):
+                return None
+            raise
+        return found[0] if found else None
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        return None if self.described(aws, id) is None else {}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        others = {k for k in {**old, **new} if old.get(k) != new.get(k)} - {"tags", "tagsAll"}
+        if others:
+            super().update(aws, id, old, new)
+        aws("ec2").create_tags(Resources=[id], Tags=listed(new.get("tagsAll")))
+
+
+class Vpc(OfEc2):
+    type, tagged = "aws:ec2/vpc:Vpc", "vpc"
+    knows, fixed = "cidrBlock enableDnsHostnames enableDnsSupport", "cidrBlock"
+    describe, ids, answer = "describe_vpcs", "VpcIds", "Vpcs"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("ec2").create_vpc(CidrBlock=inputs["cidrBlock"], **spec(self, inputs))
+        id = made["Vpc"]["VpcId"]
+        for key in ("enableDnsSupport", "enableDnsHostnames"):
+            value = {"Value": bool(inputs.get(key))}
+            aws("ec2").modify_vpc_attribute(VpcId=id, **{key[0].upper() + key[1:]: value})
+        return id, {"arn": f"arn:aws:ec2:us-east-1:{made['Vpc']['OwnerId']}:vpc/{id}"}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_vpc(VpcId=id)
+
+
+class Subnet(OfEc2):
+    type, tagged = "aws:ec2/subnet:Subnet", "subnet"
+    knows = "vpcId cidrBlock availabilityZone mapPublicIpOnLaunch"
+    fixed = "vpcId cidrBlock availabilityZone"
+    describe, ids, answer = "describe_subnets", "SubnetIds", "Subnets"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        words = picked(
+            inputs, VpcId="vpcId", CidrBlock="cidrBlock", AvailabilityZone="availabilityZone"
+        )
+        made = aws("ec2").create_subnet(**words, **spec(self, inputs))["Subnet"]
+        public = {"Value": bool(inputs.get("mapPublicIpOnLaunch"))}
+        aws("ec2").modify_subnet_attribute(SubnetId=made["SubnetId"], MapPublicIpOnLaunch=public)
+        return made["SubnetId"], {"arn": made["SubnetArn"]}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_subnet(SubnetId=id)
+
+
+class InternetGateway(OfEc2):
+    type, tagged = "aws:ec2/internetGateway:InternetGateway", "internet-gateway"
+    knows = fixed = "vpcId"
+    describe, ids, answer = "describe_internet_gateways", "InternetGatewayIds", "InternetGateways"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("ec2").create_internet_gateway(**spec(self, inputs))["InternetGateway"]
+        id = made["InternetGatewayId"]
+        aws("ec2").attach_internet_gateway(InternetGatewayId=id, VpcId=inputs["vpcId"])
+        return id, {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").detach_internet_gateway(InternetGatewayId=id, VpcId=state["vpcId"])
+        aws("ec2").delete_internet_gateway(InternetGatewayId=id)
+
+
+class RouteTable(OfEc2):
+    type, tagged = "aws:ec2/routeTable:RouteTable", "route-table"
+    knows = fixed = "vpcId"
+    describe, ids, answer = "describe_route_tables", "RouteTableIds", "RouteTables"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("ec2").create_route_table(VpcId=inputs["vpcId"], **spec(self, inputs))
+        return made["RouteTable"]["RouteTableId"], {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_route_table(RouteTableId=id)
+
+
+class Route(Kind):
+    type = "aws:ec2/route:Route"
+    knows = fixed = "routeTableId destinationCidrBlock gatewayId"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        aws("ec2").create_route(
+            RouteTableId=inputs["routeTableId"],
+            DestinationCidrBlock=inputs["destinationCidrBlock"],
+            GatewayId=inputs["gatewayId"],
+        )
+        return f"r-{inputs['routeTableId']}-{inputs['destinationCidrBlock']}", {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        words = {"RouteTableId": state["routeTableId"]}
+        aws("ec2").delete_route(**words, DestinationCidrBlock=state["destinationCidrBlock"])
+
+
+class RouteTableAssociation(Kind):
+    type = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+    knows = fixed = "routeTableId subnetId"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        words = picked(inputs, RouteTableId="routeTableId", SubnetId="subnetId")
+        return aws("ec2").associate_route_table(**words)["AssociationId"], {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").disassociate_route_table(AssociationId=id)
+
+
+class VpcEndpoint(OfEc2):
+    type, tagged = "aws:ec2/vpcEndpoint:VpcEndpoint", "vpc-endpoint"
+    knows = fixed = "vpcId serviceName vpcEndpointType routeTableIds"
+    describe, ids, answer = "describe_vpc_endpoints", "VpcEndpointIds", "VpcEndpoints"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("ec2").create_vpc_endpoint(
+            VpcId=inputs["vpcId"],
+            ServiceName=inputs["serviceName"],
+            VpcEndpointType=inputs["vpcEndpointType"],
+            RouteTableIds=inputs["routeTableIds"],
+            **spec(self, inputs),
+        )
+        return made["VpcEndpoint"]["VpcEndpointId"], {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_vpc_endpoints(VpcEndpointIds=[id])
+
+
+class SecurityGroup(OfEc2):
+    type, tagged, name = "aws:ec2/securityGroup:SecurityGroup", "security-group", "name"
+    knows, fixed = "name vpcId description", "name vpcId description"
+    describe, ids, answer = "describe_security_groups", "GroupIds", "SecurityGroups"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        """Without the rule that lets everything out: Pulumi's provider takes that away too."""
+        if inputs["name"].startswith("sg-"):
+            raise ValueError("a group's name cannot begin with sg-")
+        words = picked(inputs, GroupName="name", VpcId="vpcId", Description="description")
+        id = aws("ec2").create_security_group(**words, **spec(self, inputs))["GroupId"]
+        strip(aws, id)
+        return id, {"arn": f"arn:aws:ec2:us-east-1:123456789012:security-group/{id}"}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("ec2").delete_security_group(GroupId=id)
+
+
+class DefaultSecurityGroup(Kind):
+    type, tagged = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "security-group"
+    knows = fixed = "vpcId"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        filters = [
+            {"Name": "vpc-id", "Values": [inputs["vpcId"]]},
+            {"Name": "group-name", "Values": ["default"]},
+        ]
+        found = aws("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
+        id = found[0]["GroupId"]
+        strip(aws, id)
+        aws("ec2").create_tags(Resources=[id], Tags=listed(inputs.get("tagsAll")))
+        return id, {}
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        """It goes with its VPC."""
+
+
+def strip(aws: Aws, group: str) -> None:
+    """Take all rules from a group."""
+    has = aws("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"][0]
+    if has["IpPermissionsEgress"]:
+        aws("ec2").revoke_security_group_egress(
+            GroupId=group, IpPermissions=has["IpPermissionsEgress"]
+        )
+    if has["IpPermissions"]:
+        aws("ec2").revoke_security_group_ingress(GroupId=group, IpPermissions=has["IpPermissions"])
+
+
+class Rule(Kind):
+    """A rule that stands alone: in or out."""
+
+    tagged = "security-group-rule"
+    knows = "securityGroupId ipProtocol fromPort toPort cidrIpv4 cidrIpv6 description "
+    knows += "referencedSecurityGroupId"
+    fixed = "securityGroupId"
+    way = ""
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        rule = picked(inputs, IpProtocol="ipProtocol", FromPort="fromPort", ToPort="toPort")
+        said = picked(inputs, Description="description")
+        if "cidrIpv4" in inputs:
+            rule["IpRanges"] = [{"CidrIp": inputs["cidrIpv4"], **said}]
+        if "cidrIpv6" in inputs:
+            rule["Ipv6Ranges"] = [{"CidrIpv6": inputs["cidrIpv6"], **said}]
+        if "referencedSecurityGroupId" in inputs:
+            rule["UserIdGroupPairs"] = [{"GroupId": inputs["referencedSecurityGroupId"], **said}]
+        allow = getattr(aws("ec2"), f"authorize_security_group_{self.way}")
+        words = {"GroupId": inputs["securityGroupId"], "IpPermissions": [rule]}
+        made = allow(**words, **spec(self, inputs))["SecurityGroupRules"]
+        return made[0]["SecurityGroupRuleId"], {}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        if {**old, "tags": 0, "tagsAll": 0} != {**new, "tags": 0, "tagsAll": 0}:
+            super().update(aws, id, old, new)
+        aws("ec2").create_tags(Resources=[id], Tags=listed(new.get("tagsAll")))
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        refuse = getattr(aws("ec2"), f"revoke_security_group_{self.way}")
+        refuse(GroupId=state["securityGroupId"], SecurityGroupRuleIds=[id])
+
+
+class Ingress(Rule):
+    type, way = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "ingress"
+
+
+class Egress(Rule):
+    type, way = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "egress"
+
+
+KINDS = (
+    Vpc(), Subnet(), InternetGateway(), RouteTable(), Route(), RouteTableAssociation(),
+    VpcEndpoint(), SecurityGroup(), DefaultSecurityGroup(), Ingress(), Egress(),
+)  # fmt: skip

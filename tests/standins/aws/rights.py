@@ -1,0 +1,94 @@
+"""Roles, what they may do, and quotas."""
+
+from __future__ import annotations
+
+from botocore.exceptions import ClientError
+from standins.aws.kinds import Aws, Inputs, Kind, listed, picked
+
+
+class Role(Kind):
+    type, tagged, name = "aws:iam/role:Role", "role", "name"
+    knows, fixed = "name description assumeRolePolicy", "name"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        made = aws("iam").create_role(
+            RoleName=inputs["name"],
+            AssumeRolePolicyDocument=inputs["assumeRolePolicy"],
+            Description=inputs["description"],
+            Tags=listed(inputs.get("tagsAll")),
+        )["Role"]
+        return inputs["name"], {"arn": made["Arn"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        if old["assumeRolePolicy"] != new["assumeRolePolicy"]:
+            super().update(aws, id, old, new)
+        aws("iam").tag_role(RoleName=id, Tags=listed(new.get("tagsAll")))
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("iam").delete_role(RoleName=id)
+
+
+class RolePolicy(Kind):
+    type, name = "aws:iam/rolePolicy:RolePolicy", "name"
+    knows, fixed = "name role policy", "name role"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        self.update(aws, "", {}, inputs)
+        return f"{inputs['role']}:{inputs['name']}", {}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        words = picked(new, RoleName="role", PolicyName="name", PolicyDocument="policy")
+        aws("iam").put_role_policy(**words)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("iam").delete_role_policy(**picked(state, RoleName="role", PolicyName="name"))
+
+
+class InstanceProfile(Kind):
+    type, tagged, name = "aws:iam/instanceProfile:InstanceProfile", "profile", "name"
+    knows, fixed = "name role", "name role"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        iam, words = aws("iam"), picked(inputs, InstanceProfileName="name")
+        made = iam.create_instance_profile(**words, Tags=listed(inputs.get("tagsAll")))
+        iam.add_role_to_instance_profile(**words, RoleName=inputs["role"])
+        return inputs["name"], {"arn": made["InstanceProfile"]["Arn"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        tags = listed(new.get("tagsAll"))
+        aws("iam").tag_instance_profile(InstanceProfileName=id, Tags=tags)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        words = {"InstanceProfileName": id}
+        aws("iam").remove_role_from_instance_profile(**words, RoleName=state["role"])
+        aws("iam").delete_instance_profile(**words)
+
+
+class ServiceQuota(Kind):
+    """A request while it is pending shows its own value: the provider sees no drift."""
+
+    type = "aws:servicequotas/serviceQuota:ServiceQuota"
+    knows, fixed = "serviceCode quotaCode value", "serviceCode quotaCode"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        names = picked(inputs, ServiceCode="serviceCode", QuotaCode="quotaCode")
+        now = aws("service-quotas").get_service_quota(**names)["Quota"]["Value"]
+        if inputs["value"] < now:
+            raise ClientError(
+                {"Error": {"Code": "IllegalArgumentException", "Message": "that is a decrease"}},
+                "RequestServiceQuotaIncrease",
+            )
+        said = aws("service-quotas").request_service_quota_increase(
+            **names, DesiredValue=inputs["value"]
+        )["RequestedQuota"]
+        id = f"{inputs['serviceCode']}/{inputs['quotaCode']}"
+        return id, {"requestId": said["Id"], "requestStatus": said["Status"]}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        self.create(aws, new)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        raise NotImplementedError("a quota is never taken back")
+
+
+KINDS = (Role(), RolePolicy(), InstanceProfile(), ServiceQuota())

@@ -1,0 +1,145 @@
+"""Buckets and their settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from standins.aws.kinds import Aws, Inputs, Kind, listed, picked
+
+
+class Bucket(Kind):
+    type, tagged, name = "aws:s3/bucket:Bucket", "bucket", "bucket"
+    knows, fixed = "bucket forceDestroy", "bucket"
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        s3, name = aws("s3"), inputs["bucket"]
+        region = s3.meta.region_name
+        where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        s3.create_bucket(Bucket=name, **({} if region == "us-east-1" else where))
+        self._tag(aws, name, inputs)
+        return name, {"arn": f"arn:aws:s3:::{name}"}
+
+    def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
+        try:
+            aws("s3").head_bucket(Bucket=id)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "404":
+                return None
+            raise
+        return {"arn": f"arn:aws:s3:::{id}"}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        self._tag(aws, id, new)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        if state.get("forceDestroy"):
+            raise NotImplementedError("forceDestroy")
+        aws("s3").delete_bucket(Bucket=id)
+
+    def _tag(self, aws: Aws, id: str, inputs: Inputs) -> None:
+        tags = {"TagSet": listed(inputs.get("tagsAll"))}
+        aws("s3").put_bucket_tagging(Bucket=id, Tagging=tags)
+
+
+class Setting(Kind):
+    """One setting of a bucket; its id is the bucket's name."""
+
+    fixed = "bucket"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        raise NotImplementedError
+
+    def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
+        self.put(aws, inputs)
+        return inputs["bucket"], {}
+
+    def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
+        self.put(aws, new)
+
+
+class PublicAccessBlock(Setting):
+    type = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
+    knows = "bucket blockPublicAcls blockPublicPolicy ignorePublicAcls restrictPublicBuckets"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        names = {key[0].upper() + key[1:]: key for key in self.knows.split()[1:]}
+        words = {"PublicAccessBlockConfiguration": picked(inputs, **names)}
+        return aws("s3").put_public_access_block(Bucket=inputs["bucket"], **words)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("s3").delete_public_access_block(Bucket=id)
+
+
+class Encryption(Setting):
+    type = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+    knows = "bucket rules"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        rules = [
+            {
+                "ApplyServerSideEncryptionByDefault": picked(
+                    rule["applyServerSideEncryptionByDefault"],
+                    SSEAlgorithm="sseAlgorithm",
+                    KMSMasterKeyID="kmsMasterKeyId",
+                )
+            }
+            for rule in inputs["rules"]
+        ]
+        return aws("s3").put_bucket_encryption(
+            Bucket=inputs["bucket"], ServerSideEncryptionConfiguration={"Rules": rules}
+        )
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("s3").delete_bucket_encryption(Bucket=id)
+
+
+class Policy(Setting):
+    type, knows = "aws:s3/bucketPolicy:BucketPolicy", "bucket policy"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        words = picked(inputs, Bucket="bucket", Policy="policy")
+        return aws("s3").put_bucket_policy(**words)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("s3").delete_bucket_policy(Bucket=id)
+
+
+class Versioning(Setting):
+    type, knows = "aws:s3/bucketVersioning:BucketVersioning", "bucket versioningConfiguration"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        status = {"Status": inputs["versioningConfiguration"]["status"]}
+        words = {"Bucket": inputs["bucket"], "VersioningConfiguration": status}
+        return aws("s3").put_bucket_versioning(**words)
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("s3").put_bucket_versioning(Bucket=id, VersioningConfiguration={"Status": "Suspended"})
+
+
+class Lifecycle(Setting):
+    type = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+    knows = "bucket rules"
+
+    def put(self, aws: Aws, inputs: Inputs) -> Any:
+        rules = [_rule(rule) for rule in inputs["rules"]]
+        return aws("s3").put_bucket_lifecycle_configuration(
+            Bucket=inputs["bucket"], LifecycleConfiguration={"Rules": rules}
+        )
+
+    def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        aws("s3").delete_bucket_lifecycle(Bucket=id)
+
+
+def _rule(rule: Inputs) -> dict[str, Any]:
+    words: dict[str, Any] = picked(rule, ID="id", Status="status")
+    words["Filter"] = picked(rule.get("filter", {}), Prefix="prefix")
+    if old := rule.get("noncurrentVersionExpiration"):
+        words["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
+    if left := rule.get("abortIncompleteMultipartUpload"):
+        days = picked(left, DaysAfterInitiation="daysAfterInitiation")
+        words["AbortIncompleteMultipartUpload"] = days
+    return words
+
+
+KINDS = (Bucket(), PublicAccessBlock(), Encryption(), Policy(), Versioning(), Lifecycle())
