@@ -11,8 +11,8 @@ def labels(config: ClusterConfig) -> dict[str, str]:
 
 
 def description(config: ClusterConfig) -> str:
-    """For what cannot be labelled."""
-    return f"Railhead cluster {config.name} of {config.owner}"
+    """For what cannot be labelled. Without the owner: networks are replaced to change theirs."""
+    return f"Railhead cluster {config.name}"
 
 
 def tag(config: ClusterConfig) -> str:

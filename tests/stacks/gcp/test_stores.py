@@ -72,4 +72,4 @@ def test_everything_that_can_be_labelled_is_labelled() -> None:
     assert "railhead-cluster" in provider.inputs["defaultLabels"]
     for one in everything.resources:
         if one.custom and not one.type.startswith("pulumi:") and "labels" not in one.inputs:
-            assert one.type == MEMBER or "cluster abc of eve" in one.inputs["description"]
+            assert one.type == MEMBER or one.inputs["description"] == "Railhead cluster abc"

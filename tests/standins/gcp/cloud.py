@@ -1,0 +1,181 @@
+"""A Google Cloud in memory: what was made, what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .discovery import Request, Wrong, check
+from .requests import request
+
+INSTANCE = "gcp:compute/instance:Instance"
+BUCKET = "gcp:storage/bucket:Bucket"
+MEMBER = "gcp:storage/bucketIAMMember:BucketIAMMember"
+DAY = 24 * 3600
+
+# The name that the provider gives where a program gives none; all but these have their own.
+NAMED = {
+    "gcp:compute/network:Network",
+    "gcp:compute/subnetwork:Subnetwork",
+    "gcp:compute/firewall:Firewall",
+    BUCKET,
+}
+# What cannot be changed on a resource that exists: ForceNew and `immutable` in the provider's
+# own schema (magic-modules: resource_compute_instance.go.tmpl, Network.yaml, Subnetwork.yaml,
+# Firewall.yaml, resource_storage_bucket.go.tmpl, QuotaPreference.yaml). A path stands for all
+# below it; "*" for every property.
+FIXED: Mapping[str, tuple[str, ...]] = {
+    "gcp:compute/network:Network": ("name", "project", "description", "autoCreateSubnetworks"),
+    "gcp:compute/subnetwork:Subnetwork": ("name", "project", "description", "network", "region"),
+    "gcp:compute/firewall:Firewall": ("name", "project", "network", "direction"),
+    INSTANCE: (
+        "name", "project", "zone", "bootDisk.initializeParams", "guestAccelerators",
+        "networkInterfaces[0].nicType", "scheduling.preemptible", "scheduling.provisioningModel",
+        "scheduling.maxRunDuration",
+    ),
+    "gcp:serviceaccount/account:Account": ("accountId", "project"),
+    BUCKET: ("name", "project", "location"),
+    MEMBER: ("*",),
+    "gcp:cloudquota/sQuotaPreference:SQuotaPreference": (
+        "name", "parent", "service", "quotaId", "dimensions"
+    ),
+}  # fmt: skip
+PATHS = {
+    "gcp:compute/network:Network": "projects/{project}/global/networks/{name}",
+    "gcp:compute/subnetwork:Subnetwork": "projects/{project}/regions/{region}/subnetworks/{name}",
+    "gcp:compute/firewall:Firewall": "projects/{project}/global/firewalls/{name}",
+    INSTANCE: "projects/{project}/zones/{zone}/instances/{name}",
+    "gcp:serviceaccount/account:Account": "projects/{project}/serviceAccounts/{accountId}@"
+    "{project}.iam.gserviceaccount.com",
+    BUCKET: "{name}",
+    MEMBER: "b/{bucket}/{role}/{member}",
+    "gcp:cloudquota/sQuotaPreference:SQuotaPreference": "{parent}/locations/global/"
+    "quotaPreferences/{name}",
+}
+
+
+class Refused(Exception):
+    """What Google answers to a request that is well formed and cannot be done."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something that exists, and the request that made it, or changed it last."""
+
+    kind: str
+    request: Request
+    outputs: Mapping[str, Any]
+
+
+@dataclass
+class Cloud:
+    """All that exists, by id, and what tests choose: quotas, images, objects, refusals."""
+
+    things: dict[str, Thing] = field(default_factory=dict)
+    quotas: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    image: str = "v20261101"  # which one a family names today
+    zones: str = "abcf"
+    objects: dict[str, int] = field(default_factory=dict)  # how many lie in a bucket
+    refuse: dict[str, str] = field(default_factory=dict)  # a name and why it cannot be made
+    defaults: dict[str, str] = field(default_factory=dict)  # the provider's own labels
+
+    def check(self, kind: str, inputs: Mapping[str, Any], where: str) -> Request:
+        """The request of a resource; Wrong where Google's description forbids it."""
+        made = request(kind, self._labelled(kind, inputs), where)
+        check(made)
+        if kind == INSTANCE:
+            _check_instance(made.body, where)
+        return made
+
+    def create(self, kind: str, inputs: Mapping[str, Any], where: str) -> str:
+        """Make it; its id. Refused: its name is taken, or a test refuses it."""
+        made = self.check(kind, inputs, where)
+        path = PATHS[kind].format(**inputs)
+        if path in self.things:
+            raise Refused(f"409: The resource '{path}' already exists")
+        if why := self.refuse.get(path.rpartition("/")[2]):
+            raise Refused(why)
+        self.things[path] = Thing(kind, made, self._computed(kind, path, inputs))
+        return path
+
+    def update(self, path: str, inputs: Mapping[str, Any], where: str) -> None:
+        """Change what exists."""
+        old = self.things[path]
+        new = self._computed(old.kind, path, inputs)
+        self.things[path] = Thing(old.kind, self.check(old.kind, inputs, where), new)
+
+    def delete(self, path: str, inputs: Mapping[str, Any]) -> None:
+        """Remove it. Refused: a bucket has objects, as the provider says it."""
+        if self.objects.get(path) and not inputs.get("forceDestroy"):
+            raise Refused(
+                f"Error trying to delete bucket {path} containing objects without "
+                "`force_destroy` set to true"
+            )
+        del self.things[path]
+
+    def every(self, kind: str) -> dict[str, Thing]:
+        """What exists of a type, by id."""
+        return {path: one for path, one in self.things.items() if one.kind == kind}
+
+    def invoke(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a question; Wrong for one that is not known here."""
+        answers: dict[str, Callable[..., dict[str, Any]]] = {
+            "gcp:compute/getZones:getZones": self._zones,
+            "gcp:compute/getImage:getImage": self._image,
+            "gcp:compute/getNetwork:getNetwork": self._network,
+            "gcp:cloudquota/getSQuotaInfo:getSQuotaInfo": self._quota,
+        }
+        if token not in answers:
+            raise Wrong(f"the stand-in does not know {token}")
+        return answers[token](**args)
+
+    def _labelled(self, kind: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        if kind not in (INSTANCE, BUCKET):
+            return dict(inputs)
+        return {**inputs, "labels": {**self.defaults, **(inputs.get("labels") or {})}}
+
+    def _computed(self, kind: str, path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        if kind == INSTANCE:
+            number = int(str(inputs["name"]).rpartition("-")[2])
+            interface = {**inputs["networkInterfaces"][0], "networkIp": f"10.164.0.{number}"}
+            interface["accessConfigs"] = [{"natIp": f"198.51.100.{number}"}]
+            return {**inputs, "networkInterfaces": [interface]}
+        if kind == "gcp:serviceaccount/account:Account":
+            return {**inputs, "email": path.rpartition("/")[2]}
+        return dict(inputs)
+
+    def _zones(self, project: str, region: str) -> dict[str, Any]:
+        return {"id": region, "names": [f"{region}-{letter}" for letter in self.zones]}
+
+    def _image(self, project: str, family: str = "", name: str = "") -> dict[str, Any]:
+        return {"id": family, "name": name or f"{family}-{self.image}", "diskSizeGb": 50}
+
+    def _network(self, project: str, name: str) -> dict[str, Any]:
+        if name != "default":
+            raise Refused(f"404: The resource 'projects/{project}/global/networks/{name}' was not")
+        link = f"projects/{project}/regions/us-central1/subnetworks/default"
+        return {
+            "selfLink": f"projects/{project}/global/networks/{name}",
+            "subnetworksSelfLinks": [link, link.replace("us-central1", "us-east1")],
+        }
+
+    def _quota(self, parent: str, service: str, quotaId: str) -> dict[str, Any]:  # noqa: N803
+        if quotaId not in self.quotas:
+            raise Refused("403: Permission 'cloudquotas.quotas.get' denied")
+        return {"id": quotaId, "dimensionsInfos": self.quotas[quotaId]}
+
+
+def _check_instance(body: Mapping[str, Any], where: str) -> None:
+    """Rules of Compute's documentation that its description cannot say."""
+    scheduling = body["scheduling"]
+    if body["guestAccelerators"] and scheduling.get("onHostMaintenance") != "TERMINATE":
+        raise Wrong(f"{where}: machines with cards need onHostMaintenance TERMINATE")
+    spot = scheduling.get("provisioningModel") == "SPOT"
+    if spot and (scheduling.get("automaticRestart", True) or not scheduling.get("preemptible")):
+        raise Wrong(f"{where}: spot is preemptible and does not restart by itself")
+    longest = scheduling.get("maxRunDuration")
+    if longest and not 30 <= int(longest["seconds"]) <= 120 * DAY:
+        raise Wrong(f"{where}: maxRunDuration is from 30 seconds to 120 days")
+    if longest and "instanceTerminationAction" not in scheduling:
+        raise Wrong(f"{where}: maxRunDuration needs an instanceTerminationAction")
