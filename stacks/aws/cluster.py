@@ -125,6 +125,6 @@ def _told(
             for number, one in enumerate(each, start=1)
         ],
         bucket=f"s3://{bucket_name}" if bucket_name else None,
-        deadlines=[deadline.documented(*when)],
+        deadlines=[deadline.documented(when[0], when[1], config.deadline_hours)],
         price=price(config),
     )

@@ -58,10 +58,10 @@ def deadline(
     )
 
 
-def documented(name: str, expression: str) -> dict[str, Any]:
-    """A deadline as the cluster document has it."""
+def documented(name: str, expression: str, hours: float) -> dict[str, Any]:
+    """A deadline as the cluster document has it: when it is, and how long each start is to have."""
     at = expression.removeprefix("at(").removesuffix(")")
-    return {"kind": KIND, "id": name, "at": f"{at}Z"}
+    return {"kind": KIND, "id": name, "at": f"{at}Z", "seconds": round(hours * 3600)}
 
 
 def _in(hours: float) -> datetime:

@@ -209,6 +209,12 @@ def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
 
+def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
+    kinds = [{"kind": "scheduled-stop", "id": "s", "at": "2026-11-21T18:00:00Z", "seconds": 9000}]
+    assert power.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
+    assert power.default_hours(replace(GOLDEN, deadlines=())) == 8
+
+
 def test_a_deadline_that_begins_with_the_start_is_not_armed(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     sky.armed = Deadline("max-run-duration", None, "armed", "Sky", "4 h from each start")
