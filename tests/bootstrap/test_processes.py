@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import connect, local, processes, record
+from bootstrap import connect, local, loopback, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import Inventory
 from bootstrap.loopback import LocalHost
@@ -120,6 +121,17 @@ def test_a_detached_one_from_inside_ends_it_too(pair: list[LocalHost], tmp_path:
     assert json.loads((tmp_path / "said").read_text())["h1"]["left"] == []
 
 
+@pytest.mark.parametrize("sign", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_who_ends_them_does_not_stop_halfway(pair: list[LocalHost], sign: signal.Signals) -> None:
+    inside(pair[0], "( trap '' TERM; sleep 4003; sleep 4003 ) >/dev/null 2>&1 &")
+    ender = subprocess.Popen(stop_of(pair[0]), stdout=subprocess.DEVNULL)
+    while pair[0].pid:  # it has begun
+        time.sleep(0.01)
+    ender.send_signal(sign)
+    assert ender.wait(20) == 0
+    wait_until_gone(pair[0])
+
+
 def test_two_at_once_end_it_too(pair: list[LocalHost]) -> None:
     inside(pair[0], "( trap '' TERM; sleep 4003; sleep 4003 ) >/dev/null 2>&1 &")
     both = [subprocess.Popen(stop_of(pair[0]), stdout=subprocess.PIPE) for _ in range(2)]
@@ -150,14 +162,20 @@ def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
         bystander.wait()
 
 
-def test_an_sshd_carries_no_secret_of_who_started_it(
-    pair: list[LocalHost], monkeypatch: pytest.MonkeyPatch
+def test_an_sshd_gets_no_secret_of_who_starts_it(
+    pair: list[LocalHost], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.stop("pair")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "sesame")
-    local.start("pair", 2)
-    assert b"sesame" not in Path(f"/proc/{pair[0].pid}/environ").read_bytes()
-    assert "sesame" not in inside(pair[0], "env")
+    sshd = tmp_path / "sshd"  # the real one writes its title over its environment
+    sshd.write_text(f"#!/bin/sh\nenv >{tmp_path / 'env'}\n")
+    sshd.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(loopback, "program", lambda: str(sshd))
+        loopback.run(pair[0])
+    told = (tmp_path / "env").read_text()
+    assert f"{processes.MARK}={pair[0].folder}" in told and "sesame" not in told
+    assert "sesame" not in (pair[0].folder / "sshd_config").read_text()
 
 
 # One host at a time, as a resource is made
