@@ -168,7 +168,8 @@ def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
             said[name] = processes.end(left[name].folder)
             if pids := said[name]["left"]:
                 raise RailheadError(f"{name}: processes {pids} do not end")
-            shutil.rmtree(left.pop(name).folder)
+            if (home := left.pop(name).folder).exists():
+                shutil.rmtree(home)
         if said and left:
             _record(cluster, folder, list(left.values()))
     if not left:

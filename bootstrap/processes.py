@@ -31,9 +31,15 @@ def sshd(folder: Path) -> int | None:
     """The pid of the host's sshd; None when that is not running."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((folder / "sshd.pid").read_text())
-        if str(folder / "sshd_config") in command_line(pid):
+        if _is_sshd(command_line(pid), folder):
             return pid
     return None
+
+
+def _is_sshd(line: str, folder: Path) -> bool:
+    """Whether a command line is that of the host's sshd, before or after it wrote its title."""
+    first = line.partition(" ")[0]
+    return first.rstrip(":").endswith("sshd") and f" -f {folder}/sshd_config " in line
 
 
 def command_line(pid: int) -> str:
@@ -44,15 +50,16 @@ def command_line(pid: int) -> str:
 def of(folder: Path) -> list[int]:
     """Every process of the host but this one: its sshd and all that came through it.
 
-    They carry the mark, or are children of one that does; sshd writes its title over its mark.
+    They carry the mark, or are children of one that does; sshd writes its title over its mark,
+    and is found by that, even when somebody removed the folder.
     """
     mark = f"{MARK}={folder}".encode()
-    ours = {pid} if (pid := sshd(folder)) else set()
-    parents = {}
+    ours, parents = set(), {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
             parents[int(entry.name)] = _parent(entry)
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
+            marked = mark in (entry / "environ").read_bytes().split(b"\0")
+            if marked or _is_sshd(command_line(int(entry.name)), folder):
                 ours.add(int(entry.name))
     while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
         ours |= more

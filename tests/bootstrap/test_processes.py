@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,16 @@ def test_an_sshd_gets_no_secret_of_who_starts_it(
     told = (tmp_path / "env").read_text()
     assert f"{processes.MARK}={pair[0].folder}" in told and "sesame" not in told
     assert "sesame" not in (pair[0].folder / "sshd_config").read_text()
+
+
+def test_an_sshd_whose_folder_was_removed_ends_too(pair: list[LocalHost], tmp_path: Path) -> None:
+    pid = pair[0].pid
+    pair[0].folder.rename(tmp_path / "away")
+    shutil.rmtree(tmp_path / "away", ignore_errors=True)
+    assert pid in processes.of(pair[0].folder)
+    assert local.remove("pair", ["h1"])["h1"]["left"] == []
+    wait_until_gone(pair[0])
+    assert pair[1].pid
 
 
 # One host at a time, as a resource is made
