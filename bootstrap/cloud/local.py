@@ -17,15 +17,16 @@ class Local:
     def standings(self) -> dict[str, Standing]:
         """Whether each host's sshd runs."""
         name, now = self.inventory.name, utc()
-        if not record.cluster_folder(name).exists():
-            gone = Standing("gone", None, "no folder of it", now)
-            return dict.fromkeys((h.name for h in self.inventory.hosts), gone)
+        names = [h.name for h in self.inventory.hosts]
+        folders = record.cluster_folder(name) / "hosts"
+        if not any((folders / each).exists() for each in names):
+            return dict.fromkeys(names, Standing("gone", None, "no folder of it", now))
         try:
             said = local.read(name)
         except UsageError as error:
             unknown = Standing("unknown", None, "its record", now, why=error.message)
-            return dict.fromkeys((h.name for h in self.inventory.hosts), unknown)
-        return {h.name: _standing(said.get(h.name), now) for h in self.inventory.hosts}
+            return dict.fromkeys(names, unknown)
+        return {each: _standing(said.get(each), now) for each in names}
 
     def start(self) -> None:
         """Start the hosts that do not run, at the addresses that they have."""
