@@ -55,8 +55,10 @@ def ask(asked: Sequence[Need], config: ClusterConfig, parent: pulumi.Resource) -
     """Ask Google for what is needed, which is more than there is: never a decrease.
 
     A request outlives the stack: Google knows no way to take one back, and others may count
-    on what was granted.
+    on what was granted. Nothing is asked where the stack has machines: the run ends with an
+    error, for an `up` that makes none would remove them.
     """
+    none = _no_machines(config)
     for need in asked:
         where = {} if need.place == EVERYWHERE else {"region": need.place}
         cloudquota.SQuotaPreference(
@@ -67,7 +69,7 @@ def ask(asked: Sequence[Need], config: ClusterConfig, parent: pulumi.Resource) -
             quota_id=need.code,
             dimensions=where,
             quota_config=cloudquota.SQuotaPreferenceQuotaConfigArgs(
-                preferred_value=str(need.amount)
+                preferred_value=pulumi.Output.concat(str(need.amount), none)
             ),
             contact_email=config.contact_email,
             justification=f"GPU training on {config.count} machines, cluster {config.name}",
@@ -77,6 +79,21 @@ def ask(asked: Sequence[Need], config: ClusterConfig, parent: pulumi.Resource) -
         "only the quotas are asked for, no machines are made. Google's answer: "
         f"{CONSOLE}?project={config.project}"
     )
+
+
+def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
+    """An empty text, once it is known that this stack's last `up` left no machines."""
+    own = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+
+    def refuse(document: object) -> str:
+        if document is None:
+            return ""
+        raise pulumi.RunError(
+            "quotas: request makes no machines, and would remove those of this stack\n"
+            f"  next: pulumi config rm quotas, and ask by hand: {CONSOLE}?project={config.project}"
+        )
+
+    return pulumi.StackReference(own).get_output("cluster").apply(refuse)
 
 
 def _to_ask_for(have: dict[Need, float | None]) -> tuple[Need, ...]:

@@ -211,7 +211,7 @@ class _Mocks(mocks.Mocks):
             return {}, [("", str(refused))]
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        if not args.custom or self.preview:
+        if args.custom is False or (args.custom and self.preview):  # None: one that is read
             return "", args.inputs
         state = self.world.state(args.typ, args.name, args.inputs)
         return str(state["id"]), state

@@ -102,7 +102,12 @@ def world(
             f"gcp:{folder.get(name, 'compute')}/{name}:{name}": answer
             for name, answer in {**usual, **answers}.items()
         },
-        {INSTANCE: _instance, ACCOUNT: _account, BUCKET: _bucket},
+        {
+            INSTANCE: _instance,
+            ACCOUNT: _account,
+            BUCKET: _bucket,
+            "pulumi:pulumi:StackReference": lambda name, inputs: {"outputs": {"next": ""}},
+        },
     )
 
 

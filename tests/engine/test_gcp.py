@@ -1,0 +1,222 @@
+"""The Google Cloud stack on the real engine, against a provider that knows Google's descriptions.
+
+No machine is made here; what a real Google says is still to be seen. tests/standins/gcp has what
+is checked of each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.document import from_document
+from tests.engine.stack import Done, Stack
+from tests.standins.gcp.cloud import BUCKET, INSTANCE, Cloud
+from tests.standins.gcp.plugin import serving
+
+# Every step starts an engine and a program: seconds alone, a minute beside other work.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ALL_GPUS, T4 = "GPUS-ALL-REGIONS-per-project", "NVIDIA-T4-GPUS-per-project-region"
+PREFERENCE = "gcp:cloudquota/sQuotaPreference:SQuotaPreference"
+
+
+def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a quota, as Cloud Quotas has them: of T4 one for each region."""
+    other = {"dimensions": {"region": "europe-west4"}, "details": [{"value": "1"}]}
+    own = {
+        "dimensions": {"region": region} if region else {},
+        "applicableLocations": [region or "global"],
+        "details": [{"value": str(value)}],
+    }
+    return [other, own] if region else [own]
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud(quotas={ALL_GPUS: rows(8), T4: rows(8, "us-central1")})
+
+
+@pytest.fixture
+def stack(engine: Path, tmp_path: Path, cloud: Cloud) -> Iterator[Stack]:
+    key = tmp_path / "id.pub"
+    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ ann@desk\n")
+    with serving(cloud) as port:
+        found = Stack(engine, tmp_path / "project", "t4", providers={"gcp": port})
+        found.config(
+            cloud="gcp",
+            project="p-12345",
+            ssh_cidrs="203.0.113.7/32",
+            public_key_file=key,
+            owner="ann",
+        )
+        yield found
+
+
+def changes(done: Done) -> set[str]:
+    """What the engine did in the cloud, as in "create Instance t4-1"."""
+    steps = [step for step in done.ended(0).steps if step.type.startswith("gcp:")]
+    return {f"{step.op} {step.type.rpartition(':')[2]} {step.name}" for step in steps}
+
+
+def instances(cloud: Cloud) -> list[str]:
+    """The names of the machines that exist."""
+    return sorted(path.rpartition("/")[2] for path in cloud.every(INSTANCE))
+
+
+def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> None:
+    seen = stack.preview().ended(0, f"({ALL_GPUS}, global): have 8, need 2 GPU")
+    assert len(changes(seen)) == 9 and not cloud.things
+
+    assert changes(stack.up()) == changes(seen)
+    assert len(cloud.things) == 9 and instances(cloud) == ["t4-1", "t4-2"]
+
+    cloud.image = "v20270301"
+    again = stack.up("--expect-no-changes").ended(0, "v20270301; hosts that exist keep theirs")
+    assert not changes(again)
+    stack.refresh("--expect-no-changes").ended(0)
+
+    gone = stack.destroy()
+    assert changes(gone) == {each.replace("create", "delete") for each in changes(seen)}
+    assert not cloud.things and not stack.resources()
+
+
+def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
+    stack.config(bucket=False, count=1).up().ended(0)
+    document = stack.output()["cluster"]
+    assert document["bucket"] is None and document["price"] is None
+    inventory = from_document(document)
+    (host,) = inventory.hosts
+    assert host.id in cloud.things
+    assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
+    assert host.host_key_source == "guest-attributes" and host.user == "railhead"
+    assert inventory.deadlines == ({"kind": "max-run-duration", "id": "t4-1", "seconds": 28800},)
+    assert "8 hours after its start" in stack.output()["next"]
+
+
+def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, cloud: Cloud) -> None:
+    stack.up().ended(0)
+    before = set(cloud.things)
+    both = {"update Instance t4-1", "update Instance t4-2"}
+    # Another person's up changes labels and replaces nothing. Nor does another deadline: the
+    # provider would replace machines to move theirs, so it stays, and the document has it.
+    stack.config(owner="bob", deadline_hours=4)
+    assert changes(stack.up()) == {*both, "update Bucket railhead-t4"}
+    for host in cloud.every(INSTANCE).values():
+        assert host.request.body["labels"]["railhead-owner"] == "bob"
+    assert changes(stack.config(count=3).up()) == {"create Instance t4-3"}
+    seconds = [each["seconds"] for each in stack.output()["cluster"]["deadlines"]]
+    assert seconds == [28800, 28800, 14400]
+    stack.config(count=2, ssh_cidrs="198.51.100.9/32", machine_type="n1-standard-16")
+    assert changes(stack.up()) == {*both, "delete Instance t4-3", "update Firewall t4-ssh"}
+    (ssh,) = [one for path, one in cloud.things.items() if "firewalls/t4-ssh" in path]
+    assert ssh.request.body["sourceRanges"] == ["198.51.100.9/32"]
+    assert set(cloud.things) == before
+
+
+def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, cloud: Cloud) -> None:
+    stack.config(count=1).up().ended(0)
+    done = stack.config(spot=True).config(image="ubuntu-2404")
+    cloud.quotas[f"PREEMPTIBLE-{T4}"] = rows(1, "us-central1")
+    ops = {step.op for step in done.up().ended(0).steps if step.name == "t4-1"}
+    assert ops == {"delete-replaced", "replace", "create-replacement"}
+    (host,) = cloud.every(INSTANCE).values()
+    assert host.request.body["scheduling"]["provisioningModel"] == "SPOT"
+
+
+def test_too_small_a_quota_is_told_asked_for_and_then_used(stack: Stack, cloud: Cloud) -> None:
+    cloud.quotas[T4] = rows(0, "us-central1")
+    for done in (stack.preview(), stack.up()):
+        done.ended(1, f"({T4}, us-central1): have 0, need 2 GPU", "config set quotas request")
+    assert not cloud.things
+    assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
+
+    stack.config(quotas="request", contact_email="ann@example.com")
+    asked = stack.up().ended(0, "no machines are made")
+    assert changes(asked) == {f"create SQuotaPreference {T4.lower()}"}
+    assert list(stack.output()) == ["next"] and "the quota was asked for" in stack.output()["next"]
+    assert not changes(stack.up("--expect-no-changes"))
+
+    cloud.quotas[T4] = rows(2, "us-central1")
+    stack.up().ended(0)
+    assert instances(cloud) == ["t4-1", "t4-2"] and len(cloud.every(PREFERENCE)) == 1
+    stack.destroy().ended(0)
+    assert [one.kind for one in cloud.things.values()] == [PREFERENCE]
+
+
+def test_asking_for_more_does_not_remove_the_machines_that_there_are(
+    stack: Stack, cloud: Cloud
+) -> None:
+    stack.config(count=1).up().ended(0)
+    before = dict(cloud.things)
+    cloud.quotas[T4] = rows(1, "us-central1")
+    stack.config(count=2, quotas="request", contact_email="ann@example.com")
+    stack.up().ended(1, "would remove those of this stack", "pulumi config rm quotas")
+    assert cloud.things == before
+
+
+def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, cloud: Cloud) -> None:
+    stack.config(count=3)
+    cloud.refuse["t4-3"] = "ZONE_RESOURCE_POOL_EXHAUSTED: us-central1-a has no n1 with T4 now"
+    failed = stack.up().ended(1, "ZONE_RESOURCE_POOL_EXHAUSTED")
+    assert "t4-3" in failed.text and instances(cloud) == ["t4-1", "t4-2"]
+    cloud.refuse.clear()
+    assert "create Instance t4-3" in changes(stack.up())
+    assert instances(cloud) == ["t4-1", "t4-2", "t4-3"]
+    stack.destroy().ended(0)
+    assert not cloud.things
+
+
+def test_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Cloud) -> None:
+    stack.config(count=1).up().ended(0)
+    (bucket,) = cloud.every(BUCKET)
+    cloud.objects[bucket] = 3
+    stack.destroy().ended(1, f"bucket {bucket} containing objects")
+    assert list(cloud.things) == [bucket]
+    cloud.objects.clear()
+    stack.destroy().ended(0)
+    assert not cloud.things and not stack.resources()
+
+
+def test_in_a_network_that_is_there(stack: Stack, cloud: Cloud) -> None:
+    stack.config(network="elsewhere").preview().ended(1, "network: elsewhere in p-12345 cannot")
+    stack.config(network="default").up().ended(0)
+    for host in cloud.every(INSTANCE).values():
+        (interface,) = host.request.body["networkInterfaces"]
+        assert interface["subnetwork"].endswith("regions/us-central1/subnetworks/default")
+    assert not [path for path in cloud.things if "/networks/" in path]
+
+
+UNKNOWN = """
+import pulumi
+import pulumi_gcp as gcp
+
+what = pulumi.Config().require("what")
+provider = gcp.Provider("p", project="p-12345")
+if what == "resource":
+    gcp.pubsub.Topic("t", opts=pulumi.ResourceOptions(provider=provider))
+if what == "invoke":
+    gcp.compute.get_default_service_account(opts=pulumi.InvokeOptions(provider=provider))
+if what == "property":
+    gcp.compute.Network("n", project="p-12345", mtu=1500,
+                        opts=pulumi.ResourceOptions(provider=provider))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("resource", "the stand-in does not know gcp:pubsub/topic:Topic"),
+        ("invoke", "the stand-in does not know gcp:compute/getDefaultServiceAccount"),
+        ("property", "the stand-in does not know mtu"),
+    ],
+)
+def test_what_the_stand_in_does_not_know_is_an_error(
+    engine: Path, tmp_path: Path, cloud: Cloud, what: str, says: str
+) -> None:
+    with serving(cloud) as port:
+        stack = Stack(engine, tmp_path / "project", providers={"gcp": port}, program=UNKNOWN)
+        done = stack.config(what=what).preview()
+    assert done.code and says in done.text
