@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from e2e.local import FAB, REPO, cluster
+from e2e.pages import PAGES, blocks, matches, steady
 
 from bootstrap import record
 
@@ -24,25 +25,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("nvidia-smi") is not None, reason="transcripts are of hosts without a GPU"
 )
 
-BLOCK = re.compile(r"^```console (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = {path.name: path.read_text() for path in [REPO / "README.md", *REPO.glob("docs/*.md")]}
 STORY = ("getting-started.md", "tasks.md", "troubleshooting.md")  # the `run` blocks, in order
-
-VOLATILE = (
-    (r"\d{8}-\d{6}-[0-9a-f]{4}", "RUN"),
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "TIME"),
-    (r"SHA256:[A-Za-z0-9+/]{43}", "FINGERPRINT"),
-    (r"(?:[\w.-]+@)?\[?127\.\d+\.\d+\.\d+\]?(?::\d+)?", "ADDRESS"),
-    (r"\b[0-9a-f]{16}\b", "DIGEST"),
-    (r"Python 3\.\d+(?:\.\d+)?", "PYTHON"),
-    (r"horovod: (?:no wheel for this system|install the wheel).*", "horovod: WHEEL"),
-    (r"[\d.,]+ (?:s|ms|min|h|B|kB|MB|GB|samples/s)\b(?: \d+ s\b)?", "QUANTITY"),
-    (r"\d+\.\d+(?:e-\d+)?", "DECIMAL"),
-    (r"\d+ process(?:es)?\b", "PROCESSES"),
-    (r"\d+(?= had to be ended)", "COUNT"),
-    (r"rank \d on \w+|\| no data on rank \d", "SOME-RANK"),  # of two that fail at once, either
-    (r"[ \t]+", " "),
-)
 
 SCRIPTS = {
     "show.py": """import json, os, sys
@@ -64,26 +47,6 @@ print("no data on rank", hvd.rank())
 sys.exit(3)
 """,
 }
-
-
-def blocks(page: str, *worlds: str) -> list[str]:
-    return [body for world, body in BLOCK.findall(PAGES[page]) if world in worlds]
-
-
-def steady(text: str, places: dict[str, str]) -> list[str]:
-    """The lines without what differs from run to run and from machine to machine."""
-    for place, name in places.items():
-        text = re.sub(place, name, text)
-    lines = text.splitlines()
-    for pattern, name in VOLATILE:
-        lines = [re.sub(pattern, name, line) for line in lines]
-    return [line.rstrip() for line in lines]
-
-
-def matches(expected: list[str], printed: list[str]) -> bool:
-    """Whether what was printed is what was expected, `...` standing for any lines."""
-    parts = [r"(?:.*\n)*?" if x == "..." else re.escape(x) + r"\n" for x in expected]
-    return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in printed)) is not None
 
 
 @dataclass(frozen=True)
@@ -209,9 +172,10 @@ def test_the_demo(tmp_path: Path, shared_caches: Path) -> None:
 def test_every_transcript_is_of_a_world_that_is_typed_again() -> None:
     for name, text in PAGES.items():
         worlds = re.findall(r"^```console ?(.*)$", text, re.MULTILINE)
-        assert set(worlds) <= {"alone", "hosts", "run", "demo"}, name
+        assert set(worlds) <= {"alone", "hosts", "run", "demo", "stack"}, name
         assert "run" not in worlds or name in STORY
         assert "demo" not in worlds or name == "README.md"
+        assert "stack" not in worlds or name == "stacks.md"  # tests/engine/test_circle.py
 
 
 def test_a_line_that_nobody_printed_is_noticed() -> None:
