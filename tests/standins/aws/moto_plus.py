@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from moto.core.exceptions import JsonRESTError
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
@@ -115,12 +116,11 @@ def _get_quota(self: Any) -> str:
     return json.dumps({"Quota": _quota(json.loads(self.body)["QuotaCode"])})
 
 
-def _request_quota(self: Any) -> Any:
+def _request_quota(self: Any) -> str:
     asked = json.loads(self.body)
     quota = _quota(asked["QuotaCode"])
     if asked["DesiredValue"] <= quota["Value"]:
-        wrong = {"__type": "IllegalArgumentException", "message": "must be above today's value"}
-        return 400, {}, json.dumps(wrong)
+        raise JsonRESTError("IllegalArgumentException", "must be above today's value")
     request = {
         **{key: quota[key] for key in ("ServiceCode", "QuotaCode", "QuotaName", "QuotaArn")},
         "Id": f"request-{len(extra.requests) + 1}",

@@ -165,8 +165,9 @@ class SecurityGroup(OfEc2):
         aws("ec2").delete_security_group(GroupId=id)
 
 
-class DefaultSecurityGroup(Kind):
+class DefaultSecurityGroup(OfEc2):
     type, tagged = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "security-group"
+    describe, ids, answer = "describe_security_groups", "GroupIds", "SecurityGroups"
     knows = fixed = "vpcId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:

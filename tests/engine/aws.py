@@ -1,0 +1,47 @@
+"""A stack on AWS as far as a machine without an account can have one: the real engine, the
+stand-in for Pulumi's provider, and moto, which then says what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.stack import Stack
+from standins.aws.cloud import Cloud
+from standins.aws.provider import Provider
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
+INSTANCE = "aws:ec2/instance:Instance"
+
+
+class OnAws:
+    """One stack, its cloud, and the provider between them."""
+
+    def __init__(
+        self, engine: Path, folder: Path, cloud: Cloud, provider: Provider, port: int
+    ) -> None:
+        self.cloud, self.provider = cloud, provider
+        key = folder / "key.pub"
+        key.write_text(f"{PUBLIC}\n")
+        self.stack = Stack(engine, folder / "project", "g4dn", providers={"aws": port})
+        self.stack.config(cloud="aws", owner="ann", ssh_cidrs="203.0.113.7/32")
+        self.stack.config(public_key_file=key)
+
+    def instances(self, *states: str) -> list[dict[str, Any]]:
+        """What EC2 shows, by name; without states all that are not terminated."""
+        wanted = states or ("pending", "running", "stopping", "stopped")
+        asked = [{"Name": "instance-state-name", "Values": list(wanted)}]
+        held = self.cloud.client("ec2").describe_instances(Filters=asked)["Reservations"]
+        found = [one for each in held for one in each["Instances"]]
+        return sorted(found, key=lambda one: tags(one)["Name"])
+
+    def schedules(self) -> list[dict[str, Any]]:
+        """What the Scheduler has."""
+        scheduler = self.cloud.client("scheduler")
+        names = [one["Name"] for one in scheduler.list_schedules()["Schedules"]]
+        return [scheduler.get_schedule(Name=name) for name in names]
+
+
+def tags(one: dict[str, Any]) -> dict[str, str]:
+    """Tags as a mapping."""
+    return {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}

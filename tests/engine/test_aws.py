@@ -1,0 +1,299 @@
+"""A cluster on AWS through all its life: the real engine, and moto says what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from engine.aws import INSTANCE, OnAws, tags
+from engine.stack import Stack
+from standins.aws.cloud import Cloud
+from standins.aws.provider import serve
+
+RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
+OURS = {"railhead:cluster": "g4dn", "railhead:owner": "ann", "railhead:stack": "g4dn"}
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    with Cloud() as made:
+        yield made
+
+
+@pytest.fixture
+def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
+    cloud.reset()
+    with serve(cloud) as (provider, port):
+        yield OnAws(engine, tmp_path, cloud, provider, port)
+
+
+def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
+    seen = aws.stack.preview().ended(0, "have 256, need 8 vCPU")
+    assert set(seen.summary) == {"create"} and not aws.instances(), "a preview makes nothing"
+    done = aws.stack.up().ended(0)
+    assert done.summary == seen.summary
+    document = aws.stack.output()["cluster"]
+    hosts = aws.instances("running")
+    assert [one["InstanceId"] for one in hosts] == [one["id"] for one in document["hosts"]]
+    for one, said in zip(hosts, document["hosts"], strict=True):
+        assert said["address"] == one["PublicIpAddress"]
+        assert said["peer_address"] == one["PrivateIpAddress"]
+        check_machine(aws, one)
+    check_doors(aws, hosts[0])
+    check_bucket(aws, document["bucket"].removeprefix("s3://"))
+    (schedule,) = aws.schedules()
+    ids = json.loads(schedule["Target"]["Input"])["InstanceIds"]
+    assert ids == [one["InstanceId"] for one in hosts]
+    assert schedule["Name"] == document["deadlines"][0]["id"]
+    assert schedule["ScheduleExpression"] == f"at({document['deadlines'][0]['at'][:-1]})"
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
+def check_machine(aws: OnAws, one: dict[str, Any]) -> None:
+    ec2 = aws.cloud.client("ec2")
+    assert tags(one) == {**OURS, "Name": tags(one)["Name"]}
+    assert one["MetadataOptions"]["HttpTokens"] == "required"
+    assert one["KeyName"] and one["IamInstanceProfile"] and len(aws.cloud.extra.groups) == 1
+    asked = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
+    (disk,) = ec2.describe_volumes(Filters=asked)["Volumes"]
+    assert disk["Encrypted"] and disk["VolumeType"] == "gp3" and disk["Size"] == 100
+    assert tags(disk) == {**OURS, "Name": tags(one)["Name"]}
+    words = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
+    said = ec2.describe_instance_attribute(**words)
+    assert said["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
+
+
+def check_doors(aws: OnAws, one: dict[str, Any]) -> None:
+    """As the cloud has them: every group of the network, the one that AWS made too."""
+    asked = [{"Name": "vpc-id", "Values": [one["VpcId"]]}]
+    ec2 = aws.cloud.client("ec2")
+    groups = ec2.describe_security_groups(Filters=asked)["SecurityGroups"]
+    (ours,) = [g for g in groups if g["GroupName"] != "default"]
+    (default,) = [g for g in groups if g["GroupName"] == "default"]
+    assert not default["IpPermissions"] and not default["IpPermissionsEgress"]
+    ways = {
+        (p.get("FromPort"), cidr["CidrIp"]) for p in ours["IpPermissions"] for cidr in p["IpRanges"]
+    }
+    assert ways == {(22, "203.0.113.7/32")}
+    (among,) = [p for p in ours["IpPermissions"] if p["UserIdGroupPairs"]]
+    assert among["UserIdGroupPairs"][0]["GroupId"] == ours["GroupId"]
+    (table,) = [
+        t
+        for t in ec2.describe_route_tables(Filters=asked)["RouteTables"]
+        if "Tags" in t and t["Tags"]
+    ]
+    out = {r.get("DestinationCidrBlock"): r.get("GatewayId", "") for r in table["Routes"]}
+    assert out["0.0.0.0/0"].startswith("igw-")
+
+
+def check_bucket(aws: OnAws, name: str) -> None:
+    s3 = aws.cloud.client("s3")
+    assert s3.get_bucket_versioning(Bucket=name)["Status"] == "Enabled"
+    block = s3.get_public_access_block(Bucket=name)["PublicAccessBlockConfiguration"]
+    assert set(block.values()) == {True} and len(block) == 4
+    (rule,) = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    (life,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+    assert life["NoncurrentVersionExpiration"] and life["AbortIncompleteMultipartUpload"]
+    (refusal,) = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"]
+    assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    said = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
+    assert said == OURS
+
+
+def check_nothing_is_left(aws: OnAws) -> None:
+    """Of all that a cluster is made of; the default VPC is AWS's own."""
+    ec2, iam = aws.cloud.client("ec2"), aws.cloud.client("iam")
+    assert not aws.instances() and not aws.schedules() and not aws.cloud.extra.groups
+    assert [v["IsDefault"] for v in ec2.describe_vpcs()["Vpcs"]] == [True]
+    assert not ec2.describe_key_pairs()["KeyPairs"]
+    endpoints = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    assert {one["State"] for one in endpoints} <= {"deleted"}
+    assert not iam.list_roles()["Roles"] and not iam.list_instance_profiles()["InstanceProfiles"]
+    assert not aws.cloud.client("s3").list_buckets()["Buckets"]
+    assert aws.stack.resources() == []
+
+
+def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
+    """The machines stopped, their deadline passed and was armed anew, their image was renewed,
+    and a colleague is asked whether all is as it should be."""
+    aws.stack.up().ended(0)
+    aws.cloud.extra.image = "ami-0fedcba9876543210"
+    before = [one["InstanceId"] for one in aws.instances()]
+    aws.stack.up("--expect-no-changes").ended(0, "keeps its image ami-0123456789abcdef0")
+    aws.cloud.client("ec2").stop_instances(InstanceIds=before)
+    (schedule,) = aws.schedules()
+    kept = {key: schedule[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
+    aws.cloud.client("scheduler").update_schedule(
+        **kept, ScheduleExpression="at(2031-02-03T04:05:06)", ScheduleExpressionTimezone="UTC"
+    )
+    aws.stack.refresh().ended(0)
+    aws.stack.up("--expect-no-changes").ended(0)
+    assert [one["InstanceId"] for one in aws.instances("stopped")] == before
+    assert aws.schedules()[0]["ScheduleExpression"] == "at(2031-02-03T04:05:06)"
+    assert aws.stack.output()["cluster"]["deadlines"][0]["at"] == "2031-02-03T04:05:06Z"
+
+
+def test_a_change_changes_what_was_said_and_no_more(aws: OnAws) -> None:
+    aws.stack.up().ended(0)
+    first = [one["InstanceId"] for one in aws.instances()]
+    aws.stack.config(ssh_cidrs="198.51.100.0/24")
+    seen = aws.stack.up().ended(0)
+    assert {(step.op, step.type) for step in seen.steps} == {("create", RULE), ("delete", RULE)}
+    aws.stack.config(count=3)
+    grown = aws.stack.up().ended(0)
+    assert [one["InstanceId"] for one in aws.instances()][:2] == first
+    (schedule,) = aws.schedules()
+    assert len(json.loads(schedule["Target"]["Input"])["InstanceIds"]) == 3
+    kinds = {(step.op, step.type.rsplit(":", 1)[-1]) for step in grown.steps}
+    assert kinds == {
+        ("create", "Instance"),
+        ("create", "Schedule"),
+        ("delete", "Schedule"),
+        ("update", "RolePolicy"),
+    }
+    aws.stack.config(owner="bob")
+    assert {step.op for step in aws.stack.up().ended(0).steps} == {"update"}
+    assert all(tags(one)["railhead:owner"] == "bob" for one in aws.instances())
+
+
+def test_a_bucket_with_results_stays_and_nothing_else(aws: OnAws) -> None:
+    aws.stack.config(count=1)
+    aws.stack.up().ended(0)
+    s3, name = aws.cloud.client("s3"), aws.stack.output()["cluster"]["bucket"].removeprefix("s3://")
+    s3.put_object(Bucket=name, Key="runs/1/result.json", Body=b"{}")
+    aws.stack.destroy().ended(1, "BucketNotEmpty")
+    left = {one["type"] for one in aws.stack.resources()}
+    assert left - {"pulumi:pulumi:Stack", "pulumi:providers:aws", "railhead:aws:Cluster"} == {
+        "aws:s3/bucket:Bucket"
+    }
+    assert not aws.instances() and not aws.schedules()
+    check_bucket(aws, name)
+    aws.stack.up().ended(0)
+    assert aws.stack.output()["cluster"]["bucket"] == f"s3://{name}", "the same one is used again"
+    for one in s3.list_object_versions(Bucket=name)["Versions"]:
+        s3.delete_object(Bucket=name, Key=one["Key"], VersionId=one["VersionId"])
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
+REFUSALS = [
+    ("InsufficientInstanceCapacity", "We currently do not have sufficient g4dn.xlarge capacity"),
+    ("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit"),
+    ("RequestLimitExceeded", "Request limit exceeded."),
+]
+
+
+@pytest.mark.parametrize(("code", "message"), REFUSALS, ids=[code for code, _ in REFUSALS])
+def test_what_failed_in_the_middle_can_be_destroyed(aws: OnAws, code: str, message: str) -> None:
+    aws.provider.fail(INSTANCE, 3, code, message)
+    aws.stack.config(count=3)
+    done = aws.stack.up().ended(1, code, message)
+    assert len(done.problems) and len(aws.instances()) == 2
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
+def test_a_stock_out_is_left_behind_in_another_zone(aws: OnAws) -> None:
+    """As `fab start` and the page say: other zones, and up."""
+    refused = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
+    aws.provider.fail(INSTANCE, 3, *refused)
+    aws.stack.config(count=3)
+    aws.stack.up().ended(1)
+    aws.stack.config(zones="us-east-1c")
+    aws.stack.up().ended(0)
+    assert [one["Placement"]["AvailabilityZone"] for one in aws.instances()] == ["us-east-1c"] * 3
+    aws.stack.up("--expect-no-changes").ended(0)
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
+def test_up_again_makes_what_was_missing(aws: OnAws) -> None:
+    aws.provider.fail(INSTANCE, 3, "InsufficientInstanceCapacity", "none")
+    aws.stack.config(count=3)
+    aws.stack.up().ended(1)
+    first = [one["InstanceId"] for one in aws.instances()]
+    aws.stack.up().ended(0)
+    now = [one["InstanceId"] for one in aws.instances()]
+    assert len(now) == 3 and set(first) < set(now)
+
+
+def test_too_small_a_quota_is_asked_for_and_then_used(aws: OnAws) -> None:
+    aws.cloud.extra.quotas["L-DB2E81BA"] = 4
+    done = aws.stack.up().ended(1, "have 4, need 8 vCPU", "pulumi config set quotas request")
+    assert "Traceback" not in done.text
+    assert not [one for one in aws.stack.resources() if one["type"].startswith("aws:")]
+    aws.stack.config(quotas="request")
+    assert {step.type for step in aws.stack.up().ended(0).steps} >= {QUOTA}
+    assert [r["DesiredValue"] for r in aws.cloud.extra.requests] == [8.0]
+    aws.stack.up("--expect-no-changes").ended(0)
+    assert not aws.instances() and len(aws.cloud.extra.requests) == 1
+    aws.cloud.extra.quotas["L-DB2E81BA"] = 8
+    aws.stack.up().ended(1, "there is enough")
+    aws.stack.config(quotas=None).up().ended(0)
+    assert len(aws.instances()) == 2 and aws.cloud.extra.quotas["L-DB2E81BA"] == 8
+    aws.cloud.extra.quotas["L-DB2E81BA"] = 4  # a count that grew since, say
+    aws.stack.config(quotas="request").up().ended(1, "would destroy the machines")
+    assert len(aws.instances()) == 2
+
+
+def test_without_the_right_to_read_a_quota_it_is_unknown(aws: OnAws) -> None:
+    aws.provider.denied.add("aws:servicequotas/getServiceQuota:getServiceQuota")
+    aws.stack.preview().ended(0, "have unknown", "AccessDenied")
+    aws.provider.denied.add("aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings")
+    done = aws.stack.preview().ended(1, "the right ec2:DescribeInstanceTypeOfferings is needed")
+    assert "Traceback" not in done.text
+
+
+def test_a_retired_type_names_another_before_anything_is_made(aws: OnAws) -> None:
+    aws.stack.config(machine_type="p3.8xlarge")
+    aws.stack.preview().ended(0, "p3.8xlarge is retired", "g4dn.12xlarge")
+    aws.cloud.extra.retired.add("p3.8xlarge")
+    done = aws.stack.up().ended(1, "pulumi config set machine_type g4dn.12xlarge")
+    assert not done.steps or {step.type.split(":")[0] for step in done.steps} == {"pulumi"}
+
+
+PROGRAM = """
+import pulumi, pulumi_aws as aws
+asked = pulumi.Config().require("asked")
+if asked == "type":
+    aws.ec2.Eip("one")
+if asked == "input":
+    aws.ec2.Vpc("one", cidr_block="10.0.0.0/16", instance_tenancy="dedicated")
+if asked == "invoke":
+    aws.ec2.get_ami(owners=["self"])
+"""
+
+
+@pytest.mark.parametrize("asked", ["type", "input", "invoke"])
+def test_the_stand_in_knows_its_limits(
+    engine: Path, tmp_path: Path, cloud: Cloud, asked: str
+) -> None:
+    """Else a typo, or a resource that nobody has thought of, would pass unseen."""
+    with serve(cloud) as (_, port):
+        stack = Stack(engine, tmp_path / "p", providers={"aws": port}, program=PROGRAM)
+        stack.config(asked=asked).up().ended(1, "the stand-in does not know")
+
+
+def test_moto_refuses_what_aws_refuses(cloud: Cloud) -> None:
+    """The additions are held to AWS's own words."""
+    cloud.reset()
+    quotas, ec2 = cloud.client("service-quotas"), cloud.client("ec2")
+    words = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
+    with pytest.raises(ClientError, match="IllegalArgument"):
+        quotas.request_service_quota_increase(**words, DesiredValue=256.0)
+    with pytest.raises(ClientError, match="NoSuchResource"):
+        quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
+    ec2.create_placement_group(GroupName="g", Strategy="cluster")
+    with pytest.raises(ClientError, match="Duplicate"):
+        ec2.create_placement_group(GroupName="g", Strategy="cluster")
+    assert ec2.describe_placement_groups(GroupNames=["g"])["PlacementGroups"][0]["Strategy"]
+    ec2.delete_placement_group(GroupName="g")
+    with pytest.raises(ClientError, match="Unknown"):
+        ec2.describe_placement_groups(GroupNames=["g"])
