@@ -102,11 +102,12 @@ def destroy(
             hint="fab teardown --destroy --stack NAME",
         )
     refuse_unfetched(inventory, discard, with_bucket)
+    kept = bucket.of(inventory) if with_bucket else None
     costs = asked.costs()
     agree("\n".join(what_goes(inventory, costs, with_bucket)))
     lines = []
-    if with_bucket:
-        emptied = bucket.of(inventory).empty()
+    if kept:
+        emptied = kept.empty()
         lines.append(Line("bucket", f"{count(emptied, 'object')} removed, with old versions"))
     try:
         stack.destroy(name)
@@ -149,8 +150,8 @@ def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) ->
     others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
     how = "  with all that is in it: " if with_bucket else "  stays if it has objects: "
     kept = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
-    rest = "  the stack's network, keys, roles and deadline"
-    return [f"destroying stack {inventory.stack} takes away", *hosts, *others, rest, *kept]
+    rest = ["  the stack's network, keys, roles and deadline"] if inventory.cloud != "local" else []
+    return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
 
 
 def after_failure(name: str, error: RailheadError) -> list[Line]:

@@ -24,9 +24,9 @@ class HostFacts:
     zone: str | None
     address: str
     peer_address: str | None
+    stop: tuple[str, ...]
     host_key: str | None = None
     host_key_source: str | None = None
-    stop: tuple[str, ...] = POWER_OFF
 
 
 def cluster_document(

@@ -120,6 +120,7 @@ def _told(
                 zone=one["zone"],
                 address=one["public"],
                 peer_address=one["private"],
+                stop=outputs.POWER_OFF,
                 host_key_source="console",
             )
             for number, one in enumerate(each, start=1)

@@ -107,6 +107,7 @@ def _host(one: dict[str, Any]) -> outputs.HostFacts:
         zone=one["zone"],
         address=interface["access_configs"][0]["nat_ip"],
         peer_address=interface["network_ip"],
+        stop=outputs.POWER_OFF,
         host_key_source="guest-attributes",
     )
 

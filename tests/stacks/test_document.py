@@ -31,7 +31,10 @@ def golden(cloud: str) -> dict[str, Any]:
 def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: ClusterConfig) -> None:
     said = golden(cloud)
     kept = ("name", "id", "zone", "address", "peer_address", "host_key_source")
-    hosts = [HostFacts(**{key: host[key] for key in kept}) for host in said["hosts"]]
+    hosts = [
+        HostFacts(**{key: host[key] for key in kept}, stop=tuple(host["stop"]))
+        for host in said["hosts"]
+    ]
     config = replace(config, key_file=said["ssh"]["key_file"])
     rest = {key: said[key] for key in ("bucket", "deadlines", "price")}
     assert cluster_document(config, hosts, **rest) == said
