@@ -53,6 +53,7 @@ def test_enough_makes_no_quota_resource() -> None:
 def test_too_little_says_how_to_ask() -> None:
     said = denied(world(quota=0))
     assert "have 0, need 8 vCPU" in said
+    assert "have 7, need 8 vCPU" in denied(world(quota=7))
     assert "pulumi config set quotas request && pulumi up" in said
 
 
