@@ -2,6 +2,7 @@
 .PHONY: demo test test-engine test-cloud check
 
 bin := .venv/bin
+caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 
 # The whole path on this machine: two SSH hosts, training on both, results, teardown.
@@ -29,5 +30,5 @@ test-cloud:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
+	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
 	$(bin)/pytest

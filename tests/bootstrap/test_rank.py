@@ -165,7 +165,7 @@ def test_a_rank_tells_that_it_fails(tmp_path: Path, text: str, told: int | None)
 
 BACKGROUND = {
     "a silent one": "import subprocess; subprocess.Popen(['sleep', '30'])",
-    "a loud one": "import os; os.system('while sleep 0.01; do echo x; done &')",
+    "a loud one": "import os; os.system('for n in $(seq 2000); do sleep 0.01; echo x; done &')",
 }
 
 
