@@ -21,6 +21,11 @@ from bootstrap.inventory import Inventory
 PROJECT = Path(__file__).parents[1]  # the clone: Pulumi.yaml lies in it
 SECONDS = 30  # for a question; a service that is far away takes some
 DESTROY_SECONDS = 3600
+MACHINES = (
+    "aws:ec2/instance:Instance",
+    "gcp:compute/instance:Instance",
+    "pulumi-python:dynamic/local:Host",
+)
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -88,11 +93,16 @@ def resources(stack: str) -> list[str]:
     Raises:
         RailheadError: Pulumi does not tell.
     """
+    return [r["type"] for r in _held(stack) if not r["type"].startswith("pulumi:")]
+
+
+def _held(stack: str) -> list[dict[str, Any]]:
+    """The resources of Pulumi's state, each with `type` and `id`."""
     done = _ask("stack", "export", "--stack", stack)
     if done.returncode:
         raise _why_not(stack, done.stderr)
     held = json.loads(done.stdout)["deployment"].get("resources") or []
-    return [r["type"] for r in held if r.get("custom") and not r["type"].startswith("pulumi:")]
+    return [r for r in held if r.get("custom")]
 
 
 def _ask(*words: str) -> subprocess.CompletedProcess[str]:
@@ -120,10 +130,7 @@ def _why_not(stack: str, said: str) -> UsageError:
     if "incorrect passphrase" in said:
         return UsageError(f"the passphrase is not that of stack {stack}", hint=PASSPHRASE)
     if "does not have output property" in said:
-        return UsageError(
-            f"stack {stack} has no machines: nothing was made, or all was destroyed",
-            hint=f"pulumi up --stack {shlex.quote(stack)}   # or name hosts: --hosts user@first",
-        )
+        return _unfinished(stack)
     if "no stack named" in said:
         there = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"
@@ -132,6 +139,21 @@ def _why_not(stack: str, said: str) -> UsageError:
         return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
     last = (said.strip().splitlines() or ["no word"])[-1]
     return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
+
+
+def _unfinished(stack: str) -> UsageError:
+    """Without a document there may be machines all the same, of an `up` that broke off."""
+    quoted = shlex.quote(stack)
+    if there := [str(r.get("id")) for r in _held(stack) if r["type"] in MACHINES]:
+        return UsageError(
+            f"the last pulumi up of stack {stack} broke off: {', '.join(there)} are there, "
+            "and cost what they cost",
+            hint=f"pulumi up --stack {quoted}   # or: pulumi destroy --stack {quoted}",
+        )
+    return UsageError(
+        f"stack {stack} has no machines: nothing was made, or all was destroyed",
+        hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",
+    )
 
 
 def _stacks() -> list[str]:

@@ -20,6 +20,7 @@ def main() -> None:
     values = settings.of_project(pulumi.runtime.get_config_env(), pulumi.get_project())
     try:
         config = settings.read(values, stack=pulumi.get_stack())
+        pulumi.log.info(f"the whole cluster: {ending.cost(config)}")
         # Only the chosen cloud's SDK is imported: each costs a second and 50 MB.
         cluster = importlib.import_module(MODULES[config.cloud]).Cluster(config.name, config)
     except ConfigError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stacks import prices
 from stacks.settings import ClusterConfig
 
 
@@ -12,13 +13,14 @@ def told(config: ClusterConfig, document: Mapping[str, Any] | None) -> str:
     """One line for people, of a cluster and its document; None: only a quota was asked for."""
     if document is None:
         return "the quota was asked for; once it is granted: pulumi config rm quotas && pulumi up"
-    return "; ".join(["fab train", _cost(config, document), _deadline(config, document)])
+    return "; ".join(["fab train", cost(config), _deadline(config, document)])
 
 
-def _cost(config: ClusterConfig, document: Mapping[str, Any]) -> str:
+def cost(config: ClusterConfig) -> str:
+    """What the whole cluster costs per hour, as far as that is known."""
     if config.cloud == "local":
         return "it costs nothing: the hosts are on this machine"
-    price = document["price"]
+    price = prices.price(config)
     if price is None:
         return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"
     dated = f" of {price['date']}" if price["date"] else ""

@@ -50,6 +50,13 @@ def answers(pulumi: Path, **by_words: str) -> None:
     pulumi.chmod(0o755)
 
 
+def exported(*kinds: str) -> str:
+    """What answers `pulumi stack export` for a state with these kinds of resources."""
+    held = [{"type": "pulumi:pulumi:Stack"}, {"type": "railhead:aws:Cluster"}]
+    held += [{"type": k, "custom": True, "id": f"i-{n}"} for n, k in enumerate(kinds, 1)]
+    return f"echo '{json.dumps({'deployment': {'resources': held}})}'"
+
+
 def asked(pulumi: Path) -> list[str]:
     return (pulumi.parent / "asked").read_text().splitlines()
 
@@ -110,10 +117,18 @@ def test_a_passphrase_is_asked_for_by_its_variable(pulumi: Path, said: str) -> N
 
 
 def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
-    answers(pulumi, stack_output=NEVER_UPPED)
+    answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported())
     with pytest.raises(UsageError, match="has no machines") as told:
         stack.cluster_of("dev")
     assert told.value.hint.startswith("pulumi up --stack dev")
+
+
+@pytest.mark.parametrize("kind", stack.MACHINES)
+def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
+    answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
+    with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as told:
+        stack.cluster_of("dev")
+    assert "pulumi destroy --stack dev" in told.value.hint
 
 
 def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
