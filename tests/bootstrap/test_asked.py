@@ -13,7 +13,7 @@ import pytest
 from bootstrap.asked import Words, read_words
 from bootstrap.errors import UsageError
 from bootstrap.hostfile import Peer
-from bootstrap.launch import run_document
+from bootstrap.launch import Ending, run_document
 
 
 @pytest.fixture
@@ -152,6 +152,9 @@ def test_a_secrets_value_stands_in_no_document(script: str) -> None:
         bundle=asked.bundle.digest,
         peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
         ports=[23001],
+        ending=Ending(),
+        stops=[],
+        bucket=None,
     )
     assert document["secrets"] == ["TOKEN"]
     assert document["env"] == {"MODE": "quick"}
