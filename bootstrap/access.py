@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from bootstrap import connect, record
+from bootstrap import connect, door, record
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import Host, Inventory
 from bootstrap.launch import choose
@@ -57,7 +57,7 @@ def execute(inventory: Inventory, command: str) -> None:
     Raises:
         HostsFailed: it ended with another code than 0 on some host.
     """
-    with connect.sessions(inventory) as opened:
+    with door.sessions(inventory) as opened:
         script = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"'
         said = connect.everywhere(opened, lambda s: _shell(s, script), what="the command")
     for name, (lines, _) in said.items():

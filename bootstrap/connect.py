@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -126,41 +124,6 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
 def _dest(host: Host) -> str:
     user = f"{host.user}@" if host.user else ""
     return (f"-p {host.port} " if host.port else "") + user + host.address
-
-
-@contextlib.contextmanager
-def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
-    """Connect to every host of the inventory; closes all at the end.
-
-    Raises:
-        HostsNotReady: one or more could not be reached; every host's outcome is told.
-    """
-    opened, failed = reach(inventory)
-    try:
-        if failed:
-            raise HostsNotReady(
-                f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached",
-                tell(inventory, failed),
-                hint=way_out(inventory, failed),
-            )
-        yield opened
-    finally:
-        for session in opened.values():
-            session.close()
-
-
-def way_out(inventory: Inventory, failed: Mapping[str, Exception]) -> str:
-    """The next command when hosts cannot be reached; empty where each host's own word has it."""
-    if inventory.cloud == "local":
-        return "fab start" if inventory.stack else "fab demo   # starts the local hosts"
-    if inventory.cloud in ("aws", "gcp") and any(_timed_out(e) for e in failed.values()):
-        own = 'pulumi config set ssh_cidrs "$(curl -s https://checkip.amazonaws.com)/32"'
-        return f"{own} && pulumi up   # if your address is another than when they were made"
-    return ""
-
-
-def _timed_out(error: Exception) -> bool:
-    return isinstance(error, TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT
 
 
 def tell(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from bootstrap import (
     cloud,
     connect,
     demolition,
+    door,
     ending,
     follow,
     install,
@@ -83,14 +84,14 @@ def surveyed(
     inventory: Inventory, options: Options
 ) -> Iterator[tuple[Cluster, dict[str, Session]]]:
     """Connected to all hosts, with their facts read."""
-    with connect.sessions(inventory) as opened:
+    with door.sessions(inventory) as opened:
         yield survey.survey(inventory, opened, options), opened
 
 
 @contextmanager
 def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
     """Connected to all hosts with an agent on each, and the path of each host's Python."""
-    with connect.sessions(inventory) as opened:
+    with door.sessions(inventory) as opened:
         pythons = connect.everywhere(opened, _start_agent, what="starting the agent")
         yield opened, pythons
 

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from bootstrap import cloud, connect, identity, machines, record
+from bootstrap import cloud, connect, door, identity, machines, record
 from bootstrap.cloud import AT_REST, MISSING, Clock, Cloud, Deadline, Standing
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
@@ -205,11 +205,7 @@ def _answers(inventory: Inventory, say: Say, clock: Clock) -> None:
         if not failed:
             return
         if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
-            raise HostsNotReady(
-                "the machines run, and do not let us in",
-                connect.tell(inventory, failed),
-                hint=connect.way_out(inventory, failed),
-            )
+            raise door.not_reached("the machines run, and do not let us in", inventory, failed)
         if not told_once:
             say(f"waiting for ssh on {', '.join(failed)}")
             told_once = True

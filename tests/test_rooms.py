@@ -16,13 +16,13 @@ ROOMS = ("stacks", "bootstrap", "training")
 # Each module imports only what stands before it: above, or to its left on its line.
 LINES = (
     "errors",
-    "inventory facts plan",
+    "inventory system gpus facts drivers plan",
     "document runtimes hostfile tf_config ignore folder package launch asked",
     "record uv pins hops session connect trust",
     "processes loopback local",
     "show board picture",
-    "stack cloud bucket receipt identity",
-    "survey ready install",
+    "stack cloud door bucket receipt identity",
+    "survey changes ready install",
     "run machines power results whereabouts follow ending teardown demolition",
     "access journey",
     "program tasks",

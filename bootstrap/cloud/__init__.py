@@ -96,6 +96,9 @@ class Cloud(Protocol):
         """The public host keys that machines have shown their cloud, by host name; a host whose
         keys are not there yet is left out."""
 
+    def admits(self) -> tuple[str, ...]:
+        """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
+
 
 @dataclass(frozen=True)
 class Clock:

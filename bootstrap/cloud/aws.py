@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,14 @@ class Aws:
         found = {h.name: keys_on_console(self._console(_id(h))) for h in self.inventory.hosts}
         return {name: keys for name, keys in found.items() if keys}
 
+    def admits(self) -> tuple[str, ...]:
+        """The networks that the rules of the chief's security groups name."""
+        said = self._instances().get(_id(self.inventory.chief), {})
+        groups = [group["GroupId"] for group in said.get("SecurityGroups", [])]
+        filters = [{"Name": "group-id", "Values": groups}]
+        rules = self._ask("ec2", "describe_security_group_rules", Filters=filters)
+        return networks_of(rules["SecurityGroupRules"], self.inventory.chief.port or 22)
+
     @property
     def _schedule(self) -> str | None:
         named = [d["id"] for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
@@ -173,6 +181,18 @@ def _standing(said: Mapping[str, Any], host: Host, now: str) -> Standing:
     if _state(said) in ("stopped", "gone") and reason:
         why = f"{why}; {reason}" if why else reason
     return Standing(_state(said), address or None, EC2, now, why, serial=said["InstanceId"])
+
+
+def networks_of(rules: Iterable[Mapping[str, Any]], port: int) -> tuple[str, ...]:
+    """The networks that rules of security groups let in to a port."""
+    found = [
+        rule.get("CidrIpv4") or rule.get("CidrIpv6") or ""
+        for rule in rules
+        if not rule["IsEgress"]
+        and rule["IpProtocol"] in ("tcp", "-1")
+        and (rule["IpProtocol"] == "-1" or rule["FromPort"] <= port <= rule["ToPort"])
+    ]
+    return tuple(sorted(filter(None, found)))
 
 
 def keys_on_console(text: str) -> tuple[str, ...]:

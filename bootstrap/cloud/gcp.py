@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -122,6 +122,15 @@ class Gcp:
         found = {h.name: self._keys_of(h) for h in self.inventory.hosts}
         return {name: keys for name, keys in found.items() if keys}
 
+    def admits(self) -> tuple[str, ...]:
+        """The networks that firewall rules for the chief's network and tags name."""
+        said = self._get(_path(self.inventory.chief)) or {}
+        network = (said.get("networkInterfaces") or [{}])[0].get("network", "")
+        tags = said.get("tags", {}).get("items", [])
+        path = f"projects/{_parts(self.inventory.chief)[0]}/global/firewalls"
+        rules = [r for r in self._ask("GET", path).get("items", []) if r["network"] == network]
+        return networks_of(rules, tags, self.inventory.chief.port or 22)
+
     def _instances(self) -> list[tuple[Host, dict[str, Any] | None]]:
         return [(host, self._get(_path(host))) for host in self.inventory.hosts]
 
@@ -201,6 +210,29 @@ def _standing(said: Mapping[str, Any] | None, host: Host, now: str) -> Standing:
     why = why or said.get("statusMessage", "")
     address = card.get("networkIP") if inside else outside
     return Standing(state, address or None, COMPUTE, now, why, serial=str(said.get("id", "")))
+
+
+def networks_of(
+    rules: Iterable[Mapping[str, Any]], tags: Collection[str], port: int
+) -> tuple[str, ...]:
+    """The networks that firewall rules let in to a port of machines with these tags.
+
+    What other rules deny is not counted: a stack's own rules come before all others.
+    """
+    found: set[str] = set()
+    for rule in rules:
+        aimed = not rule.get("targetTags") or not set(rule["targetTags"]).isdisjoint(tags)
+        opens = any(_covers(each, port) for each in rule.get("allowed", []))
+        if aimed and opens and rule.get("direction") == "INGRESS" and not rule.get("disabled"):
+            found |= set(rule.get("sourceRanges", []))
+    return tuple(sorted(found))
+
+
+def _covers(allowed: Mapping[str, Any], port: int) -> bool:
+    if allowed["IPProtocol"] not in ("tcp", "all"):
+        return False
+    spans = [text.partition("-") for text in allowed.get("ports", [])]
+    return not spans or any(int(a) <= port <= int(b or a) for a, _, b in spans)
 
 
 def _seconds(said: Mapping[str, Any]) -> str:

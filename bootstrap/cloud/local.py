@@ -62,6 +62,10 @@ class Local:
         """The keys that stand in the inventory: they were made here."""
         return {h.name: (h.host_key,) for h in self.inventory.hosts if h.host_key}
 
+    def admits(self) -> tuple[str, ...]:
+        """This machine alone."""
+        return ("127.0.0.0/8",)
+
 
 def _standing(said: dict[str, object] | None, now: str) -> Standing:
     if said is None:

@@ -336,3 +336,12 @@ def test_a_machine_that_has_no_latest_console_is_asked_for_the_older() -> None:
 
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     assert len(Aws(inventory, console(refuse)).host_keys()) == 2
+
+
+def test_the_networks_that_the_security_group_lets_in(aws: None) -> None:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    group = ec2.create_security_group(GroupName="ours", Description="of a test")["GroupId"]
+    ec2.authorize_security_group_ingress(
+        GroupId=group, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp="203.0.113.7/32"
+    )
+    assert cloud.of(machines(SecurityGroupIds=[group])).admits() == ("203.0.113.7/32",)

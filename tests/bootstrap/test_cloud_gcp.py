@@ -250,3 +250,16 @@ def test_nobody_logged_in_is_said_before_anything(
     with pytest.raises(UsageError, match="nobody is logged in") as told:
         asker()
     assert told.value.hint == "gcloud auth application-default login"
+
+
+def test_the_networks_that_the_firewall_lets_in(compute: Compute) -> None:
+    network = "https://www.googleapis.com/compute/v1/projects/p/global/networks/ours"
+    machine(compute)["networkInterfaces"][0]["network"] = network
+    machine(compute)["tags"] = {"items": ["railhead-c"]}
+    ssh = [{"IPProtocol": "tcp", "ports": ["22"]}]
+    rule = {"direction": "INGRESS", "allowed": ssh, "network": network}
+    compute.firewalls = [
+        rule | {"targetTags": ["railhead-c"], "sourceRanges": ["203.0.113.7/32"]},
+        rule | {"network": network + "-other", "sourceRanges": ["0.0.0.0/0"]},
+    ]
+    assert gcp(compute).admits() == ("203.0.113.7/32",)

@@ -22,6 +22,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "instances": ("get", "start", "stop", "setScheduling", "getGuestAttributes"),
     "zoneOperations": ("get",),
     "disks": ("get",),
+    "firewalls": ("list",),
 }
 
 
@@ -37,6 +38,7 @@ class Compute:
     base: str = ""  # where its paths begin, once it is served
     slow: int = 1  # how often an operation is asked for until it is done
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    firewalls: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         document = json.loads((DOCUMENTS / "compute.v1.json").read_text())
@@ -73,6 +75,12 @@ class Compute:
         if resource == "disks":
             kind = f"https://www.googleapis.com/compute/v1/{at.partition('/disks/')[0]}/diskTypes/pd-ssd"
             return 200, {"sizeGb": "100", "type": kind}
+        if resource == "firewalls":
+            unknown = {k for r in self.firewalls for k in r} - self.schemas["Firewall"][
+                "properties"
+            ].keys()
+            assert not unknown, f"no firewall of Compute has {unknown}"
+            return 200, {"items": self.firewalls}
         instance = self.instances.get(at)
         if instance is None:
             return 404, _error(404, "notFound")

@@ -1,0 +1,171 @@
+"""When hosts are silent: whose firewall it is, who is let in, and the command that opens it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import cloud, door
+from bootstrap.cloud.aws import networks_of as aws_networks
+from bootstrap.cloud.gcp import networks_of as gcp_networks
+from bootstrap.document import from_document
+from bootstrap.errors import UsageError
+from bootstrap.inventory import Inventory, parse_hosts
+
+CASES = Path(__file__).parents[1] / "cases"
+OPEN = ("203.0.113.0/24", "2001:db8::/64")
+
+
+def golden(name: str) -> Inventory:
+    return from_document(json.loads((CASES / f"documents/cluster-{name}.json").read_text()))
+
+
+class Firewall:
+    """A cloud that is asked for nothing but whom it lets in."""
+
+    def __init__(self, *networks: str) -> None:
+        self.networks = networks
+
+    def admits(self) -> tuple[str, ...]:
+        return self.networks
+
+
+@pytest.mark.parametrize(
+    ("own", "said", "hint"),
+    [
+        ("203.0.113.7", "lets you in (203.0.113.7 is in", "fab status"),
+        ("2001:db8::7", "lets you in (2001:db8::7 is in", "fab status"),
+        (
+            "198.51.100.9",
+            "lets in 203.0.113.0/24, 2001:db8::/64, and you come from 198.51.100.9",
+            "pulumi config set ssh_cidrs 203.0.113.0/24,2001:db8::/64,198.51.100.9/32 && pulumi up",
+        ),
+        ("2001:db8:1::7", "and you come from 2001:db8:1::7", "2001:db8:1::7/128 && pulumi up"),
+        (None, "your own address could not be found out", "curl https://"),
+    ],
+)
+def test_who_is_let_in_decides_what_to_do(own: str | None, said: str, hint: str) -> None:
+    way = door.verdict(OPEN, own)
+    assert said in way.said
+    assert hint in way.next
+
+
+def test_a_firewall_that_lets_nobody_in_says_so() -> None:
+    way = door.verdict((), "198.51.100.9")
+    assert way.said == "its firewall lets in nobody, and you come from 198.51.100.9"
+    assert way.next == "pulumi config set ssh_cidrs 198.51.100.9/32 && pulumi up"
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Somebody outside who says where we come from: the last entry of the list."""
+    answers = [b"198.51.100.9\n"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answers[-1])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(door, "SEEN_FROM_OUTSIDE", f"http://127.0.0.1:{server.server_port}/")
+    yield answers
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_public_host_sees_what_somebody_outside_sees(outside: list[bytes]) -> None:
+    assert door.own_address("8.8.8.8") == "198.51.100.9"
+
+
+def test_a_private_host_sees_our_own_address(outside: list[bytes]) -> None:
+    assert door.own_address("127.0.0.1") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("answer", [b"<html>sign in first</html>", b"", b"300.1.1.1"])
+def test_an_answer_that_is_no_address_is_none(outside: list[bytes], answer: bytes) -> None:
+    outside.append(answer)
+    assert door.own_address("8.8.8.8") is None
+
+
+@pytest.mark.parametrize("name", ["aws", "gcp"])
+def test_a_silent_machine_of_a_stack_is_told_with_its_firewall(
+    name: str, monkeypatch: pytest.MonkeyPatch, outside: list[bytes]
+) -> None:
+    monkeypatch.setattr(cloud, "of", lambda _: Firewall("203.0.113.7/32"))
+    inventory = golden(name)
+    inventory = replace(inventory, hosts=(replace(inventory.chief, address="8.8.8.8"),))
+    silent = {inventory.chief.name: TimeoutError()}
+    told = door.not_reached("1 of 1 hosts cannot be reached", inventory, silent)
+    assert "its firewall lets in 203.0.113.7/32, and you come from 198.51.100.9" in told.message
+    assert told.hint == "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32 && pulumi up"
+
+
+def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_: Inventory) -> Firewall:
+        raise UsageError("nobody is logged in")
+
+    monkeypatch.setattr(cloud, "of", refuses)
+    inventory = golden("aws")
+    way = door.way_out(inventory, {inventory.chief.name: TimeoutError()})
+    assert way.said == "whether the firewall lets you in is not known: nobody is logged in"
+
+
+def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cloud, "of", lambda _: pytest.fail("the cloud was asked"))
+    inventory = golden("aws")
+    assert door.way_out(inventory, {"x": ConnectionRefusedError()}) == door.WayOut()
+    assert door.way_out(parse_hosts("a,b"), {"a": TimeoutError()}) == door.WayOut()
+
+
+RULES = [
+    {"IsEgress": False, "IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIpv4": "a"},
+    {"IsEgress": False, "IpProtocol": "tcp", "FromPort": 0, "ToPort": 99, "CidrIpv6": "b"},
+    {"IsEgress": False, "IpProtocol": "-1", "FromPort": -1, "ToPort": -1, "CidrIpv4": "c"},
+    {"IsEgress": False, "IpProtocol": "-1", "ReferencedGroupInfo": {}},
+    {"IsEgress": True, "IpProtocol": "-1", "CidrIpv4": "everywhere"},
+    {"IsEgress": False, "IpProtocol": "tcp", "FromPort": 80, "ToPort": 80, "CidrIpv4": "web"},
+    {"IsEgress": False, "IpProtocol": "udp", "FromPort": 22, "ToPort": 22, "CidrIpv4": "udp"},
+]
+
+
+def test_rules_of_aws_that_let_ssh_in() -> None:
+    assert aws_networks(RULES, 22) == ("a", "b", "c")
+
+
+def rule(**words: Any) -> dict[str, Any]:
+    usual = {"direction": "INGRESS", "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}]}
+    return usual | {"sourceRanges": ["a"]} | words
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ({}, ("a",)),
+        ({"targetTags": ["ours", "more"]}, ("a",)),
+        ({"targetTags": ["theirs"]}, ()),
+        ({"allowed": [{"IPProtocol": "all"}]}, ("a",)),
+        ({"allowed": [{"IPProtocol": "tcp", "ports": ["20-30"]}]}, ("a",)),
+        ({"allowed": [{"IPProtocol": "tcp", "ports": ["80", "443"]}]}, ()),
+        ({"allowed": [{"IPProtocol": "udp"}]}, ()),
+        ({"direction": "EGRESS"}, ()),
+        ({"disabled": True}, ()),
+        ({"allowed": [], "denied": [{"IPProtocol": "all"}]}, ()),
+        ({"sourceRanges": [], "sourceTags": ["ours"]}, ()),
+    ],
+)
+def test_rules_of_gcp_that_let_ssh_in(words: dict[str, Any], found: tuple[str, ...]) -> None:
+    assert gcp_networks([rule(**words)], ["ours"], 22) == found
