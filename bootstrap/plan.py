@@ -10,17 +10,20 @@ SECONDS, MINUTES = "seconds", "minutes"
 
 @dataclass(frozen=True)
 class Step:
-    """One change on one host. `takes` is a duration class, `fetches` the MB that it downloads."""
+    """One change on one host. `takes` is a duration class, `fetches` the MB that it downloads,
+    `reboots` whether the host goes down and comes back."""
 
     host: str
     name: str
     why: str
     takes: str = SECONDS
     fetches: int = 0
+    reboots: bool = False
 
     def __str__(self) -> str:
         notes = [self.takes] if self.takes != SECONDS else []
         notes += [f"fetches about {self.fetches} MB"] if self.fetches else []
+        notes += ["reboots"] if self.reboots else []
         return f"{self.name}: {self.why}" + (f" ({', '.join(notes)})" if notes else "")
 
 

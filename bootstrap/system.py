@@ -1,0 +1,131 @@
+"""What is true of a host's system: kernel, cloud, first boot, apt, Secure Boot.
+
+A table of facts like that of `facts`: POSIX sh that needs no root and writes nothing, and a pure
+parser for what it prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SystemFacts:
+    """`cloud_init` is None where it is not installed; `secure_boot` is None where nobody says.
+
+    `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
+    what / /usr /var and /boot are on, `clock` the host's own, in seconds since 1970.
+    """
+
+    kernel: str
+    headers: bool
+    cloud: str | None
+    cloud_init: str | None
+    apt_busy: tuple[str, ...]
+    apt_timers: tuple[str, ...]
+    dpkg_broken: bool
+    held: frozenset[str]
+    packages: Mapping[str, str]
+    secure_boot: bool | None
+    systemd: bool
+    clock: float
+    disks: Mapping[str, int]
+
+    @property
+    def flavour(self) -> str:
+        """The kind of kernel, which Ubuntu's and Debian's packages are named by: aws, generic."""
+        return re.sub(r"^[\d.]+(?:-\d+)*[-+]?(?:deb\d+(?:u\d+)?-)?", "", self.kernel)
+
+
+def lines(out: str) -> list[str]:
+    """The lines that say something, without the space around them."""
+    return [line for line in (raw.strip() for raw in out.splitlines()) if line]
+
+
+def _cloud(out: str) -> str | None:
+    if "Google" in out:
+        return "gcp"
+    return "aws" if "amazon" in out.lower() else None
+
+
+def _cloud_init(out: str) -> str | None:
+    found = re.findall(r"^(?:extended_)?status: *(.+)$", out, re.MULTILINE)
+    said = found[-1].strip() if found else ""
+    if not said:
+        return "not started" if out.strip() else None
+    if "running" in said:
+        return "running"
+    if said in ("not run", "not started"):
+        return "not started"
+    return next((word for word in ("error", "degraded", "disabled", "done") if word in said), said)
+
+
+def _apt_busy(out: str) -> tuple[str, ...]:
+    # It waits for the machine's shutdown on every Ubuntu, and holds no lock until then.
+    busy = [line.split()[0] for line in lines(out) if "unattended-upgrade-shutdown" not in line]
+    return tuple(sorted(set(busy)))
+
+
+def _installed(out: str) -> dict[str, str]:
+    words = [line.split() for line in lines(out)]
+    return {w[1].partition(":")[0]: w[2] for w in words if len(w) == 3 and w[0] == "installed"}
+
+
+def _secure_boot(out: str) -> bool | None:
+    said = out.strip().splitlines()[0] if out.strip() else ""
+    if "enabled" in said or said == "1":
+        return True
+    off = ("disabled", "doesn't support", "no EFI")
+    return False if said == "0" or any(word in said for word in off) else None
+
+
+def _clock(out: str) -> float:
+    """What `date` says; else, where there is none, the boot's time and the seconds since."""
+    return sum(float(m[0]) for m in map(re.compile(r"\d+(?:\.\d+)?").match, lines(out)) if m)
+
+
+def _disks(out: str) -> dict[str, int]:
+    words = [line.split() for line in lines(out)]
+    return {w[5]: int(w[3]) * 1024 for w in words if len(w) == 6 and w[3].isdigit()}
+
+
+_APT = "apt|apt-get|aptitude|dpkg|unattended-upgr|apt.systemd.dai|packagekitd"
+_APT_SEARCH = f"""for f in $(grep -lxE '{_APT}' /proc/[0-9]*/comm); do
+  read -r c <$f && echo "$c $(tr '\\0' ' ' <${{f%comm}}cmdline)"
+done"""
+_TIMERS = """for t in apt-daily.timer apt-daily-upgrade.timer; do
+  [ "$(systemctl is-active $t)" = active ] && echo $t
+done"""
+_INSTALLED = (
+    "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' '*openmpi*' "
+    "'linux-image*' 'linux-headers*' 'cuda*' 'libcudnn*' 'libnccl*'"
+)
+_SECURE_BOOT = """if [ -d /sys/firmware/efi ]; then
+  mokutil --sb-state || tail -c 1 /sys/firmware/efi/efivars/SecureBoot-* | tr '\\000\\001' 01
+elif [ -d /sys/class ]; then echo no EFI; fi"""
+_CLOCK = """date +%s.%N || {
+  while read -r k v; do [ "$k" = btime ] && echo "$v"; done </proc/stat
+  read -r v k </proc/uptime && echo "$v"
+}"""
+
+FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "kernel": ("cat /proc/sys/kernel/osrelease || uname -r", lambda out: out.strip()),
+    "headers": ("[ -e /lib/modules/$(uname -r)/build/Makefile ] && echo yes", lambda o: "yes" in o),
+    "cloud": ("cd /sys/class/dmi/id && cat sys_vendor product_name bios_version", _cloud),
+    "cloud_init": ("command -v cloud-init && cloud-init status --long", _cloud_init),
+    "apt_busy": (_APT_SEARCH, _apt_busy),
+    "apt_timers": (_TIMERS, lambda out: tuple(lines(out))),
+    "dpkg_broken": ("dpkg --audit; ls /var/lib/dpkg/updates", lambda out: bool(out.strip())),
+    "held": (
+        "dpkg-query -W -f '${db:Status-Want} ${Package}\\n' | grep '^hold '",
+        lambda out: frozenset(line.split()[1] for line in lines(out)),
+    ),
+    "packages": (_INSTALLED, _installed),
+    "secure_boot": (_SECURE_BOOT, _secure_boot),
+    "systemd": ("[ -d /run/systemd/system ] && echo yes", lambda out: "yes" in out),
+    "clock": (_CLOCK, _clock),
+    "disks": ("df -Pk / /usr /var /boot", _disks),
+}
