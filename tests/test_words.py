@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # The people of our examples. Anybody else's home is a developer's.
 PEOPLE = ("ann", "bob", "rail", "ubuntu", "user", "you")
-HOMES = re.compile(rf"/(?:home|Users)/(?!(?:{'|'.join(PEOPLE)})\b)[A-Za-z]\w*|/root/\.pyenv")
+HOMES = re.compile(  # a web page's /home/ stands behind its site's name
+    rf"(?<!\w)/(?:home|Users)/(?!(?:{'|'.join(PEOPLE)})\b)[A-Za-z]\w*|/root/\.pyenv"
+)
 # Taken apart, so that this file holds none of them.
 REGISTRIES = re.compile(
     "|".join(
@@ -89,6 +91,7 @@ def test_a_machine_is_called_a_host() -> None:
     [
         (HOMES, "/home/" + "carol/x", True),
         (HOMES, "/Users/" + "dave", True),
+        (HOMES, "https://site.com/pages/home/" + "services", False),
         (HOMES, "/home/ann/.railhead", False),
         (HOMES, "/home/" + "annabelle", True),
         (REGISTRIES, "https://" + "pypi" + ".org/simple", True),
