@@ -72,18 +72,34 @@ def authorized_line(public_key: str, chief_address: str, cluster: str) -> str:
     return f'from="{chief_address}",restrict {kind} {data} railhead:{cluster}'
 
 
-def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
-    """The networks that the peers' addresses are in, as OpenMPI's *_if_include takes them.
+@dataclass(frozen=True)
+class Link:
+    """How a host goes to its peers: its interface, None where none has the address, and network."""
 
-    An address whose network is not known here (it is behind a NAT) stands alone, as a /32.
+    device: str | None
+    network: str
+
+
+def links(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> tuple[Link, ...]:
+    """The link that carries each peer's address: the one choice for OpenMPI and NCCL alike.
+
+    An address that no interface has (it is behind a NAT) stands alone, as a /32.
     """
-    found = dict.fromkeys(_network(p.address, facts[p.name]) for p in peers)
-    return ",".join(found)
+    return tuple(_link(p.address, facts[p.name]) for p in peers)
 
 
-def _network(address: str, facts: HostFacts) -> str:
+def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
+    """The links' networks, as OpenMPI's *_if_include takes them."""
+    return ",".join(dict.fromkeys(link.network for link in links(peers, facts)))
+
+
+def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
+    alone = f"{address}/{ip.max_prefixlen}"
+    for own in facts.addresses:  # the address itself, before a network that it may lie in
+        if own.address == address:
+            return Link(own.device, own.network if ip.version == 4 else alone)
     for own in facts.addresses:
         if ip.version == 4 and ":" not in own.network and ip in ipaddress.ip_network(own.network):
-            return own.network
-    return f"{address}/{ip.max_prefixlen}"
+            return Link(own.device, own.network)
+    return Link(None, alone)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bootstrap.errors import UsageError
-from bootstrap.hostfile import Peer
+from bootstrap.hostfile import Link, Peer
 from bootstrap.tf_config import tf_cluster
 
 SCHEMA = 1
@@ -135,6 +135,7 @@ def run_document(
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
+    links: Sequence[Link],
     ports: Sequence[int],
     ending: Ending,
     stops: Sequence[Sequence[str] | None],
@@ -161,8 +162,9 @@ def run_document(
         "program": program.document(),
         "bundle": bundle,
         "hosts": [
-            {"name": p.name, "peer_address": p.address, "slots": s, "port": q}
-            for p, s, q in zip(peers, slots, ports, strict=True)
+            {"name": p.name, "peer_address": p.address, "interface": x.device}
+            | {"slots": s, "port": q}
+            for p, x, s, q in zip(peers, links, slots, ports, strict=True)
         ],
         "size": sum(slots),
         "tf_cluster": cluster_spec if several else None,

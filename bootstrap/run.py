@@ -167,6 +167,7 @@ def _document(
         runtime={"name": environment.runtime.name, "digest": environment.digest},
         bundle=asked.bundle.digest,
         peers=cluster.peers,
+        links=hostfile.links(cluster.peers, cluster.facts),
         ports=_ports(cluster, opened),
         ending=ending,
         stops=_stops(cluster.inventory),

@@ -15,7 +15,7 @@ import pytest
 from invoke import Collection
 
 from bootstrap import document, tasks
-from bootstrap.hostfile import Peer
+from bootstrap.hostfile import Link, Peer
 from bootstrap.launch import Ask, Bucket, Ending, Program, run_document
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,8 +110,8 @@ def test_every_key_of_the_run_document_is_described(kind: str) -> None:
     run = run_document(
         run_id="r", cluster="c", created="", ask=Ask(script=kind == "script"),
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
-        peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], ports=[1],
-        ending=Ending(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
+        ports=[1], ending=Ending(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
     )  # fmt: skip
     assert set(keys_of(run)) <= named(section(page("how-it-works.md"), "The run document"))
 

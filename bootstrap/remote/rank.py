@@ -119,6 +119,9 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         RAILHEAD_HOST=run["hosts"][host]["name"],
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if device := run["hosts"][host].get("interface"):
+        # The network that mpirun was given; "=": this name, not all that begin with it.
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
     if run["tf_cluster"]:
         task = {"type": "worker", "index": host}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": run["tf_cluster"], "task": task})

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.asked import Words, read_words
 from bootstrap.errors import UsageError
-from bootstrap.hostfile import Peer
+from bootstrap.hostfile import Link, Peer
 from bootstrap.launch import Ending, run_document
 
 
@@ -151,6 +151,7 @@ def test_a_secrets_value_stands_in_no_document(script: str) -> None:
         runtime={},
         bundle=asked.bundle.digest,
         peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
+        links=[Link("eth0", "10.0.0.0/24")],
         ports=[23001],
         ending=Ending(),
         stops=[],

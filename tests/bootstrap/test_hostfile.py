@@ -12,11 +12,13 @@ import pytest
 
 from bootstrap.facts import Address, HostFacts
 from bootstrap.hostfile import (
+    Link,
     Peer,
     alias,
     authorized_line,
     hostfile,
     known_hosts,
+    links,
     networks,
     ssh_config,
 )
@@ -109,3 +111,33 @@ def test_mpi_listens_in_the_networks_of_the_peers_alone(
     hosts = [Peer(f"h{i}", address, 22, "ann", 1, KEY) for i, address in enumerate(peers)]
     known = {peer.name: at(debian, *own) for peer, own in zip(hosts, facts, strict=True)}
     assert networks(hosts, known) == found
+
+
+TWO_LEGS = (
+    Address("lo", "127.0.0.1", "127.0.0.0/8"),
+    Address("docker0", "172.17.0.1", "172.17.0.0/16"),
+    Address("ens5", "10.0.1.5", "10.0.1.0/24"),
+    Address("ens6", "10.0.2.5", "10.0.2.0/24"),
+    Address("ens7", "10.0.1.9", "10.0.1.0/24"),  # a second leg in the first one's network
+    Address("ens8", "fd00::5", "fd00::/64"),
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "link"),
+    [
+        ("10.0.1.5", Link("ens5", "10.0.1.0/24")),
+        ("10.0.1.9", Link("ens7", "10.0.1.0/24")),
+        ("10.0.2.5", Link("ens6", "10.0.2.0/24")),
+        ("127.77.0.1", Link("lo", "127.0.0.0/8")),
+        ("fd00::5", Link("ens8", "fd00::5/128")),
+        ("203.0.113.7", Link(None, "203.0.113.7/32")),
+    ],
+)
+def test_the_interface_is_the_one_that_has_the_address_for_peers(
+    debian: HostFacts, address: str, link: Link
+) -> None:
+    host = Peer("h1", address, 22, "ann", 1, KEY)
+    facts = {"h1": replace(debian, addresses=TWO_LEGS)}
+    assert links([host], facts) == (link,)
+    assert networks([host], facts) == link.network

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.hostfile import Peer
+from bootstrap.hostfile import Link, Peer
 from bootstrap.launch import (
     LAUNCHERS,
     Ask,
@@ -126,6 +126,7 @@ RUNS: dict[str, dict[str, Any]] = {
             Peer("h1", "127.77.0.1", 40022, "ann", 1, KEY),
             Peer("h2", "127.77.0.2", 40023, "ann", 2, KEY),
         ),
+        "links": (Link("lo", "127.0.0.0/8"),) * 2,
         "ports": [23001, 23002],
         "ending": Ending(keep_minutes=5, max_hours=1.5),
         "stops": [STOP, None],
@@ -144,6 +145,7 @@ RUNS: dict[str, dict[str, Any]] = {
             Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),
         ),
+        "links": (Link("ens5", "10.0.1.0/24"), Link(None, "fd00::6/128")),
         "ports": [23001, 23004],
         "ending": Ending(),
         "stops": [],
@@ -171,6 +173,7 @@ def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
         runtime={"name": "r", "digest": "d"},
         bundle="b",
         peers=peers,
+        links=[Link("ens5", "10.0.1.0/24")] * hosts,
         ports=range(23001, 23001 + hosts),
         ending=Ending(),
         stops=[],

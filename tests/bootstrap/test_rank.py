@@ -209,6 +209,24 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     assert json.loads(said[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
 
 
+@pytest.mark.parametrize(
+    ("interface", "env", "said"),
+    [
+        ("ens5", {}, "=ens5"),
+        (None, {}, None),
+        ("ens5", {"NCCL_SOCKET_IFNAME": "^docker"}, "^docker"),
+    ],
+)
+def test_nccl_goes_by_the_interface_of_this_ranks_host(
+    tmp_path: Path, interface: str | None, env: dict[str, str], said: str | None
+) -> None:
+    text = "import os; print(os.environ.get('NCCL_SOCKET_IFNAME'))"
+    hosts = [{"name": "h1", "slots": 1, "interface": "eth9"}]
+    hosts += [{"name": "h2", "slots": 1, "interface": interface}]
+    lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=2, env=env)
+    assert rank(tmp_path, number=1).stdout == f"{said}\n"
+
+
 JOINED = {
     "horovod, several ranks": ("horovod", 2, 1),
     "horovod, alone": ("horovod", 1, 0),
