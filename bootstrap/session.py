@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,16 +77,32 @@ class Session:
         self._greeted = False
         self._agent = False
 
-    def sh(self, text: str) -> str:
-        """Run POSIX sh on the host and return what it printed."""
+    def sh(
+        self, text: str, *, told: Callable[[str], None] | None = None, silence: float | None = None
+    ) -> str:
+        """Run POSIX sh on the host and return what it printed; `told` hears each line as it comes.
+
+        Raises:
+            ConnectionLost: the channel broke, or nothing came for `silence` seconds.
+        """
         self._send(f"{text}\necho; echo @end\n@go\n".encode())
+        self._channel.settimeout(silence)
+        try:
+            return "".join(self._lines(told))
+        except TimeoutError:
+            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+        finally:
+            self._channel.settimeout(None)
+
+    def _lines(self, told: Callable[[str], None] | None) -> Iterator[str]:
         self._pass_greeting()
-        lines: list[str] = []
         for raw in iter(self._out.readline, b""):
             line = raw.decode(errors="replace")
             if line == "@end\n":
-                return "".join(lines)
-            lines.append(line)
+                return
+            if told:
+                told(line.rstrip("\n"))
+            yield line
         raise self._broken()
 
     def _pass_greeting(self) -> None:

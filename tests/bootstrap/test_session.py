@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hosts.person import Cluster
 
-from bootstrap import connect, local, processes, record
+from bootstrap import door, local, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.package import pack_folder
 from bootstrap.session import ConnectionLost, Reply, Session
@@ -33,7 +33,7 @@ def session(
 ) -> Iterator[Session]:
     """A session with it."""
     monkeypatch.setenv("HOME", str(home_of_session))
-    with connect.sessions(record.load_cluster("session")) as opened:
+    with door.sessions(record.load_cluster("session")) as opened:
         yield opened["h1"]
 
 
@@ -72,6 +72,19 @@ def test_sh_answers_what_was_printed(session: Session, text: str, says: str) -> 
 
 def test_a_long_answer_comes_whole(session: Session) -> None:
     assert session.sh("seq 100000").splitlines()[99_999] == "100000"
+
+
+def test_each_line_is_heard_as_it_comes(session: Session) -> None:
+    heard: list[tuple[str, float]] = []
+    told = session.sh(
+        "echo first; sleep 0.5; echo last",
+        told=lambda line: heard.append((line, time.monotonic())),
+        silence=5,
+    )
+    assert told == "first\nlast\n\n"
+    assert [line for line, _ in heard] == ["first", "last", ""]
+    assert heard[1][1] - heard[0][1] > 0.3
+    assert session.sh("sleep 0.6; echo after") == "after\n\n", "silence is of one call"
 
 
 def test_facts_then_the_agent_on_one_channel(session: Session, cluster: Cluster) -> None:
@@ -217,6 +230,11 @@ def test_a_connection_that_breaks_within_sh_is_told(session: Session, there: Pat
     killer.join()
 
 
+def test_a_host_that_says_nothing_for_too_long_is_lost(session: Session) -> None:
+    with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
+        session.sh("echo alive; sleep 4", silence=1)
+
+
 def test_asking_on_a_broken_connection_is_told(session: Session, there: Path) -> None:
     killer = break_after(session, there, 0.5)
     session.start_agent("python3")
@@ -247,7 +265,7 @@ def test_closing_leaves_nothing_on_the_host(
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
     before = set(processes.of(cluster.machines[0].folder))
-    with connect.sessions(record.load_cluster("session")) as opened:
+    with door.sessions(record.load_cluster("session")) as opened:
         opened["h1"].start_agent("python3")
         assert len(set(processes.of(cluster.machines[0].folder)) - before) >= 2
     end = time.monotonic() + 5
