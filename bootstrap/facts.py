@@ -9,13 +9,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bootstrap.errors import UsageError
 
-PYTHONS = ("3.11", "3.12", "3.10")  # in the order we choose: the one most tried first
+PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
 TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
 
 
@@ -129,7 +129,7 @@ def _traces(out: str) -> tuple[Trace, ...]:
     )
 
 
-_PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3; do
+_PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3; do
   q=$(command -v $p) || continue
   v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
@@ -222,17 +222,17 @@ def parse_route(output: str) -> str | None:
     return None if not match or output.startswith("local ") else match[1]
 
 
-def common_python(facts: Mapping[str, HostFacts]) -> str:
-    """The Python that every host has, ours to choose: 3.11, then 3.12, then 3.10.
+def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
+    """The first of `versions` that every host has.
 
     Raises:
         UsageError: no version serves all hosts; each host's own versions are named.
     """
-    for version in PYTHONS:
+    for version in versions:
         if all(version in f.pythons for f in facts.values()):
             return version
     has = "; ".join(f"{n} has {', '.join(sorted(f.pythons)) or 'none'}" for n, f in facts.items())
     raise UsageError(
-        f"no Python that serves all hosts: one of {', '.join(PYTHONS)} must be on each; {has}",
+        f"no Python that serves all hosts: one of {', '.join(versions)} must be on each; {has}",
         hint="sudo apt-get install -y python3   # on the host; Ubuntu 22.04 and 24.04, Debian 12",
     )

@@ -22,7 +22,9 @@ from bootstrap.survey import Cluster, cached_wheel, wheel_folder
 
 KEY = "~/.railhead/cluster/key"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-IMPORTS = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
+IMPORTS = "import tensorflow, keras, tf_keras"
+IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
+BUILD = "~/.railhead/build"
 
 
 def apply(cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board) -> Cluster:
@@ -89,6 +91,14 @@ class _Work:
             locks, texts = [*locks, f"{folder}.extra.txt"], [*texts, self.environment.extra]
         session.ask("write", files=[[p, 0o644, t] for p, t in zip(locks, texts, strict=True)])
         self._environment(session, "runtime", folder, facts.pythons[python], locks)
+        if not self.environment.runtime.horovod:
+            self._complete(session, "runtime", IMPORTS)
+
+    def _complete(self, session: Session, step: str, imports: str) -> None:
+        """See that the environment can be imported, and leave the word that it is whole."""
+        folder = self.environment.folder
+        self._run(session, step, [f"{folder}/bin/python", "-c", imports], env=QUIET)
+        session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _bucket(self, session: Session) -> None:
         client = self.cluster.bucket_client
@@ -118,32 +128,42 @@ class _Work:
             self.board.line(session.host.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        folder = self.environment.folder
         session.send_tree(one_file(self.wheel), "~/.railhead/wheels", prune=False)
+        self._install_wheel(session, f"~/.railhead/wheels/{self.wheel.name}")
+        self._complete(session, "horovod", IMPORTS_HOROVOD)
+
+    def _install_wheel(self, session: Session, path: str) -> None:
         words = [f"~/.railhead/uv/{uv.uv_digest()}/uv", "pip", "install", "--no-deps", "--python"]
-        words += [f"{folder}/bin/python", f"~/.railhead/wheels/{self.wheel.name}"]
+        words += [f"{self.environment.folder}/bin/python", path]
         self._run(session, "horovod", words, env=uv.ENVIRONMENT)
-        self._run(session, "horovod", [f"{folder}/bin/python", "-c", IMPORTS], env=QUIET)
-        session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _build(self, session: Session) -> Path:
-        lock = (runtimes.LOCKS / "horovod.txt").read_text()
-        files = [["~/.railhead/build/horovod.sh", 0o755, runtimes.BUILD_HOROVOD.read_text()]]
-        session.ask("write", files=[*files, ["~/.railhead/build/horovod.txt", 0o644, lock]])
-        words = ["sh", "~/.railhead/build/horovod.sh", self.environment.folder]
-        words += ["~/.railhead/build/out", "~/.railhead/build/horovod.txt"]
-        self._run(session, "horovod", words)
+        """Build the wheel, try it on two ranks there, and bring it here."""
+        recipe = self.environment.runtime.recipe
+        files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
+        session.ask("write", files=files)
+        words = ["sh", f"{BUILD}/horovod.sh", self.environment.folder, f"{BUILD}/out"]
+        built = self._run(session, "horovod", [*words, f"{BUILD}/horovod.txt"])
+        self._install_wheel(session, built.tail[-1])
+        self._try(session)
         folder = wheel_folder(self.cluster)
         folder.mkdir(parents=True, exist_ok=True)
         packed = folder / "wheel.tar.gz"
-        session.get("~/.railhead/build/out", ["horovod-*.whl"], packed, limit=1 << 30)
+        session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
         with tarfile.open(packed) as tar:
             tar.extractall(folder, filter="data")
         packed.unlink()
-        session.ask("remove", paths=["~/.railhead/build"])
+        session.ask("remove", paths=[BUILD])
         wheel = cached_wheel(self.cluster)
         assert wheel is not None, "the build ended well and left no wheel"
         return wheel
+
+    def _try(self, session: Session) -> None:
+        """What the wheel was built with, and a sum over two ranks, before others get it."""
+        python = f"{self.environment.folder}/bin/python"
+        words = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py"]
+        words += self.environment.runtime.parts
+        self._run(session, "horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
 
     doing: Mapping[str, Callable[[_Work, Session], None]] = {
         "system": _system,

@@ -45,7 +45,8 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
     if runtime_missing:
         why = f"environment {environment.digest} is not there"
         steps.append(Step(name, "runtime", why, MINUTES, environment.megabytes))
-        steps.append(_horovod_step(cluster, name))
+        if environment.runtime.horovod:
+            steps.append(_horovod_step(cluster, name))
     if client is not None and client_missing:
         why = f"what writes to {cluster.inventory.bucket} is not there"
         steps.append(Step(name, "bucket", why, fetches=client.megabytes))
@@ -64,7 +65,9 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
 
 def missing(cluster: Cluster, name: str) -> dict[str, str]:
     """System parts that a host lacks for its part in the cluster, and the package of each."""
-    needs_wheel = any(cluster.environment.digest not in f.envs for f in cluster.facts.values())
+    environment = cluster.environment
+    incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
+    needs_wheel = environment.runtime.horovod and incomplete
     builds = needs_wheel and not cluster.wheel and name == cluster.builder
     facts = cluster.facts[name]
     return runtimes.missing_parts(facts, chief=name == cluster.chief, builds=builds)

@@ -1,4 +1,4 @@
-"""Runtimes are data: locked environments, which one serves these hosts, and what names it.
+"""Runtimes are data: rows of locked environments, which one serves these hosts, what names it.
 
 A runtime lives on a host under ~/.railhead/envs/<digest>; the digest covers all that is in it.
 """
@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
+from bootstrap.facts import HostFacts, common_python
 
 REPO = Path(__file__).resolve().parent.parent
 LOCKS = REPO / "locks"
-BUILD_HOROVOD = Path(__file__).parent / "remote" / "horovod.sh"
+REMOTE = Path(__file__).parent / "remote"
+# A sum over two ranks of one host, whatever it has: `python`, remote/try_wheel.py and parts follow.
+TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
+TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 PACKAGES = {  # what Debian and Ubuntu call the system parts
     "mpirun": "openmpi-bin",
     "ssh": "openssh-client",
@@ -34,13 +37,64 @@ OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """One row of the table: a lock, made for `arch`, and whether it drives GPUs."""
+class Row:
+    """One row of the table, by the name that --runtime takes. `pythons` are those that it is
+    locked for, the first choice first."""
 
     name: str
     tensorflow: str
+    horovod: bool
+    pythons: tuple[str, ...]
+
+    def serves(self, launcher: str | None) -> bool:
+        """Whether a launcher finds here what it needs; None stands for all of them."""
+        return self.horovod or launcher == "tensorflow"
+
+
+ROWS = {
+    row.name: row
+    for row in (  # in the order of preference
+        Row("tf2.18", "2.18.1", horovod=True, pythons=("3.11", "3.12", "3.10")),
+        Row("tf2.21", "2.21.0", horovod=False, pythons=("3.11", "3.12", "3.10", "3.13")),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A row for hosts with GPUs or for hosts without."""
+
+    row: Row
     gpu: bool
-    arch: str = "x86_64"
+
+    @property
+    def name(self) -> str:
+        """What its lock is called: tf2.18-cpu."""
+        return f"{self.row.name}-{'gpu' if self.gpu else 'cpu'}"
+
+    @property
+    def tensorflow(self) -> str:
+        """The version of TensorFlow."""
+        return self.row.tensorflow
+
+    @property
+    def horovod(self) -> bool:
+        """Whether Horovod is built for it."""
+        return self.row.horovod
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What its Horovod is built with."""
+        return ("mpi", "gloo", "nccl") if self.gpu else ("mpi", "gloo")
+
+    @property
+    def recipe(self) -> tuple[Path, ...]:
+        """All that decides how Horovod is built for it, the script first; nothing without."""
+        if not self.horovod:
+            return ()
+        files = (REMOTE / "horovod.sh", REMOTE / "try_wheel.py", LOCKS / "horovod.txt")
+        cuda = (REMOTE / "cuda.sh", LOCKS / "cuda-headers.txt", LOCKS / "cuda-parts.txt")
+        return files + cuda if self.gpu else files
 
     @property
     def lock(self) -> Path:
@@ -55,10 +109,7 @@ class Runtime:
 
 RUNTIMES = {
     runtime.name: runtime
-    for runtime in (
-        Runtime("tf2.18-cpu", tensorflow="2.18.1", gpu=False),
-        Runtime("tf2.18-gpu", tensorflow="2.18.1", gpu=True),
-    )
+    for runtime in (Runtime(row, gpu) for row in ROWS.values() for gpu in (False, True))
 }
 
 
@@ -75,7 +126,7 @@ class Environment:
     def digest(self) -> str:
         """Names the environment on a host: 16 hex digits over all that goes into it."""
         parts = [self.runtime.name, self.python, self.runtime.lock.read_text(), self.extra]
-        parts += [(LOCKS / "horovod.txt").read_text(), BUILD_HOROVOD.read_text()]
+        parts += [path.read_text() for path in self.runtime.recipe]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -92,7 +143,7 @@ class Environment:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
         mpi = (builder.openmpi or OPENMPI_OF_APT).split(".")[0]
         parts = [builder.os, builder.arch, self.python, self.runtime.tensorflow, mpi]
-        parts += [(LOCKS / "horovod.txt").read_text(), BUILD_HOROVOD.read_text()]
+        parts += [path.read_text() for path in self.runtime.recipe]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -131,13 +182,48 @@ def fetched(lock: Path, python: str) -> int:
     return int(match[1]) if match else 0
 
 
-def choose_runtime(facts: Mapping[str, HostFacts]) -> tuple[Runtime, str]:
-    """The runtime that serves all hosts, and why.
+def row_named(name: str, launcher: str | None) -> Row:
+    """The row that --runtime names, if the launcher finds there what it needs.
 
     Raises:
-        UsageError: a host has an architecture that no runtime is locked for, or only some of
-            the hosts have GPUs.
+        UsageError: no row is called so, or it has no Horovod and the launcher needs it.
     """
+    if name not in ROWS:
+        raise UsageError(f"runtime {name!r}: one of {', '.join(ROWS)}")
+    if launcher and not ROWS[name].serves(launcher):
+        able = ", ".join(row.name for row in ROWS.values() if row.serves(launcher))
+        raise UsageError(
+            f"runtime {name} has no Horovod, which launcher {launcher} needs; it is in {able}",
+            hint=f"--runtime {able}   # or: --launcher tensorflow",
+        )
+    return ROWS[name]
+
+
+def choose(facts: Mapping[str, HostFacts], launcher: str | None, name: str | None) -> Environment:
+    """The environment that serves all hosts and the launcher, and why; `name` is of a row.
+
+    Raises:
+        UsageError: a host has an architecture that no runtime is locked for, only some of the
+            hosts have GPUs, or no Python of the row is on all of them.
+    """
+    gpu, hosts_are = _kind(facts)
+    row, why = _row(facts, launcher, name)
+    python = common_python(facts, row.pythons)
+    return Environment(Runtime(row, gpu), python, f"{hosts_are}; {why}")
+
+
+def _row(facts: Mapping[str, HostFacts], launcher: str | None, name: str | None) -> tuple[Row, str]:
+    if name is not None:
+        return row_named(name, launcher), f"--runtime {name}"
+    able = [row for row in ROWS.values() if row.serves(launcher)]
+    there = [r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)]
+    if there and there[0] != able[0]:
+        return there[0], f"{able[0].name} has no Python that all hosts have"
+    return able[0], "serves both launchers"
+
+
+def _kind(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
+    """Whether these are hosts with GPUs, in words."""
     for name, host in facts.items():
         if host.arch != "x86_64":
             raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 alone")
@@ -146,11 +232,11 @@ def choose_runtime(facts: Mapping[str, HostFacts]) -> tuple[Runtime, str]:
         without = ", ".join(name for name in facts if name not in with_gpu)
         raise UsageError(f"GPUs on {', '.join(with_gpu)} but none on {without}: name one kind only")
     if with_gpu:
-        return RUNTIMES["tf2.18-gpu"], f"GPUs: {facts[with_gpu[0]].gpus[0]}"
-    return RUNTIMES["tf2.18-cpu"], "no GPU on any host"
+        return True, f"GPUs: {facts[with_gpu[0]].gpus[0]}"
+    return False, "no GPU on any host"
 
 
-def resolve_extra(runtime: Runtime, python: str, requirements: Path, uv: str) -> str:
+def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     """Lock the user's requirements together with the runtime's pins; returns the locked text.
 
     Raises:
@@ -158,8 +244,9 @@ def resolve_extra(runtime: Runtime, python: str, requirements: Path, uv: str) ->
     """
     if not requirements.is_file():
         raise UsageError(f"--requirements {requirements}: there is no such file")
+    runtime = environment.runtime
     argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
-    argv += ["--no-header", "--no-annotate", "--python-version", python]
+    argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
     argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
     argv += ["--constraints", str(runtime.lock), str(requirements)]
     if runtime.override:

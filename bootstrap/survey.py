@@ -25,6 +25,8 @@ class Options:
     system: bool = False
     requirements: Path | None = None
     peer_addresses: tuple[str, ...] = ()
+    launcher: str | None = None
+    runtime: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,9 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
     """Read all facts and settle what follows from them; writes nothing on any host."""
     facts = all_facts(opened)
     _refuse_one_machine_twice(facts, opened)
-    python = fact.common_python(facts)
-    runtime, why = runtimes.choose_runtime(facts)
-    environment = Environment(runtime, python, why)
+    environment = runtimes.choose(facts, options.launcher, options.runtime)
     if options.requirements:
-        extra = runtimes.resolve_extra(runtime, python, options.requirements, uv_here())
+        extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
         environment = replace(environment, extra=extra)
     peers = see_peers(inventory, facts, opened, options.peer_addresses)
     cluster = Cluster(inventory, facts, environment, peers, None)

@@ -29,6 +29,7 @@ HELP = {
     "slots": "ranks per host under Horovod; by default one per GPU, else one",
     "peer-address": "the hosts' addresses for each other, in order: 10.0.0.1,10.0.0.2",
     "requirements": "a file of more packages, resolved together with the runtime's pins",
+    "runtime": "which TensorFlow: tf2.18 (with Horovod) or tf2.21; by default by GPU and launcher",
     "system": "allow system changes (apt) on machines that were only named",
     "launcher": "horovod or tensorflow",
     "strategy": "with --launcher tensorflow: multiworker, mirrored or one-device",
@@ -97,13 +98,24 @@ def _machines(hosts: str | None, stack: str | None) -> Inventory:
     return journey.look(hosts, stack=stack).inventory
 
 
-def _options(system: bool, requirements: str | None, peer_address: str | None) -> Options:
+def _options(
+    system: bool,
+    requirements: str | None,
+    peer_address: str | None,
+    runtime: str | None,
+    launcher: str | None = None,
+) -> Options:
     from bootstrap.inventory import check_peer_address
+    from bootstrap.runtimes import row_named
     from bootstrap.survey import Options
+
+    if runtime is not None:
+        row_named(runtime, launcher)
 
     named = [a.strip() for a in (peer_address or "").split(",")]
     addresses = tuple(check_peer_address(a) for a in named if a)
-    return Options(system, Path(requirements) if requirements else None, addresses)
+    asked = Path(requirements) if requirements else None
+    return Options(system, asked, addresses, launcher=launcher, runtime=runtime)
 
 
 def _find(inventory: Inventory, run_id: str | None) -> Run:
@@ -134,6 +146,7 @@ def train(
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
     requirements: str | None = None,
+    runtime: str | None = None,
     slots: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
@@ -154,7 +167,7 @@ def train(
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
     asked = read_words(words)
-    options = _options(system, requirements, peer_address)
+    options = _options(system, requirements, peer_address, runtime, launcher)
     trip = journey.Trip(asked, options, Path.cwd() / "results", detach, ending)
     journey.train(_inventory(hosts, stack, slots, start), trip)
 
@@ -165,13 +178,15 @@ def plan(
     hosts: str | None = None,
     stack: str | None = None,
     requirements: str | None = None,
+    runtime: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
 ) -> None:
     """Print every step that bootstrap would do on each host, and why; changes nothing."""
     from bootstrap import journey
 
-    journey.plan(_inventory(hosts, stack), _options(system, requirements, peer_address), [])
+    options = _options(system, requirements, peer_address, runtime)
+    journey.plan(_inventory(hosts, stack), options, [])
 
 
 @task()
@@ -180,13 +195,15 @@ def bootstrap(
     hosts: str | None = None,
     stack: str | None = None,
     requirements: str | None = None,
+    runtime: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. A second time changes nothing."""
     from bootstrap import journey
 
-    journey.bootstrap(_inventory(hosts, stack), _options(system, requirements, peer_address))
+    options = _options(system, requirements, peer_address, runtime)
+    journey.bootstrap(_inventory(hosts, stack), options)
 
 
 @task()

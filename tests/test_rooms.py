@@ -43,6 +43,7 @@ ALIEN = {
 SDKS = {"bootstrap/cloud/boto.py": {"boto3", "botocore"}, "bootstrap/cloud/rest.py": {"google"}}
 # On a host, in an environment of its own: the one shipped file that is not run by any Python.
 SDKS["bootstrap/remote/ship.py"] = {"boto3", "botocore", "google"}
+SDKS["bootstrap/remote/try_wheel.py"] = {"horovod", "tensorflow"}  # as a rank, in a runtime
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 MODULES = sorted((ROOT / "bootstrap").glob("[!_]*.py"))
 CLOUDS = sorted((ROOT / "bootstrap/cloud").glob("*.py"))

@@ -7,7 +7,9 @@
 # OUT_DIR  where the wheel is put (made if need be)
 # LOCK     locks/horovod.txt: the source distribution, by its hash
 #
-# Operations on the CPU, over MPI and Gloo. Prints a line for each twentieth of the
+# Operations on the CPU, over MPI and Gloo. Where ENV_DIR holds NCCL, as the runtimes for GPUs do,
+# also on GPUs, over NCCL, with the toolkit of cuda.sh, which lies beside this file; its locks lie
+# beside LOCK. It takes no GPU to build for one. Prints a line for each twentieth of the
 # compilation; the last line is the wheel's path. Exit 1 with the last lines of the log if
 # the build fails, 2 if something that it needs is missing: then nothing was downloaded.
 set -eu
@@ -28,6 +30,8 @@ check_tools() {
     [ -z "$missing" ] || refuse "not found:$missing;" \
         "on Debian and Ubuntu: apt-get install -y g++ cmake make openmpi-bin libopenmpi-dev"
 }
+
+gpu() { [ -n "$nccl" ]; }
 
 has_mpi_header() {
     for dir in $(mpicxx --showme:incdirs 2>/dev/null); do
@@ -63,6 +67,20 @@ choose_parts() {
     export PATH="$env_dir/bin:$PATH" TMPDIR="$work"
 }
 
+# NCCL comes with the environment, and its wheel has no name to link by. mpi_lib.so finds it there
+# by itself, also in another environment: TensorFlow does not load it first.
+choose_gpu_parts() {
+    sh "$here/cuda.sh" "$env_dir" "$work/cuda" "$locks" || exit $?
+    cuda=$(readlink -f "$work/cuda")
+    [ -e "$nccl/lib/libnccl.so" ] || ln -s libnccl.so.2 "$nccl/lib/libnccl.so"
+    export HOROVOD_GPU=CUDA HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME="$cuda"
+    export HOROVOD_BUILD_CUDA_CC_LIST=70,75,80 # of V100, T4, A100; later ones translate it
+    export HOROVOD_NCCL_INCLUDE="$nccl/include" HOROVOD_NCCL_LIB="$nccl/lib"
+    export HOROVOD_NCCL_LINK=SHARED
+    # shellcheck disable=SC2016 # the loader fills it in
+    export LDFLAGS='-Wl,-rpath,$ORIGIN/../../nvidia/nccl/lib' PATH="$cuda/bin:$PATH"
+}
+
 # A cached wheel may have been built against another TensorFlow: hence --no-cache-dir.
 build() {
     "$python" -m pip --disable-pip-version-check wheel -v --no-deps --no-build-isolation \
@@ -91,13 +109,16 @@ fail() {
 [ $# -eq 3 ] || refuse "usage: sh horovod.sh ENV_DIR OUT_DIR LOCK"
 env_dir=$1 out_dir=$2 lock=$3
 python=$env_dir/bin/python
+here=${0%/*} locks=${lock%/*}
 check_tools
 check_environment
+nccl=$(ls -d "$env_dir"/lib/python3.*/site-packages/nvidia/nccl 2>/dev/null || :)
 work=$(mktemp -d "${TMPDIR:-/tmp}/railhead-horovod.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 choose_parts
+! gpu || choose_gpu_parts
 
 say "building with make $MAKEFLAGS: some minutes, once for this system, Python and TensorFlow"
 set +e

@@ -13,6 +13,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.facts import (
     FACTS,
+    PYTHONS,
     HostFacts,
     common_python,
     parse,
@@ -94,6 +95,7 @@ def test_a_route_is_asked_for_one_word_whatever_it_holds() -> None:
 @pytest.mark.parametrize(
     ("pythons", "chosen"),
     [
+        ([["3.13"], ["3.13"]], "3.13"),
         ([["3.10"], ["3.10"]], "3.10"),
         ([["3.10", "3.12"], ["3.12"]], "3.12"),
         ([["3.12", "3.11", "3.10"], ["3.10", "3.11", "3.12"]], "3.11"),
@@ -102,7 +104,7 @@ def test_a_route_is_asked_for_one_word_whatever_it_holds() -> None:
     ],
 )
 def test_all_hosts_get_one_python(pythons: list[list[str]], chosen: str) -> None:
-    assert common_python(hosts(pythons)) == chosen
+    assert common_python(hosts(pythons), PYTHONS) == chosen
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_without_a_common_python_each_hosts_own_are_told(
     pythons: list[list[str]], told: str
 ) -> None:
     with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each") as caught:
-        common_python(hosts(pythons))
+        common_python(hosts(pythons), ("3.11", "3.12", "3.10"))
     assert told in caught.value.message
     assert "apt-get install" in caught.value.hint
 

@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bootstrap import runtimes
+
 if sys.version_info >= (3, 11):
     import tomllib
 
@@ -97,8 +99,26 @@ def test_a_lock_opens_with_the_size_of_what_it_fetches(path: Path) -> None:
     assert re.fullmatch(r"# Fetched on Linux x86_64, by Python:( 3\.1\d \d+ MB[,.])+", first)
 
 
-@each_runtime
-@pytest.mark.parametrize("minor", [10, 11, 12])
+def minors(path: Path) -> list[int]:
+    """The Pythons 3.x of a runtime, as the table has them; its lock opens with the same."""
+    runtime = runtimes.RUNTIMES[path.stem.removeprefix("runtime-")]
+    return sorted(int(python.removeprefix("3.")) for python in runtime.row.pythons)
+
+
+each_python = pytest.mark.parametrize(
+    ("path", "minor"),
+    [pytest.param(path, m, id=f"{path.stem}-3.{m}") for path in RUNTIMES for m in minors(path)],
+)
+
+
+def test_every_runtime_has_a_lock_for_its_pythons_and_no_other() -> None:
+    assert {path.stem for path in RUNTIMES} == {f"runtime-{name}" for name in runtimes.RUNTIMES}
+    for path in RUNTIMES:
+        first = path.read_text().splitlines()[0]
+        assert [int(minor) for minor in re.findall(r" 3\.(\d+) \d+ MB", first)] == minors(path)
+
+
+@each_python
 def test_a_runtime_has_one_version_of_each_package(path: Path, minor: int) -> None:
     python = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.1"}
     environment = {**python, "sys_platform": "linux", "platform_machine": "x86_64"}
@@ -113,6 +133,21 @@ def test_a_runtime_has_one_tensorflow_and_no_horovod(path: Path) -> None:
     names = [pin.name for pin in pins(path)]
     assert "horovod" not in names
     assert len({"tensorflow", "tensorflow-cpu"} & set(names)) == 1
+
+
+@each_runtime
+def test_a_runtime_has_the_tensorflow_that_the_table_says(path: Path) -> None:
+    runtime = runtimes.RUNTIMES[path.stem.removeprefix("runtime-")]
+    kind = "tensorflow" if runtime.gpu else "tensorflow-cpu"
+    assert (kind, runtime.tensorflow) in versions(path.stem)
+
+
+@each_runtime
+def test_a_runtime_for_gpus_has_a_cudnn_that_drives_a_v100(path: Path) -> None:
+    """cuDNN 9.11 and later have no code for sm_70; V100 hosts get what all GPU hosts get."""
+    found = [pin.version for pin in pins(path) if pin.name == "nvidia-cudnn-cu12"]
+    assert bool(found) is path.stem.endswith("-gpu")
+    assert all(tuple(map(int, version.split(".")[:2])) < (9, 11) for version in found)
 
 
 def test_horovod_is_pinned_by_its_source_alone() -> None:

@@ -11,26 +11,73 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
+from bootstrap.launch import LAUNCHERS
 from bootstrap.runtimes import (
+    ROWS,
     RUNTIMES,
     Environment,
-    choose_runtime,
+    choose,
     missing_parts,
     resolve_extra,
+    row_named,
 )
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
+NEW = RUNTIMES["tf2.21-cpu"]
 V100 = ("Tesla V100-SXM2-16GB",) * 4
 
 
-def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts) -> None:
-    assert choose_runtime({"h1": debian, "h2": debian}) == (CPU, "no GPU on any host")
+@pytest.mark.parametrize("launcher", [None, *LAUNCHERS])
+def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts, launcher: str | None) -> None:
+    found = choose({"h1": debian, "h2": debian}, launcher, None)
+    assert found == Environment(CPU, "3.11", "no GPU on any host; serves both launchers")
 
 
 def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None:
-    host = replace(debian, gpus=V100)
-    assert choose_runtime({"h1": host}) == (GPU, "GPUs: Tesla V100-SXM2-16GB")
+    found = choose({"h1": replace(debian, gpus=V100)}, "horovod", None)
+    assert found.runtime == GPU
+    assert found.why == "GPUs: Tesla V100-SXM2-16GB; serves both launchers"
+
+
+@pytest.mark.parametrize("gpus", [(), V100])
+def test_a_runtime_that_was_asked_for_is_taken(debian: HostFacts, gpus: tuple[str, ...]) -> None:
+    found = choose({"h1": replace(debian, gpus=gpus)}, "tensorflow", "tf2.21")
+    assert found.runtime.name == f"tf2.21-{'gpu' if gpus else 'cpu'}"
+    assert found.why.endswith("; --runtime tf2.21")
+
+
+def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(debian: HostFacts) -> None:
+    new = replace(debian, pythons={"3.13": "/usr/bin/python3.13"})
+    found = choose({"h1": debian, "h2": new} | {"h1": new}, "tensorflow", None)
+    why = "no GPU on any host; tf2.18 has no Python that all hosts have"
+    assert found == Environment(NEW, "3.13", why)
+    for launcher in ("horovod", None):  # nothing else has Horovod
+        with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each"):
+            choose({"h1": new}, launcher, None)
+
+
+def test_one_runtime_has_horovod_and_stands_first() -> None:
+    first, *others = ROWS.values()
+    assert all(first.serves(launcher) for launcher in (None, *LAUNCHERS))
+    for row in others:
+        assert [launcher for launcher in LAUNCHERS if row.serves(launcher)] == ["tensorflow"]
+        assert not row.serves(None)
+
+
+def test_horovod_without_horovod_is_refused_with_the_choices() -> None:
+    with pytest.raises(UsageError) as caught:
+        row_named("tf2.21", "horovod")
+    assert caught.value.message == (
+        "runtime tf2.21 has no Horovod, which launcher horovod needs; it is in tf2.18"
+    )
+    assert caught.value.hint == "--runtime tf2.18   # or: --launcher tensorflow"
+    assert row_named("tf2.21", "tensorflow") is row_named("tf2.21", None) is ROWS["tf2.21"]
+
+
+def test_a_runtime_that_there_is_not_is_refused_with_the_choices() -> None:
+    with pytest.raises(UsageError, match="^runtime 'tf2.19': one of tf2.18, tf2.21$"):
+        row_named("tf2.19", None)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +91,7 @@ def test_hosts_that_no_one_runtime_serves_are_named(
     debian: HostFacts, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        choose_runtime({"h1": debian, "h2": replace(debian, **changes), "h3": debian})
+        choose({"h1": debian, "h2": replace(debian, **changes), "h3": debian}, None, None)
 
 
 def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
@@ -60,21 +107,46 @@ def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
     assert Environment(CPU, "3.11", "another reason").digest == one.digest
 
 
-@pytest.mark.parametrize("file", ["horovod.txt", "runtime-tf2.18-cpu.txt", "horovod.sh"])
-def test_another_lock_or_recipe_is_another_environment(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("file", "others"),
+    [
+        ("horovod.txt", {CPU, GPU}),
+        ("horovod.sh", {CPU, GPU}),
+        ("try_wheel.py", {CPU, GPU}),
+        ("cuda.sh", {GPU}),
+        ("cuda-headers.txt", {GPU}),
+        ("cuda-parts.txt", {GPU}),
+        ("runtime-tf2.18-cpu.txt", {CPU}),
+        ("runtime-tf2.21-cpu.txt", {NEW}),
+    ],
+)
+def test_another_lock_or_recipe_is_another_environment_and_wheel(
+    file: str, others: set[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debian: HostFacts
 ) -> None:
     from bootstrap import runtimes
 
-    before = Environment(CPU, "3.11", "").digest
-    for path in [*runtimes.LOCKS.glob("*.txt"), runtimes.BUILD_HOROVOD]:
+    three = {each: Environment(each, "3.11", "") for each in (CPU, GPU, NEW)}
+    before = {each: Environment(each, "3.11", "").digest for each in three}
+    wheels = {each: three[each].wheel_key(debian) for each in (CPU, GPU)}
+    for path in [*runtimes.LOCKS.glob("*.txt"), *runtimes.REMOTE.glob("*.*")]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     monkeypatch.setattr(runtimes, "LOCKS", tmp_path)
-    monkeypatch.setattr(runtimes, "BUILD_HOROVOD", tmp_path / "horovod.sh")
-    assert Environment(CPU, "3.11", "").digest == before
+    monkeypatch.setattr(runtimes, "REMOTE", tmp_path)
+    assert {each: Environment(each, "3.11", "").digest for each in three} == before
     with (tmp_path / file).open("a") as changed:
         changed.write("# another line\n")
-    assert Environment(CPU, "3.11", "").digest != before
+    assert {each for each in three if Environment(each, "3.11", "").digest != before[each]} == (
+        others
+    )
+    rebuilt = {each for each in wheels if three[each].wheel_key(debian) != wheels[each]}
+    assert rebuilt == (set() if file.startswith("runtime-") else others)
+
+
+def test_a_wheel_for_gpus_is_another_wheel_and_one_runtime_has_none(debian: HostFacts) -> None:
+    keys = {each: Environment(each, "3.11", "").wheel_key(debian) for each in (CPU, GPU)}
+    assert keys[CPU] != keys[GPU]
+    assert (CPU.parts, GPU.parts) == (("mpi", "gloo"), ("mpi", "gloo", "nccl"))
+    assert NEW.recipe == ()
 
 
 @pytest.mark.parametrize(
@@ -101,9 +173,9 @@ def test_a_wheel_fits_one_system_python_tensorflow_and_mpi(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
-def test_what_a_runtime_fetches_is_known(runtime: Any, python: str) -> None:
-    assert 100 < Environment(runtime, python, "").megabytes < 10_000
+def test_what_a_runtime_fetches_is_known(runtime: Any) -> None:
+    for python in runtime.row.pythons:
+        assert 100 < Environment(runtime, python, "").megabytes < 10_000
     assert Environment(runtime, "3.9", "").megabytes == 0
 
 
@@ -161,7 +233,10 @@ def test_more_packages_are_resolved_under_the_runtimes_pins(
     asked = tmp_path / "requirements.txt"
     asked.write_text("tqdm\n")
     uv = fake_uv(tmp_path, "echo 'tqdm==4.67.1 --hash=sha256:00'")
-    assert resolve_extra(runtime, "3.11", asked, str(uv)) == "tqdm==4.67.1 --hash=sha256:00\n"
+    assert (
+        resolve_extra(Environment(runtime, "3.11", ""), asked, str(uv))
+        == "tqdm==4.67.1 --hash=sha256:00\n"
+    )
     argv = Path(f"{uv}.argv").read_text().splitlines()
     assert argv[argv.index("--constraints") + 1] == str(runtime.lock)
     assert argv[argv.index("--python-version") + 1] == "3.11"
@@ -175,11 +250,11 @@ def test_packages_that_do_not_go_with_the_runtime_are_told_in_uvs_words(tmp_path
     asked.write_text("numpy<1.20\n")
     uv = fake_uv(tmp_path, "echo 'Because you require numpy<1.20 ...' >&2; exit 1")
     with pytest.raises(UsageError, match="does not go together with runtime tf2.18-cpu") as caught:
-        resolve_extra(CPU, "3.11", asked, str(uv))
+        resolve_extra(Environment(CPU, "3.11", ""), asked, str(uv))
     assert "Because you require numpy<1.20" in caught.value.message
     assert caught.value.hint.startswith("loosen the versions in requirements.txt")
 
 
 def test_requirements_that_are_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--requirements .*none.txt: there is no such file"):
-        resolve_extra(CPU, "3.11", tmp_path / "none.txt", "/nowhere/uv")
+        resolve_extra(Environment(CPU, "3.11", ""), tmp_path / "none.txt", "/nowhere/uv")
