@@ -10,10 +10,13 @@ import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from bootstrap import gpus, system
 from bootstrap.errors import UsageError
+from bootstrap.gpus import GpuFacts
+from bootstrap.system import SystemFacts, lines
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
 TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
@@ -40,7 +43,8 @@ class Trace:
 @dataclass(frozen=True)
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` are the digests that are complete;
-    `inside` is this host's own (address, port) as our connection reached it."""
+    `inside` is this host's own (address, port) as our connection reached it; `gpus` are the names
+    that nvidia-smi tells, none where the driver does not work or is not there: `gpu.cards` are."""
 
     home: str
     user: str
@@ -64,7 +68,9 @@ class HostFacts:
     uvs: frozenset[str]
     cluster_key: str | None
     authorized: frozenset[str]
-    traces: tuple[Trace, ...] = field(default=())
+    traces: tuple[Trace, ...]
+    system: SystemFacts
+    gpu: GpuFacts
 
     @property
     def python(self) -> str | None:
@@ -81,22 +87,18 @@ def _text(out: str) -> str:
     return out.strip()
 
 
-def _lines(out: str) -> list[str]:
-    return [line for line in (raw.strip() for raw in out.splitlines()) if line]
-
-
 def _pairs(out: str) -> dict[str, str]:
-    return dict(line.split(None, 1) for line in _lines(out) if " " in line)
+    return dict(line.split(None, 1) for line in lines(out) if " " in line)
 
 
 def _os(out: str) -> str:
-    values = dict(line.split("=", 1) for line in _lines(out) if "=" in line)
+    values = dict(line.split("=", 1) for line in lines(out) if "=" in line)
     return "-".join(values.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID")).strip("-")
 
 
 def _pythons(out: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in _lines(out):
+    for line in lines(out):
         version, _, path = line.partition(" ")
         found.setdefault(version, path)
     return found
@@ -114,7 +116,7 @@ def _inside(out: str) -> tuple[str, int]:
 
 def _addresses(out: str) -> tuple[Address, ...]:
     found = []
-    for parts in map(str.split, _lines(out)):
+    for parts in map(str.split, lines(out)):
         if len(parts) < 4 or parts[2] not in ("inet", "inet6"):
             continue  # an old `ip` tells of the link as well
         interface = ipaddress.ip_interface(parts[3])
@@ -125,7 +127,7 @@ def _addresses(out: str) -> tuple[Address, ...]:
 def _traces(out: str) -> tuple[Trace, ...]:
     return tuple(
         Trace(int(pid), run_id, home)
-        for pid, run_id, home in (line.split(None, 2) for line in _lines(out))
+        for pid, run_id, home in (line.split(None, 2) for line in lines(out))
     )
 
 
@@ -134,6 +136,8 @@ _PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3
   v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
+# A driver that does not work is told on stdout, where the names would stand.
+_GPU_NAMES = 'o=$(nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 # A process of a run is known by two variables of its environment, which its children inherit.
 _TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
@@ -142,7 +146,7 @@ for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
   [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
 done"""
 
-FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "home": ('echo "$HOME"', _text),
     "user": ("id -un", _text),
     "os": ("cat /etc/os-release", _os),
@@ -158,7 +162,7 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "command -v mpicxx && find -L $(mpicxx --showme:incdirs) -maxdepth 1 -name mpi.h",
         lambda out: "mpi.h" in out,
     ),
-    "gpus": ("nvidia-smi --query-gpu=name --format=csv,noheader", lambda out: tuple(_lines(out))),
+    "gpus": (_GPU_NAMES, lambda out: tuple(lines(out))),
     "root": ("id -u", lambda out: out.strip() == "0"),
     "sudo": (_SUDO, lambda out: "yes" in out),
     "apt": ("command -v apt-get", lambda out: bool(out.strip())),
@@ -166,16 +170,17 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "addresses": ("ip -o addr show", _addresses),
     "envs": (
         "cd ~/.railhead/envs && for d in *; do [ -e $d/.ok ] && echo $d; done",
-        lambda out: frozenset(_lines(out)),
+        lambda out: frozenset(lines(out)),
     ),
-    "uvs": ("cd ~/.railhead/uv && ls", lambda out: frozenset(_lines(out))),
+    "uvs": ("cd ~/.railhead/uv && ls", lambda out: frozenset(lines(out))),
     "cluster_key": ("cat ~/.railhead/cluster/key.pub", lambda out: out.strip() or None),
     "authorized": (
         "grep -a railhead: ~/.ssh/authorized_keys",
-        lambda out: frozenset(_lines(out)),
+        lambda out: frozenset(lines(out)),
     ),
     "traces": (_TRACE_SEARCH, _traces),
 }
+FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
 
 
 def _kilobytes(out: str) -> int:
@@ -208,7 +213,11 @@ def parse(output: str) -> HostFacts:
                 f"the fact {name!r} could not be read ({wrong!r})",
                 hint=f"on the host: {shlex.join(['sh', '-c', command])}",
             ) from None
-    return HostFacts(**values)
+    return HostFacts(
+        **{name: values[name] for name in _HOST},
+        system=SystemFacts(**{name: values[name] for name in system.FACTS}),
+        gpu=GpuFacts(**{name: values[name] for name in gpus.FACTS}),
+    )
 
 
 def route_script(address: str) -> str:

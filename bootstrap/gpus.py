@@ -13,29 +13,46 @@ from typing import Any
 
 from bootstrap.system import lines
 
-# Cards that clouds rent out and people train on, by PCI device id of vendor 10de.
+# Cards that clouds rent out and people train on, by the PCI device id of NVIDIA's, 10de.
 CARDS = {
-    "1db1": ("Tesla V100-SXM2-16GB", "volta"),
-    "1db4": ("Tesla V100-PCIE-16GB", "volta"),
-    "1db5": ("Tesla V100-SXM2-32GB", "volta"),
-    "1db6": ("Tesla V100-PCIE-32GB", "volta"),
-    "1eb8": ("Tesla T4", "turing"),
-    "2236": ("NVIDIA A10", "ampere"),
-    "2237": ("NVIDIA A10G", "ampere"),
-    "20b0": ("NVIDIA A100-SXM4-40GB", "ampere"),
-    "20b2": ("NVIDIA A100-SXM4-80GB", "ampere"),
-    "20b5": ("NVIDIA A100 80GB PCIe", "ampere"),
-    "20f1": ("NVIDIA A100-PCIE-40GB", "ampere"),
-    "27b8": ("NVIDIA L4", "ada"),
-    "26b9": ("NVIDIA L40S", "ada"),
-    "2330": ("NVIDIA H100 80GB HBM3", "hopper"),
-    "2331": ("NVIDIA H100 PCIe", "hopper"),
+    0x1DB1: "Tesla V100-SXM2-16GB",
+    0x1DB4: "Tesla V100-PCIE-16GB",
+    0x1DB5: "Tesla V100-SXM2-32GB",
+    0x1DB6: "Tesla V100-PCIE-32GB",
+    0x1EB8: "Tesla T4",
+    0x2236: "NVIDIA A10",
+    0x2237: "NVIDIA A10G",
+    0x20B0: "NVIDIA A100-SXM4-40GB",
+    0x20B2: "NVIDIA A100-SXM4-80GB",
+    0x20B5: "NVIDIA A100 80GB PCIe",
+    0x20F1: "NVIDIA A100-PCIE-40GB",
+    0x27B8: "NVIDIA L4",
+    0x26B9: "NVIDIA L40S",
+    0x2330: "NVIDIA H100 80GB HBM3",
+    0x2331: "NVIDIA H100 PCIe",
 }
+# NVIDIA numbers its chips in blocks; as in pci.ids of April 2023. The first that fits counts.
+ARCHES = (
+    ("pascal", 0x15F0, 0x15FF),
+    ("maxwell", 0x1340, 0x17FF),
+    ("pascal", 0x1B00, 0x1D7F),
+    ("volta", 0x1D80, 0x1DFF),
+    ("turing", 0x1E00, 0x1FFF),
+    ("ampere", 0x2080, 0x20FF),
+    ("turing", 0x2180, 0x21FF),
+    ("ampere", 0x2200, 0x22FF),
+    ("hopper", 0x2300, 0x23FF),
+    ("ampere", 0x2400, 0x25FF),
+    ("ada", 0x2600, 0x28FF),
+)
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card on the PCI bus. `name` and `arch` are None for a card that no table of ours has."""
+    """One card on the PCI bus: device "10de:1eb8", name "Tesla T4", arch "turing".
+
+    `name` and `arch` are None where no table of ours knows them.
+    """
 
     bus: str
     device: str
@@ -76,8 +93,9 @@ def _cards(out: str) -> tuple[Card, ...]:
     found = []
     for line in lines(out):
         bus, device = line.split()
-        name, arch = CARDS.get(device.removeprefix("0x"), (None, None))
-        found.append(Card(bus, f"10de:{device.removeprefix('0x')}", name, arch))
+        number = int(device, 16)
+        arch = next((name for name, first, last in ARCHES if first <= number <= last), None)
+        found.append(Card(bus, f"10de:{number:04x}", CARDS.get(number), arch))
     return tuple(found)
 
 
@@ -98,7 +116,7 @@ s=; [ "$(id -u)" = 0 ] || s="sudo -n"
 { $s ls -l /proc/[0-9]*/fd || ls -l /proc/[0-9]*/fd; } | while read -r l; do
   case $l in
   /proc/*) p=${l%/fd:};;
-  *"-> /dev/nvidia"*) read -r c <$p/comm && echo "${p#/proc/} $c";;
+  *" /dev/nvidia"*) read -r c <$p/comm && echo "${p#/proc/} $c";;
   esac
 done"""
 _TOOLKIT_SEARCH = """for n in $(command -v nvcc) /usr/local/cuda*/bin/nvcc; do

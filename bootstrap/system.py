@@ -101,7 +101,7 @@ _TIMERS = """for t in apt-daily.timer apt-daily-upgrade.timer; do
 done"""
 _INSTALLED = (
     "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' '*openmpi*' "
-    "'linux-image*' 'linux-headers*' 'cuda*' 'libcudnn*' 'libnccl*'"
+    "'linux-image*' 'linux-headers*' 'linux-aws*' 'linux-gcp*' 'linux-generic*' 'cuda*'"
 )
 _SECURE_BOOT = """if [ -d /sys/firmware/efi ]; then
   mokutil --sb-state || tail -c 1 /sys/firmware/efi/efivars/SecureBoot-* | tr '\\000\\001' 01

@@ -33,8 +33,7 @@ def case(name: str) -> tuple[str, dict[str, Any]]:
 
 def as_json(facts: HostFacts) -> dict[str, Any]:
     """The facts as a case holds them: sets are sorted lists."""
-    plain = {k: sorted(v) if isinstance(v, frozenset) else v for k, v in asdict(facts).items()}
-    back: dict[str, Any] = json.loads(json.dumps(plain))
+    back: dict[str, Any] = json.loads(json.dumps(asdict(facts), default=sorted))
     return back
 
 

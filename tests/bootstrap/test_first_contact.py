@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,22 +17,10 @@ from bootstrap.facts import parse, script
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
 # Every program that the script may call. Where one is missing, the others' facts still stand.
-COMMANDS = [
-    "cat",
-    "df",
-    "find",
-    "getconf",
-    "grep",
-    "id",
-    "ip",
-    "ls",
-    "nproc",
-    "sed",
-    "sudo",
-    "tail",
-]
-COMMANDS += ["tr", "uname", "apt-get", "cmake", "g++", "make", "mpicxx", "mpirun", "nvidia-smi"]
-COMMANDS += ["python3", "python3.11", "ssh", "ssh-keygen"]
+COMMANDS = ["cat", "date", "df", "find", "getconf", "grep", "id", "ip", "ls", "nproc", "sed"]
+COMMANDS += ["sudo", "systemctl", "tail", "tr", "uname", "apt-get", "cmake", "g++", "make"]
+COMMANDS += ["mpicxx", "mpirun", "nvidia-smi", "nvcc", "python3", "python3.11", "ssh", "ssh-keygen"]
+COMMANDS += ["cloud-init", "dpkg", "dpkg-query", "mokutil"]
 
 
 def ask(shell: list[str], home: Path, path: str, **variables: str) -> str:
@@ -51,6 +40,8 @@ def test_every_posix_shell_answers_every_fact(shell: list[str], home: Path) -> N
     assert found.home == str(home)
     assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert found.memory > 0 and found.disk_free > 0 and found.cores == os.cpu_count()
+    assert found.system.kernel == os.uname().release and found.system.disks["/"] > 0
+    assert abs(found.system.clock - time.time()) < 60
     assert found.inside == ("::1", 22)
     assert (found.envs, found.uvs, found.authorized) == (frozenset(), frozenset(), frozenset())
 
@@ -134,6 +125,11 @@ def test_cores_are_counted_without_getconf(home: Path, tmp_path: Path) -> None:
     assert parse(ask(SHELLS[0], home, path)).cores == 7
 
 
+def test_the_clock_is_read_without_date(home: Path, tmp_path: Path) -> None:
+    path = tools(tmp_path / "bin", "date")
+    assert abs(parse(ask(SHELLS[0], home, path)).system.clock - time.time()) < 60
+
+
 def state(folder: Path) -> Mapping[str, tuple[int, int, bytes]]:
     """Every file below a folder: its change time, mode and content."""
     return {
@@ -152,7 +148,7 @@ def test_asking_writes_nothing(shell: list[str], home: Path) -> None:
 
 
 def test_the_script_redirects_to_nowhere_but_dev_null() -> None:
-    assert set(re.findall(r">+\s*&?(\S+)", script())) == {"/dev/null"}
+    assert set(re.findall(r">+\s*(&?[^\s)]+)", script())) == {"/dev/null", "&1"}
     assert " -B " in script(), "a Python would write bytecode beside its library"
 
 
