@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.fanout.job import COMMANDS, Job, load
-from bootstrap import connect
+from bootstrap import connect, door
 from bootstrap.inventory import Host, Inventory
 from bootstrap.package import Bundle, pack_folder
 from bootstrap.session import Session
@@ -25,7 +25,7 @@ def main(path: str, phase: str) -> int:
     """Do the job; a host that fails ends it with an error for each host."""
     job = load(Path(path))
     texts = {target.name: target.config for target in job.targets}
-    with connect.sessions(inventory(job)) as opened:
+    with door.sessions(inventory(job)) as opened:
         bundle = pack_folder(Path(job.tree)) if phase == "whole" else None
 
         def work(session: Session) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hosts.person import Cluster, Person, line, make_key, named
 
-from bootstrap import connect, hops, local
+from bootstrap import connect, door, hops, local
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
 from bootstrap.session import Session
@@ -37,7 +37,7 @@ def person(home: Path, cluster: Cluster) -> Person:
 
 def outcome(*hosts: Host) -> dict[str, str]:
     """What is told of each host when they cannot all be reached."""
-    with pytest.raises(HostsNotReady) as caught, connect.sessions(named(*hosts)):
+    with pytest.raises(HostsNotReady) as caught, door.sessions(named(*hosts)):
         pass
     return caught.value.outcomes
 
@@ -54,7 +54,7 @@ def test_64_hosts_at_once_and_none_is_lost(
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
     try:
-        with connect.sessions(local.start("many", 64)) as opened:
+        with door.sessions(local.start("many", 64)) as opened:
             said = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
         assert len(set(said.values())) == 64
     finally:
@@ -65,7 +65,7 @@ def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cl
     person.knows(cluster.machines[0])
 
     def ask(_: int) -> str:
-        with connect.sessions(named(cluster.host(0))) as opened:
+        with door.sessions(named(cluster.host(0))) as opened:
             return opened["h1"].sh("echo in; sleep 0.5").strip()
 
     with ThreadPoolExecutor(40) as pool:
@@ -115,7 +115,7 @@ def test_hashed_names_count(person: Person, cluster: Cluster) -> None:
     known = person.write_known([line(cluster.machines[0])])
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
     assert known.read_text().startswith("|1|")
-    with connect.sessions(named(cluster.host(0))) as opened:
+    with door.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 
 
@@ -127,7 +127,7 @@ def test_lines_that_cannot_be_compared_are_passed_over(
     person: Person, cluster: Cluster, odd: str
 ) -> None:
     person.write_known([odd, line(cluster.machines[0])])
-    with connect.sessions(named(cluster.host(0))) as opened:
+    with door.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].host_key.get_name() == "ssh-ed25519"
 
 
@@ -254,7 +254,7 @@ def test_keys_of_the_ssh_agent_count(
         while not (tmp_path / "agent").exists():
             time.sleep(0.01)
         subprocess.run(["ssh-add", "-q", str(cluster.key)], check=True)
-        with connect.sessions(named(cluster.host(0))) as opened:
+        with door.sessions(named(cluster.host(0))) as opened:
             assert opened["h1"].sh("echo in").strip() == "in"
     finally:
         agent.terminate()
@@ -299,7 +299,7 @@ def logins(cluster: Cluster, index: int) -> int:
 
 def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster: Cluster) -> None:
     before = logins(cluster, 0), logins(cluster, 1)
-    with connect.sessions(named(INNER)) as opened:
+    with door.sessions(named(INNER)) as opened:
         assert opened["inner"].sh("echo $HOME").strip() == str(cluster.machines[1].home)
     assert (logins(cluster, 0), logins(cluster, 1)) == (before[0] + 1, before[1] + 1)
 
@@ -307,7 +307,7 @@ def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster
 def test_the_way_through_a_jump_host_is_closed_behind_us(
     traveller: Person, cluster: Cluster
 ) -> None:
-    with connect.sessions(named(INNER)) as opened:
+    with door.sessions(named(INNER)) as opened:
         way = opened["inner"]._hops
     assert [hop.is_connected for hop in way] == [False, False]
 
@@ -370,7 +370,7 @@ def test_what_fails_on_the_way_is_named(
 def opened(person: Person, cluster: Cluster) -> Iterator[dict[str, Session]]:
     """Sessions with all three."""
     person.knows(*cluster.machines)
-    with connect.sessions(named(*map(cluster.host, range(3)))) as opened:
+    with door.sessions(named(*map(cluster.host, range(3)))) as opened:
         yield opened
 
 

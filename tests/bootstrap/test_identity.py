@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bootstrap import access, connect, identity, local, record
+from bootstrap import access, door, identity, local, record
 from bootstrap.cloud import Clock, Standing
 from bootstrap.document import from_document
 from bootstrap.errors import HostsNotReady
@@ -139,13 +139,13 @@ def write_pin(text: str) -> None:
 
 def test_a_pin_under_the_name_holds_at_any_address(sshd: Inventory) -> None:
     write_pin(f"h1 {sshd.chief.host_key} i-1")
-    with connect.sessions(sshd) as opened:
+    with door.sessions(sshd) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 
 
 def test_another_key_than_the_pinned_one_is_refused(sshd: Inventory) -> None:
     write_pin(f"h1 {key()} i-1")
-    with pytest.raises(HostsNotReady, match="REFUSED") as refused, connect.sessions(sshd):
+    with pytest.raises(HostsNotReady, match="REFUSED") as refused, door.sessions(sshd):
         pass
     assert "ssh-keygen -R h1 -f" in str(refused.value)
 
@@ -156,7 +156,7 @@ def test_a_pin_of_the_address_counts_for_nothing(sshd: Inventory) -> None:
         record.home() / "known_hosts",
         f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}\n",
     )
-    with pytest.raises(HostsNotReady, match="vouches for no such key"), connect.sessions(sshd):
+    with pytest.raises(HostsNotReady, match="vouches for no such key"), door.sessions(sshd):
         pass
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hosts.person import line
 
-from bootstrap import connect, local, loopback, processes, record
+from bootstrap import door, local, loopback, processes, record
 from bootstrap.document import from_document
 from bootstrap.errors import UsageError
 from bootstrap.inventory import Inventory
@@ -59,7 +59,7 @@ def address(text: str) -> tuple[str, int]:
 
 def ask(text: str) -> dict[str, str]:
     """What sh says on every host of `pair`."""
-    with connect.sessions(record.load_cluster("pair")) as opened:
+    with door.sessions(record.load_cluster("pair")) as opened:
         return {name: session.sh(text).strip() for name, session in opened.items()}
 
 
@@ -188,12 +188,12 @@ def ask_one(name: str) -> str:
     inventory = record.load_cluster("pair")
     chosen = tuple(host for host in inventory.hosts if host.name == name)
     alone = Inventory(inventory.name, chosen, key_file=inventory.key_file)
-    with connect.sessions(alone) as opened:
+    with door.sessions(alone) as opened:
         return opened[name].sh("echo in").strip()
 
 
 def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHost]) -> None:
-    with connect.sessions(record.load_cluster("pair")) as opened:
+    with door.sessions(record.load_cluster("pair")) as opened:
         pid = int(opened["h1"].sh("env -i sleep 4004 >/dev/null 2>&1 & echo $!").strip())
         assert pid in processes.of(pair[0].folder)
         local.stop("pair")

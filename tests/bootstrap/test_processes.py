@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import connect, local, loopback, processes, record
+from bootstrap import door, local, loopback, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import Inventory
 from bootstrap.loopback import LocalHost
@@ -55,7 +55,7 @@ def inside(host: LocalHost, text: str) -> str:
     inventory = record.load_cluster("pair")
     (chosen,) = (h for h in inventory.hosts if h.name == host.name)
     alone = Inventory(inventory.name, (chosen,), key_file=inventory.key_file)
-    with connect.sessions(alone) as opened:
+    with door.sessions(alone) as opened:
         return opened[host.name].sh(text).strip()
 
 
@@ -215,7 +215,7 @@ def test_several_that_are_started_at_once_make_one_cluster(home: Path) -> None:
     assert [process.wait(30) for process in started] == [0, 0, 0, 0]
     try:
         assert [h.name for h in record.load_cluster("many").hosts] == ["h1", "h2", "h3", "h10"]
-        with connect.sessions(record.load_cluster("many")) as opened:
+        with door.sessions(record.load_cluster("many")) as opened:
             assert [session.sh("echo in").strip() for session in opened.values()] == ["in"] * 4
     finally:
         local.destroy("many")

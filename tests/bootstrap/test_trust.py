@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hosts.person import Cluster, Person, line, make_key, named
 
-from bootstrap import connect, local, trust
+from bootstrap import door, local, trust
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import Host
 
@@ -52,7 +52,7 @@ def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cl
     assert told == [f"pinned {said}" for said in asked.questions]
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
     assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
-    with connect.sessions(both) as opened:
+    with door.sessions(both) as opened:
         assert list(opened) == ["h1", "h2"]
     assert trust.unknown(both) == {}
 
@@ -118,5 +118,5 @@ def test_a_jump_host_of_several_is_asked_about_once_and_first(
     assert pins(person) == line(jump)
     trust.pin(trust.unknown(behind), second)
     assert (len(first.questions), len(second.questions)) == (1, 2)
-    with connect.sessions(behind) as opened:
+    with door.sessions(behind) as opened:
         assert list(opened) == ["h2", "h3"]
