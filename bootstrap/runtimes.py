@@ -1,4 +1,4 @@
-"""Runtimes are data: rows of locked environments, which one serves these hosts, what names it.
+"""Runtimes are data: rows of locked environments, what is in them and what names one on a host.
 
 A runtime lives on a host under ~/.railhead/envs/<digest>; the digest covers all that is in it.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts, common_python
+from bootstrap.facts import HostFacts
 
 REPO = Path(__file__).resolve().parent.parent
 LOCKS = REPO / "locks"
@@ -197,43 +196,6 @@ def row_named(name: str, launcher: str | None) -> Row:
             hint=f"--runtime {able}   # or: --launcher tensorflow",
         )
     return ROWS[name]
-
-
-def choose(facts: Mapping[str, HostFacts], launcher: str | None, name: str | None) -> Environment:
-    """The environment that serves all hosts and the launcher, and why; `name` is of a row.
-
-    Raises:
-        UsageError: a host has an architecture that no runtime is locked for, only some of the
-            hosts have GPUs, or no Python of the row is on all of them.
-    """
-    gpu, hosts_are = _kind(facts)
-    row, why = _row(facts, launcher, name)
-    python = common_python(facts, row.pythons)
-    return Environment(Runtime(row, gpu), python, f"{hosts_are}; {why}")
-
-
-def _row(facts: Mapping[str, HostFacts], launcher: str | None, name: str | None) -> tuple[Row, str]:
-    if name is not None:
-        return row_named(name, launcher), f"--runtime {name}"
-    able = [row for row in ROWS.values() if row.serves(launcher)]
-    there = [r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)]
-    if there and there[0] != able[0]:
-        return there[0], f"{able[0].name} has no Python that all hosts have"
-    return able[0], "serves both launchers"
-
-
-def _kind(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
-    """Whether these are hosts with GPUs, in words."""
-    for name, host in facts.items():
-        if host.arch != "x86_64":
-            raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 alone")
-    with_gpu = [name for name, host in facts.items() if host.gpus]
-    if with_gpu and len(with_gpu) < len(facts):
-        without = ", ".join(name for name in facts if name not in with_gpu)
-        raise UsageError(f"GPUs on {', '.join(with_gpu)} but none on {without}: name one kind only")
-    if with_gpu:
-        return True, f"GPUs: {facts[with_gpu[0]].gpus[0]}"
-    return False, "no GPU on any host"
 
 
 def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:

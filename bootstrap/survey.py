@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bootstrap import facts as fact
 from bootstrap import record, runtimes
+from bootstrap.choice import choose
 from bootstrap.connect import all_facts
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
@@ -60,7 +61,7 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
     """Read all facts and settle what follows from them; writes nothing on any host."""
     facts = all_facts(opened)
     _refuse_one_machine_twice(facts, opened)
-    environment = runtimes.choose(facts, options.launcher, options.runtime)
+    environment = choose(facts, options.launcher, options.runtime)
     if options.requirements:
         extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
         environment = replace(environment, extra=extra)

@@ -17,7 +17,7 @@ ROOMS = ("stacks", "bootstrap", "training")
 LINES = (
     "errors",
     "inventory system gpus facts drivers plan",
-    "document runtimes hostfile tf_config ignore folder package launch asked",
+    "document runtimes choice hostfile tf_config ignore folder package launch asked",
     "record uv pins hops session connect trust",
     "processes loopback local",
     "show board picture",

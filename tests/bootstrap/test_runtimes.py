@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from bootstrap.choice import choose
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
+from bootstrap.gpus import Card
 from bootstrap.launch import LAUNCHERS
 from bootstrap.runtimes import (
     ROWS,
     RUNTIMES,
     Environment,
-    choose,
     missing_parts,
     resolve_extra,
     row_named,
@@ -38,6 +39,19 @@ def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None
     found = choose({"h1": replace(debian, gpus=V100)}, "horovod", None)
     assert found.runtime == GPU
     assert found.why == "GPUs: Tesla V100-SXM2-16GB; serves both launchers"
+
+
+@pytest.mark.parametrize(
+    ("arch", "name"), [("volta", "tf2.18-gpu"), (None, "tf2.18-gpu"), ("pascal", "tf2.18-cpu")]
+)
+def test_a_card_whose_driver_is_still_missing_counts(
+    debian: HostFacts, arch: str | None, name: str
+) -> None:
+    card = Card("0000:00:1e.0", "10de:1db1", None, arch)
+    host = replace(debian, gpu=replace(debian.gpu, cards=(card,)))
+    assert choose({"h1": host}, None, None).runtime.name == name
+    if arch == "volta":
+        assert choose({"h1": host}, None, None).why.startswith("GPUs: NVIDIA card 10de:1db1;")
 
 
 @pytest.mark.parametrize("gpus", [(), V100])
