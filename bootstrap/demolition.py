@@ -12,6 +12,7 @@ from typing import cast
 
 from bootstrap import bucket, cloud, record, stack
 from bootstrap.cloud import AT_REST, Clock, Cloud, Cost, Standing
+from bootstrap.cloud.store import NoBucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
 from bootstrap.receipt import Line, Receipt, of_costs, of_machine
@@ -62,8 +63,12 @@ def at_rest(asked: Cloud, say: Say, clock: Clock | None) -> list[Line]:
 def of_results(inventory: Inventory) -> list[Line]:
     """Where the results are of runs that nobody fetched, or not all of them."""
     left = [*unfetched(inventory), *fetched_in_part(inventory)]
-    there = only_there(inventory, with_bucket=False) if left else []
     chief = inventory.chief.name
+    try:
+        there = only_there(inventory, with_bucket=False)
+    except RailheadError as error:
+        text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
+        return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
     return [
         Line("results", f"{run_id}: only on {chief}, on its disk: fab start, then fab fetch")
         if run_id in there
@@ -107,7 +112,7 @@ def destroy(
     agree("\n".join(what_goes(inventory, costs, with_bucket)))
     lines = []
     if kept:
-        emptied = kept.empty()
+        emptied = kept.empty(say)
         lines.append(Line("bucket", f"{count(emptied, 'object')} removed, with old versions"))
     try:
         stack.destroy(name)
@@ -132,10 +137,13 @@ def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> 
 def only_there(inventory: Inventory, with_bucket: bool) -> list[str]:
     """Runs whose results are neither here nor in a bucket that is kept."""
     left = [*unfetched(inventory), *fetched_in_part(inventory)]
-    if not left or with_bucket or not (inventory.bucket or "").startswith("s3://"):
+    if not left or with_bucket or not inventory.bucket:
         return left
     kept = bucket.of(inventory)
-    return [run_id for run_id in left if kept.manifest(run_id) is None]
+    try:
+        return [run_id for run_id in left if kept.manifest(run_id) is None]
+    except NoBucket:
+        return left
 
 
 def fetched_in_part(inventory: Inventory) -> list[str]:

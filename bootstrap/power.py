@@ -17,6 +17,7 @@ from bootstrap.cloud import AT_REST, MISSING, Clock, Cloud, Deadline, Standing
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
 from bootstrap.pins import ChangedHostKey, UnknownHostKey
+from bootstrap.receipt import price
 from bootstrap.show import duration
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and knows the user
@@ -225,11 +226,7 @@ def stop(inventory: Inventory, say: Say, *, clock: Clock | None = None) -> None:
     asked.stop()
     machines.wait(asked, say, clock=clock)
     for cost in asked.costs():
-        say(f"still bills: {cost.what}{_per_day(cost.per_day)}; {cost.command} ends it")
-
-
-def _per_day(amount: float | None) -> str:
-    return "" if amount is None else f", {amount:.2f} USD per day"
+        say(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
 
 
 def extend(inventory: Inventory, hours: float, say: Say) -> None:

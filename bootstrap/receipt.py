@@ -59,9 +59,12 @@ def of_machine(name: str, said: Standing, rested: str = "") -> Line:
 
 def of_costs(costs: Iterable[Cost]) -> list[Line]:
     """What bills although the machines are stopped, and what ends it."""
-    return [Line("bills", f"{c.what}: {per_day(c.per_day)}; ends with: {c.command}") for c in costs]
+    return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}") for c in costs]
 
 
-def per_day(amount: float | None) -> str:
-    """A price in words."""
-    return "its price is not known here" if amount is None else f"{amount:.2f} USD per day"
+def price(cost: Cost) -> str:
+    """What something costs, in words, and whose word that is."""
+    if cost.amount is None:
+        return "its price is not known here"
+    amount = "less than 0.01" if 0 < cost.amount < 0.005 else f"{cost.amount:.2f}"
+    return f"{amount} USD per {cost.per}" + (f" ({cost.source})" if cost.source else "")

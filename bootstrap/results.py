@@ -80,6 +80,7 @@ def verify(here: Path, files: Sequence[Mapping[str, Any]], left: AbstractSet[str
     """RailheadError when a file of a manifest, but for those that were left, is not here whole."""
     wrong = [f["path"] for f in files if f["path"] not in left and not _same(here, f)]
     if wrong:
+        (here / "result.json").unlink(missing_ok=True)  # a run with it counts as fetched
         raise RailheadError(
             f"{count(len(wrong), 'file')} came with another content than the chief has: "
             + ", ".join(wrong[:5]),

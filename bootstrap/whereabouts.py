@@ -9,8 +9,10 @@ from bootstrap import bucket, record
 from bootstrap.bucket import Bucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
-from bootstrap.results import home_name, verify
+from bootstrap.results import LEFT, home_name, verify
 from bootstrap.run import Run
+
+RESULT = "results/result.json"
 
 
 def tell(inventory: Inventory, run_id: str | None) -> str:
@@ -51,8 +53,12 @@ def fetch(inventory: Inventory, run: Run) -> dict[str, Any]:
             f"{inventory.chief.name}, which does not run",
             hint="fab start   # then: fab fetch",
         )
-    _bring(kept, run, files)
-    verify(run.results, files, frozenset())
+    # The result comes last: where it is, the run counts as fetched.
+    for last in (False, True):
+        some = [entry for entry in files if (entry["path"] == RESULT) is last]
+        _bring(kept, run, some)
+        verify(run.results, some, frozenset())
+    (run.results / LEFT).unlink(missing_ok=True)
     result: dict[str, Any] = json.loads((run.results / "result.json").read_text())
     return result
 
@@ -63,4 +69,10 @@ def _bring(kept: Bucket, run: Run, files: list[dict[str, Any]]) -> None:
         path = (run.results / home_name(entry["path"])).resolve()
         if not path.is_relative_to(run.results.resolve()):
             raise RailheadError(f"the manifest of {run.run_id} names {entry['path']!r}: no result")
-        kept.get(f"runs/{run.run_id}/{home_name(entry['path'])}", path)
+        try:
+            kept.get(f"runs/{run.run_id}/{home_name(entry['path'])}", path)
+        except KeyError as missing:
+            raise RailheadError(
+                f"{missing.args[0]} is not in {kept.store.url} any more: somebody removed it",
+                hint="fab start   # then: fab fetch",
+            ) from None

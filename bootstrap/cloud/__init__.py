@@ -61,11 +61,14 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Cost:
-    """What still bills when the machines are stopped; `per_day` in USD, None where unknown."""
+    """What still bills when the machines are stopped: `amount` USD each day or month, None where
+    that is unknown. `source` says whose price it is, and of when."""
 
     what: str
-    per_day: float | None
+    amount: float | None
     command: str
+    per: str = "day"
+    source: str = ""
 
 
 class Cloud(Protocol):

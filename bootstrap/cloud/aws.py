@@ -10,6 +10,7 @@ from typing import Any
 from bootstrap import record
 from bootstrap.cloud import Cost, Deadline, Refused, Standing, bills, scheduler, utc
 from bootstrap.cloud.boto import Ask, asker
+from bootstrap.cloud.s3 import S3
 from bootstrap.errors import UsageError
 from bootstrap.inventory import Host, Inventory
 
@@ -94,7 +95,10 @@ class Aws:
         """The disks, by size, and the bucket, by what is in it."""
         region, bucket = self.inventory.region, self.inventory.bucket
         found = list(bills.disks(self._ask, region, self._names))
-        return [*found, bills.bucket(self._ask, region, bucket)] if bucket else found
+        if not bucket:
+            return found
+        store = S3(self._ask, bucket.removeprefix("s3://"))
+        return [*found, *bills.bucket(store, region, bills.S3)]
 
     def account(self) -> str:
         """The account of whoever asks."""

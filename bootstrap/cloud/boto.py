@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from bootstrap.cloud import Refused
 from bootstrap.errors import RailheadError, UsageError
 
 Ask = Callable[..., Any]  # service, call, and the call's own words
+PIECE = 1 << 20  # bytes
 
 _EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity says who you are"
 _HINTS = {
@@ -18,6 +19,7 @@ _HINTS = {
     "RequestExpired": _EXPIRED,
     "AuthFailure": _EXPIRED,
     "InvalidClientTokenId": _EXPIRED,
+    "AccessDenied": "aws sts get-caller-identity   # who asks: it lacks the right to this",
 }
 
 
@@ -62,4 +64,19 @@ def _asked(client: Callable[[str], Any], service: str, call: str, words: dict[st
     except (wrong.ProfileNotFound, wrong.NoRegionError) as error:
         raise UsageError(f"AWS cannot be asked: {error}") from None
     except wrong.BotoCoreError as error:
+        raise RailheadError(f"AWS cannot be asked: {error}") from None
+
+
+def pieces(body: Any) -> Iterator[bytes]:
+    """The bytes of an object while they come.
+
+    Raises:
+        RailheadError: they ended early, or are not those that S3 has the hash of.
+    """
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        while data := body.read(PIECE):
+            yield data
+    except BotoCoreError as error:
         raise RailheadError(f"AWS cannot be asked: {error}") from None

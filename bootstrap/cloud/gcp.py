@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from bootstrap.cloud import MISSING, Clock, Cost, Deadline, Refused, Standing, utc
-from bootstrap.cloud.rest import STORAGE, Ask, asker, finished
+from bootstrap.cloud import MISSING, Clock, Cost, Deadline, Refused, Standing, bills, utc
+from bootstrap.cloud.gcs import Gcs
+from bootstrap.cloud.rest import Google, asker, finished
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
 
@@ -32,9 +33,6 @@ STOCK_OUTS = ("POOL_EXHAUSTED", "insufficientCapacity", "UNSUPPORTED_OPERATION")
 MOST_HOURS = 168
 # USD per GB and month in us-central1, as of July 2026.
 DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
-BUCKET = 0.020
-DAYS = 30.4  # in a month
-PAGES = 20  # of a thousand objects: a bucket with more is not counted to its end
 
 _ID = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
 
@@ -43,7 +41,7 @@ class Gcp:
     """The machines of one inventory in one project."""
 
     def __init__(
-        self, inventory: Inventory, ask: Ask | None = None, clock: Clock | None = None
+        self, inventory: Inventory, ask: Google | None = None, clock: Clock | None = None
     ) -> None:
         self.inventory = inventory
         for host in inventory.hosts:
@@ -111,7 +109,7 @@ class Gcp:
 
     def costs(self) -> list[Cost]:
         """The disks, by size, and the bucket, by what is in it."""
-        return [*self._disks(), *([self._bucket()] if self.inventory.bucket else [])]
+        return [*self._disks(), *self._bucket()]
 
     def account(self) -> str:
         """The project that the machines' ids name."""
@@ -159,27 +157,13 @@ class Gcp:
                 kind = there.get("type", "").rpartition("/")[2]
                 gigabytes = int(there.get("sizeGb") or disk.get("diskSizeGb") or 0)
                 each = DISKS.get(kind)
-                per_day = None if each is None else gigabytes * each / DAYS
+                per_day = None if each is None else gigabytes * each / bills.DAYS
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
                 yield Cost(what, per_day, "fab teardown --destroy")
 
-    def _bucket(self) -> Cost:
-        """All versions count, because all are billed."""
-        name = (self.inventory.bucket or "").removeprefix("gs://")
-        query = {"versions": "true", "fields": "items(size),nextPageToken"}
-        objects, held, whole = 0, 0, False
-        for _ in range(PAGES):
-            page = self._ask("GET", f"{STORAGE}b/{name}/o", params=query)
-            items = page.get("items", [])
-            objects, held = objects + len(items), held + sum(int(i.get("size", 0)) for i in items)
-            whole = "nextPageToken" not in page
-            if whole:
-                break
-            query["pageToken"] = page["nextPageToken"]
-        per_day = held / 1e9 * BUCKET / DAYS if whole else None
-        more = "" if whole else "more than "
-        what = f"bucket gs://{name}, {more}{objects} objects, {held / 1e9:.2f} GB"
-        return Cost(what, per_day, "fab teardown --destroy --with-bucket")
+    def _bucket(self) -> Iterator[Cost]:
+        if name := (self.inventory.bucket or "").removeprefix("gs://"):
+            yield from bills.bucket(Gcs(self._ask, name), self.inventory.region, bills.GCS)
 
 
 def _path(host: Host) -> str:

@@ -1,6 +1,6 @@
 """One way to ask Google anything: its REST calls, with its refusals in words.
 
-google-auth makes the credentials. The generated client of Compute is not used: it takes nine
+google-auth makes the credentials. The generated clients are not used: that of Compute takes nine
 times as long to import, and its operations poll the public host whatever endpoint was set.
 """
 
@@ -8,28 +8,79 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.cloud import Clock, Refused
 from bootstrap.errors import RailheadError, UsageError
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
-STORAGE = "https://storage.googleapis.com/storage/v1/"
+STORAGE = "https://storage.googleapis.com/"
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"  # gcloud's own variable for another place
+STORAGE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
+PIECE = 1 << 20  # bytes
+BUSY = (429, 500, 502, 503, 504)
+TRIES = 4  # of what only reads
 
-# method, path (below COMPUTE, or a whole address), body and query
+# method, path (below Compute's, or a whole address), body and query
 Ask = Callable[..., dict[str, Any]]
 
 
-def asker() -> Ask:
+@dataclass(frozen=True)
+class Google:
+    """Asks through a session of requests; `compute` and `storage` are where their paths begin.
+
+    Raises:
+        UsageError: the credentials are no good any more. RailheadError: the network.
+        Refused: Google said no; its own reason, else the status, is the error's `word`.
+    """
+
+    session: Any
+    compute: str = COMPUTE
+    storage: str = STORAGE
+
+    def __call__(self, method: str, path: str, **words: Any) -> dict[str, Any]:
+        """What it answers, as JSON."""
+        said = _said(self.answer(method, path, **words))
+        return dict(said)
+
+    def read(self, path: str, **words: Any) -> Iterator[bytes]:
+        """The bytes that stand there."""
+        from requests import RequestException
+
+        answer = self.answer("GET", path, stream=True, **words)
+        try:
+            yield from answer.iter_content(PIECE)
+        except RequestException as error:
+            raise RailheadError(f"Google cannot be asked: {error}") from None
+
+    def answer(self, method: str, path: str, **words: Any) -> Any:
+        """Its answer as it came."""
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+
+        whole = path.startswith(("https://", "http://"))
+        address = path if whole else self.compute.rstrip("/") + "/" + path
+        try:
+            answer = self.session.request(method, address, timeout=30, **words)
+            if answer.status_code >= 400:
+                said = _said(answer).get("error", {})
+                raise refused(f"{method} {path}", answer.status_code, said)
+        except GoogleAuthError as error:
+            raise UsageError(f"Google cannot be asked: {error}", hint=LOGIN) from None
+        except RequestException as error:
+            raise RailheadError(f"Google cannot be asked: {error}") from None
+        return answer
+
+
+def asker() -> Google:
     """`ask("GET", "projects/p/zones/z/instances/i")`, as whoever is logged in here.
 
     Raises:
         UsageError: google-auth is not installed, or there are no credentials.
-        Refused: (while asking) Google said no; its own reason is the error's `word`.
     """
     try:
         import google.auth
@@ -45,35 +96,45 @@ def asker() -> Ask:
     except DefaultCredentialsError:
         raise UsageError("Google cannot be asked: nobody is logged in", hint=LOGIN) from None
     session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
-    return through(session, os.environ.get(ENDPOINT) or COMPUTE)
+    patient(session)
+    storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE
+    storage = storage.rstrip("/").removesuffix("/storage/v1") + "/"
+    return Google(session, os.environ.get(ENDPOINT) or COMPUTE, storage)
 
 
-def through(session: Any, base: str) -> Ask:
-    """Asks through a session of requests; `base` is where Compute's paths begin."""
-    return lambda method, path, **words: _asked(session, base, method, path, words)
+def patient(session: Any) -> None:
+    """Make a session ask again, some seconds long, when Google is busy; only what changes nothing
+    is asked twice."""
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
+
+    again = Retry(
+        TRIES,
+        backoff_factor=0.5,
+        status_forcelist=BUSY,
+        allowed_methods={"GET"},
+        raise_on_status=False,
+    )
+    for start in ("https://", "http://"):
+        session.mount(start, HTTPAdapter(max_retries=again))
 
 
-def _asked(session: Any, base: str, method: str, path: str, words: Any) -> dict[str, Any]:
-    from google.auth.exceptions import GoogleAuthError
-    from requests import RequestException
+def through(session: Any, compute: str) -> Google:
+    """Asks through a session of requests; `compute` is where Compute's paths begin."""
+    return Google(session, compute)
 
-    address = path if path.startswith("https://") else base.rstrip("/") + "/" + path
+
+def _said(answer: Any) -> Mapping[str, Any]:
+    """The JSON of an answer. A refused download comes as a bare line."""
     try:
-        answer = session.request(method, address, timeout=30, **words)
-    except GoogleAuthError as error:
-        raise UsageError(f"Google cannot be asked: {error}", hint=LOGIN) from None
-    except RequestException as error:
-        raise RailheadError(f"Google cannot be asked: {error}") from None
-    try:
-        said: dict[str, Any] = answer.json() if answer.content else {}
+        said: Mapping[str, Any] = answer.json() if answer.content else {}
     except ValueError:
         said = {"error": {"message": answer.text[:200]}}
-    if answer.status_code >= 400:
-        raise _refused(f"{method} {path}", answer.status_code, said.get("error", {}))
     return said
 
 
-def _refused(what: str, status: int, said: Mapping[str, Any]) -> Refused:
+def refused(what: str, status: int, said: Mapping[str, Any]) -> Refused:
+    """The error for a call to which Google says no."""
     words = [e.get("reason", "") for e in said.get("errors", ())] or [str(status)]
     hint = LOGIN if status == 401 else ""
     return Refused(f"Google refuses {what}: {said.get('message', status)}", words[0], hint=hint)

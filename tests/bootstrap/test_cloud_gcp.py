@@ -226,7 +226,7 @@ def test_what_bills_while_stopped_are_the_disks(compute: Compute) -> None:
     machine(compute)["disks"] = [{"source": disk}, {"type": "SCRATCH"}]
     (cost,) = gcp(compute).costs()
     assert cost.what == "disk gcp-t4-1 of gcp-t4-1, 100 GB pd-ssd"
-    assert cost.per_day == pytest.approx(100 * 0.17 / 30.4)
+    assert cost.amount == pytest.approx(100 * 0.17 / 30.4)
 
 
 def test_the_project_is_told_without_a_question(compute: Compute) -> None:

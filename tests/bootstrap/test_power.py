@@ -277,7 +277,7 @@ def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
     power.stop(GOLDEN, lines.append, clock=sky.clock())
     assert 90 <= sky.time < 120
     assert (
-        "still bills: disk vol-1, 100 GB, 0.26 USD per day; fab teardown --destroy ends it" in lines
+        "still bills: disk vol-1, 100 GB: 0.26 USD per day; fab teardown --destroy ends it" in lines
     )
     sky = under(person, Sky(takes=10**9))
     with pytest.raises(HostsFailed, match="do not stop"):

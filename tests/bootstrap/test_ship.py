@@ -1,50 +1,34 @@
-"""Results in a bucket: against a server that answers as S3, and a stand-in for Google's library."""
+"""Results on their way into a bucket, by ship.py with each cloud's own library.
+
+S3 is moto's. Google Cloud Storage is a stand-in that holds every call against Google's own
+document; what asks it is the library of locks/bucket.txt, in an environment made as on a chief.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import replace
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap import bucket, record, whereabouts
-from bootstrap.cloud import boto
-from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import Host, Inventory
+from bootstrap import uv
 from bootstrap.remote.manifest import manifest
-from bootstrap.run import Run
+from bootstrap.runtimes import LOCKS
 
-moto = pytest.importorskip("moto.server")
+pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
+pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+
+from tests.standins.storage import Store, flipped  # noqa: E402
+
 SHIP = Path(__file__).parents[2] / "bootstrap/remote/ship.py"
-REGION = "us-east-1"
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client of an S3 that has the bucket `results-b`, versioned as a stack's is."""
-    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    words = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_DEFAULT_REGION": REGION}
-    words |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "NO_PROXY": "127.0.0.1"}
-    for name, value in words.items():
-        monkeypatch.setenv(name, value)
-    import boto3
-
-    reset = f"http://127.0.0.1:{port}/moto-api/reset"  # its state outlives the server
-    urllib.request.urlopen(urllib.request.Request(reset, method="POST")).close()
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="results-b")
-    client.put_bucket_versioning(Bucket="results-b", VersioningConfiguration={"Status": "Enabled"})
-    yield client
-    server.stop()
 
 
 @pytest.fixture
@@ -72,9 +56,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def ship(
-    folder: Path, url: str = "s3://results-b/runs/r1", *names: str
+    folder: Path, url: str = "s3://results-b/runs/r1", *names: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-I", str(SHIP), str(folder), url, *names]
+    argv = [python, "-I", str(SHIP), str(folder), url, *names]
     return subprocess.run(argv, capture_output=True, text=True, env=os.environ)
 
 
@@ -112,95 +96,140 @@ def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path
     assert done.returncode and "NoSuchBucket" in done.stderr
 
 
-OURS = Inventory(
-    "dev", (Host("m1", "192.0.2.1"),), cloud="aws", region=REGION, bucket="s3://results-b"
-)
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+BAD = b"<Error><Code>BadDigest</Code><Message>it did not match</Message></Error>"
 
 
-def test_what_was_shipped_comes_from_the_bucket_when_the_chief_does_not_run(
-    s3: Any, run: Path, tmp_path: Path
+class Strict:
+    """What S3 does and moto does not: an object whose sha256 is not the one that came with it is
+    refused. `flips` changes a bit of each on its way."""
+
+    def __init__(self, moto: Wsgi, flips: bool) -> None:
+        self.moto, self.flips = moto, flips
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "PUT" or "/runs/" not in environ["PATH_INFO"]:
+            return self.moto(environ, start)
+        data = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"] or 0))
+        data = flipped(data) if self.flips and data else data
+        if environ["HTTP_X_AMZ_CHECKSUM_SHA256"] != b64encode(sha256(data).digest()).decode():
+            start("400 Bad Request", [("Content-Type", "application/xml")])
+            return [BAD]
+        environ["wsgi.input"] = io.BytesIO(data)
+        return self.moto(environ, start)
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_one_bit_flipped_on_its_way_to_s3_is_no_result(
+    s3_server: Any, s3: Any, run: Path, flips: bool
 ) -> None:
-    here = Run("r1", tmp_path / "results" / "r1")
-    record.save_run({"run_id": "r1", "cluster": "dev"}, here.results)
-    with pytest.raises(UsageError, match="they are only on m1, which does not run"):
-        whereabouts.fetch(OURS, here)
-    assert "results only on m1" in whereabouts.tell(OURS, None)
-    ship(run)
-    assert "results in s3://results-b/runs/r1: fab fetch" in whereabouts.tell(OURS, "r1")
-    assert whereabouts.fetch(OURS, here) == {"state": "succeeded"}
-    assert (here.results / "outputs/a b/m\u00f6del.bin").read_text() == "weights"
-    assert "succeeded; results fetched to" in whereabouts.tell(OURS, None)
+    s3_server._server.app = Strict(s3_server._server.app, flips)
+    done = ship(run)
+    assert bool(done.returncode) is flips and ("BadDigest" in done.stderr) is flips, done.stderr
+    assert ("runs/r1/manifest.json" in keys(s3)) is not flips
 
 
-def test_an_object_that_is_not_what_was_shipped_is_told(s3: Any, run: Path, tmp_path: Path) -> None:
-    ship(run)
-    s3.put_object(Bucket="results-b", Key="runs/r1/outputs/empty", Body=b"something")
-    with pytest.raises(RailheadError, match="another content.*: work/empty"):
-        whereabouts.fetch(OURS, Run("r1", tmp_path / "results"))
+# --- Google Cloud Storage, by its own library
 
 
-def test_a_manifest_leads_nowhere_else(s3: Any, tmp_path: Path) -> None:
-    files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
-    body = json.dumps({"files": files}).encode()
-    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=body)
-    with pytest.raises(RailheadError, match="no result"):
-        whereabouts.fetch(OURS, Run("r1", tmp_path / "results"))
+@pytest.fixture(scope="session")
+def python(shared_caches: Path) -> str:
+    """The python of an environment with what a chief has to write into a bucket."""
+    lock = LOCKS / "bucket.txt"
+    digest = sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    made = shared_caches / "railhead" / "test-bucket" / digest
+    if not (made / ".ok").exists():
+        words = {**os.environ, **uv.ENVIRONMENT}
+        venv = [uv.uv_here(), "venv", "--quiet", "--allow-existing", "--python", sys.executable]
+        subprocess.run([*venv, str(made)], check=True, env=words)
+        sync = [uv.uv_here(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+        subprocess.run([*sync, str(made / "bin/python"), str(lock)], check=True, env=words)
+        (made / ".ok").touch()
+    return str(made / "bin/python")
 
 
-def test_a_bucket_that_cannot_be_read_from_here_says_so(tmp_path: Path) -> None:
-    record.save_run({"run_id": "r1", "cluster": "dev"}, tmp_path)
-    google = replace(OURS, bucket="gs://results-b", cloud="gcp")
-    assert "cannot be read from here" in whereabouts.tell(google, None)
-    with pytest.raises(UsageError, match="cannot be read from here"):
-        whereabouts.fetch(google, Run("r1", tmp_path))
+@pytest.fixture
+def gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A Cloud Storage that has the bucket `results-b`; the library finds it by its own variable."""
+    store = Store({"results-b": []})
+    server = store.serve()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.base)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield store
+    server.shutdown()
+    server.server_close()
+    assert not store.wrong, store.wrong
 
 
-def test_a_bucket_is_emptied_of_old_versions_too(s3: Any, run: Path) -> None:
-    ship(run)
-    ship(run)
-    s3.delete_object(Bucket="results-b", Key="runs/r1/run.json")
-    assert bucket.Bucket(boto.asker(REGION), "results-b").empty() == 2 * 6 + 1
-    s3.delete_bucket(Bucket="results-b")
+GS = "gs://results-b/runs/r1"
 
 
-GOOGLE = """
-import json, os, pathlib
-class Blob:
-    def __init__(self, name):
-        self.name, self.metadata, self.size = name, None, None
-    def upload_from_filename(self, path, checksum):
-        assert checksum == "crc32c"
-        data = pathlib.Path(path).read_bytes()
-        self.size = len(data) - ("short" in os.environ.get("FAULT", ""))
-        with open(os.environ["STORE"], "a") as file:
-            file.write(json.dumps([self.name, len(data), self.metadata]) + "\\n")
-class Client:
-    def bucket(self, name):
-        assert name == "results-b"
-        return self
-    def blob(self, name):
-        return Blob(name)
+def test_all_results_are_in_google_s_bucket_and_the_manifest_came_last(
+    gcs: Store, run: Path, python: str
+) -> None:
+    done = ship(run, GS, python=python)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["to"] == GS
+    assert gcs.names("results-b") == [f"runs/r1/{name}" for name in WANTED]
+    assert gcs.buckets["results-b"][-1]["name"] == "runs/r1/manifest.json"
+    for one in gcs.buckets["results-b"]:
+        assert one["metadata"] == {"sha256": sha256(one["data"]).hexdigest()}
+    weights = gcs.live("results-b", "runs/r1/outputs/a b/m\u00f6del.bin")
+    assert weights[0]["data"] == b"weights"
+
+
+def test_a_file_of_its_own_goes_to_google_without_the_rest(
+    gcs: Store, run: Path, python: str
+) -> None:
+    assert ship(run, GS, "state.json", python=python).returncode == 0
+    assert gcs.names("results-b") == ["runs/r1/state.json"]
+
+
+@pytest.mark.parametrize("size", [7, (8 << 20) + 1], ids=["at once", "in pieces"])
+def test_one_bit_flipped_on_its_way_to_google_is_no_result(
+    gcs: Store, run: Path, python: str, size: int
+) -> None:
+    (run / "work/empty").write_bytes(bytes(size))
+    (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
+    done = ship(run, GS, "work/empty", python=python)
+    assert done.returncode == 0, done.stderr
+    assert int(gcs.live("results-b", "runs/r1/work/empty")[0]["size"]) == size
+    gcs.flips = True
+    done = ship(run, GS, python=python)
+    assert done.returncode and "crc32c" in done.stderr.lower(), done.stderr
+    assert "runs/r1/manifest.json" not in gcs.names("results-b")
+
+
+def test_a_google_that_is_busy_gets_the_results_later(gcs: Store, run: Path, python: str) -> None:
+    gcs.busy = 1
+    assert ship(run, GS, "state.json", python=python).returncode == 0
+    assert gcs.names("results-b") == ["runs/r1/state.json"]
+
+
+def test_a_bucket_of_google_that_is_not_there_is_an_error(
+    gcs: Store, run: Path, python: str
+) -> None:
+    done = ship(run, "gs://results-other/runs/r1", python=python)
+    assert done.returncode and "The specified bucket does not exist" in done.stderr
+
+
+BATCH = """
+import sys
+from google.cloud import storage
+client = storage.Client()
+blobs = [b for page in client.list_blobs("results-b", versions=True).pages for b in page]
+with client.batch(raise_exception=False) as batch:
+    for blob in blobs:
+        blob.delete()
+print(len(blobs), [answer.status_code for answer in batch._responses])
 """
 
 
-@pytest.mark.parametrize("fault", ["", "short"])
-def test_google_s_library_is_asked_to_compare_and_the_manifest_comes_last(
-    run: Path, tmp_path: Path, fault: str
-) -> None:
-    """With a stand-in of google.cloud.storage: what it is asked, not what Google would say."""
-    package = tmp_path / "lib/google/cloud"
-    package.mkdir(parents=True)
-    (package / "storage.py").write_text(GOOGLE)
-    code = f"import sys; sys.path[:0] = [{str(tmp_path / 'lib')!r}, {str(SHIP.parent)!r}]\n"
-    code += "import ship; ship.main(*sys.argv[1:])"
-    argv = [sys.executable, "-S", "-c", code, str(run), "gs://results-b/runs/r1"]
-    store = tmp_path / "store"
-    environment = {**os.environ, "STORE": str(store), "FAULT": fault}
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment)
-    told = [json.loads(line) for line in store.read_text().splitlines()]
-    if fault:
-        assert "another size" in done.stderr and len(told) == 1
-        return
-    assert done.returncode == 0, done.stderr
-    assert sorted(name for name, _, _ in told) == [f"runs/r1/{name}" for name in WANTED]
-    assert told[-1][0] == "runs/r1/manifest.json" and all(m["sha256"] for _, _, m in told)
+def test_the_stand_in_speaks_the_batches_of_google_s_library(gcs: Store, python: str) -> None:
+    """Ours were written by Google's page; its own library reads and writes the same."""
+    for name in ("a b/\u00e4?#", "k", "k", "held"):
+        gcs.put("results-b", name, b"1")
+    gcs.page, gcs.held = 3, {"held": "under a hold"}
+    done = subprocess.run([python, "-c", BATCH], capture_output=True, text=True)
+    assert done.stdout == "4 [204, 403, 204, 204]\n", done.stderr
+    assert gcs.names("results-b") == ["held"] and gcs.batches == [4]

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import googleapiclient  # type: ignore[import-untyped]
-from google.cloud import cloudquotas_v1
-from google.protobuf import json_format
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
 QUOTAS = "cloudquotas.projects.locations.quotaPreferences.create"
@@ -58,23 +56,27 @@ def check(request: Request) -> None:
     method = api.methods.get(request.method)
     if method is None:
         raise Wrong(f"{request.method}: there is no such method")
-    _check_params(request, method["parameters"])
-    _Body(api, request.method).check(request.body, method["request"], request.method)
+    _check_params(request, {**api.parameters, **method["parameters"]})
+    if "request" in method:
+        _Body(api, request.method).check(request.body, method["request"], request.method)
+    elif request.body:
+        raise Wrong(f"{request.method} has no body")
 
 
 @dataclass(frozen=True)
 class Document:
-    """The schemas and the methods of one API, by name and id."""
+    """The schemas and the methods of one API, by name and id; the parameters that all have."""
 
     schemas: Mapping[str, Any]
     methods: Mapping[str, Any]
+    parameters: Mapping[str, Any]
 
 
 @functools.cache
 def document(name: str) -> Document:
     """The discovery document of an API's first version; kept, for reading takes a while."""
     said = json.loads((DOCUMENTS / f"{name}.v1.json").read_text())
-    return Document(said["schemas"], dict(_every_method(said)))
+    return Document(said["schemas"], dict(_every_method(said)), said["parameters"])
 
 
 def _every_method(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -155,6 +157,9 @@ def _check_quotas(request: Request) -> None:
     """By the message of Cloud Quotas, and its two rules that no message can say."""
     if not re.fullmatch(r"projects/[^/]+/locations/global", request.params["parent"]):
         raise Wrong(f"{request.method}: {request.params['parent']!r} is no parent")
+    from google.cloud import cloudquotas_v1  # it takes a second to load
+    from google.protobuf import json_format
+
     message = cloudquotas_v1.QuotaPreference.pb()()
     try:
         json_format.ParseDict(dict(request.body), message)

@@ -1,0 +1,67 @@
+"""A bucket of S3, as the protocol of buckets wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.cloud import Refused
+from bootstrap.cloud.boto import Ask, pieces
+from bootstrap.cloud.store import NoBucket, Version
+
+
+@dataclass(frozen=True)
+class S3:
+    """The bucket s3://name."""
+
+    ask: Ask
+    name: str
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"s3://{self.name}"
+
+    def pages(self) -> Iterator[list[Version]]:
+        """All versions, the marks of removed objects too."""
+        words: dict[str, Any] = {}
+        while True:
+            page = self._ask("list_object_versions", **words)
+            found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+            if found:
+                yield [Version(v["Key"], v["VersionId"], v.get("Size", 0)) for v in found]
+            if not page.get("IsTruncated"):
+                return
+            words["KeyMarker"] = page["NextKeyMarker"]
+            words["VersionIdMarker"] = page["NextVersionIdMarker"]
+
+    def read(self, key: str) -> Iterator[bytes]:
+        """An object's bytes. S3 sends the hash that it was written with, and boto compares it."""
+        try:
+            body = self._ask("get_object", Key=key)["Body"]
+        except Refused as refused:
+            if refused.word in ("NoSuchKey", "404"):
+                raise KeyError(key) from None
+            raise
+        return pieces(body)
+
+    def remove(self, versions: Sequence[Version]) -> int:
+        """Remove versions, all in one call."""
+        keys = [{"Key": v.key, "VersionId": v.id} for v in versions]
+        said = self._ask("delete_objects", Delete={"Objects": keys, "Quiet": True})
+        left = said.get("Errors", [])
+        if left and len(left) == len(keys):
+            first = left[0]
+            told = f"AWS refuses to remove {first['Key']} from {self.url}: "
+            word = str(first.get("Code", "?"))
+            raise Refused(f"{told}{word}: {first.get('Message', '')}", word)
+        return len(keys) - len(left)
+
+    def _ask(self, call: str, **words: Any) -> Any:
+        try:
+            return self.ask("s3", call, Bucket=self.name, **words)
+        except Refused as refused:
+            if refused.word == "NoSuchBucket":
+                raise NoBucket(self.url) from None
+            raise

@@ -1,0 +1,450 @@
+"""A bucket as it is seen from here: fetch, count, empty, and what goes wrong.
+
+S3 is moto's; Google Cloud Storage is a stand-in that holds every call against Google's own
+document. Where both must do the same, both are asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
+pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+
+from cryptography.hazmat.primitives import serialization  # noqa: E402
+from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: E402
+
+from bootstrap import bucket, record, whereabouts  # noqa: E402
+from bootstrap.cloud import Refused, batch, bills, rest, store  # noqa: E402
+from bootstrap.cloud.boto import pieces  # noqa: E402
+from bootstrap.cloud.s3 import S3  # noqa: E402
+from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.inventory import Host, Inventory  # noqa: E402
+from bootstrap.receipt import price  # noqa: E402
+from bootstrap.remote.manifest import home_name, manifest  # noqa: E402
+from bootstrap.run import Run  # noqa: E402
+from tests.standins.storage import Store, flipped  # noqa: E402
+
+MACHINE = (Host("m1", "192.0.2.1"),)
+ON_AWS = Inventory("dev", MACHINE, cloud="aws", region="us-east-1", bucket="s3://results-b")
+ON_GCP = Inventory("dev", MACHINE, cloud="gcp", region="us-central1", bucket="gs://results-b")
+
+
+class OnS3:
+    """A bucket of S3, versioned as a stack's is."""
+
+    inventory = ON_AWS
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object."""
+        self.client.put_object(Bucket="results-b", Key=name, Body=data)
+
+    def flip(self, name: str) -> None:
+        """Change one bit of an object, by somebody else's hand."""
+        body = self.client.get_object(Bucket="results-b", Key=name)["Body"].read()
+        self.put(name, flipped(body))
+
+    def take(self, name: str) -> None:
+        """Remove an object; it stays as an old version."""
+        self.client.delete_object(Bucket="results-b", Key=name)
+
+    def drop(self) -> None:
+        """Remove the bucket, which must be empty of every version."""
+        self.client.delete_bucket(Bucket="results-b")
+
+
+@dataclass
+class OnGcs:
+    """A bucket of Google Cloud, versioned as a stack's is."""
+
+    store: Store
+    inventory = ON_GCP
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object."""
+        self.store.put("results-b", name, data)
+
+    def flip(self, name: str) -> None:
+        """Change one bit of an object, by somebody else's hand."""
+        self.put(name, flipped(self.store.live("results-b", name)[0]["data"]))
+
+    def take(self, name: str) -> None:
+        """Remove an object; it stays as an old version."""
+        self.store.live("results-b", name)[0]["timeDeleted"] = "2026-11-21T00:00:00Z"
+
+    def drop(self) -> None:
+        """Remove the bucket, which must be empty of every version."""
+        assert self.store.buckets.pop("results-b") == []
+
+
+World = OnS3 | OnGcs
+
+
+@pytest.fixture
+def on_s3(s3: Any) -> OnS3:
+    """A bucket of S3."""
+    return OnS3(s3)
+
+
+@pytest.fixture(scope="session")
+def private_key() -> str:
+    """A private key as a service account has one."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
+
+
+@pytest.fixture
+def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[OnGcs]:
+    """A Cloud Storage of its own, and a service account that it knows."""
+    world = Store({"results-b": []}, token="t-1")
+    server = world.serve()
+    key = {
+        "type": "service_account",
+        "client_email": "me@p-1.iam.gserviceaccount.com",
+        "token_uri": f"{world.base}/token",
+        "private_key": private_key,
+    }
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setenv(rest.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # google-auth asks a public host, beside its work, in which places the account may act.
+    held = "google.auth.credentials.CredentialsWithRegionalAccessBoundary"
+    monkeypatch.setattr(f"{held}._is_regional_access_boundary_lookup_required", lambda _: False)
+    yield OnGcs(world)
+    server.shutdown()
+    server.server_close()
+    assert not world.wrong, world.wrong
+
+
+@pytest.fixture(params=["on_s3", "on_gcs"])
+def world(request: pytest.FixtureRequest) -> Any:
+    """A bucket of each cloud."""
+    return request.getfixturevalue(request.param)
+
+
+FILES = {
+    "run.json": b"{}",
+    "results/result.json": b'{"state": "succeeded"}',
+    "results/outputs.json": b'{"files": [["a b/m\xc3\xb6del?.bin", 7], ["empty", 0]]}',
+    "logs/rank-0.log": b"hello\n",
+    "work/a b/m\u00f6del?.bin": b"\r\nweights\0\xff",
+    "work/empty": b"",
+}
+
+
+@pytest.fixture
+def shipped(world: World, tmp_path: Path) -> list[str]:
+    """The objects of a run that was shipped whole."""
+    for name, data in FILES.items():
+        path = tmp_path / "host" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    whole = manifest(str(tmp_path / "host"))
+    names = [home_name(entry["path"]) for entry in whole["files"]]
+    for entry, name in zip(whole["files"], names, strict=True):
+        world.put(f"runs/r1/{name}", FILES[entry["path"]])
+    world.put("runs/r1/manifest.json", json.dumps(whole).encode())
+    return names
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Run:
+    """Where the run's results come to, as the record knows it."""
+    run = Run("r1", tmp_path / "results" / "r1")
+    record.save_run({"run_id": "r1", "cluster": "dev"}, run.results)
+    return run
+
+
+# --- Fetch
+
+
+def test_results_come_from_the_bucket_when_the_chief_does_not_run(
+    world: World, here: Run, shipped: list[str]
+) -> None:
+    url = world.inventory.bucket
+    assert f"results in {url}/runs/r1: fab fetch" in whereabouts.tell(world.inventory, "r1")
+    here.results.mkdir(parents=True)
+    (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
+    assert whereabouts.fetch(world.inventory, here) == {"state": "succeeded"}
+    found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
+    assert found == set(shipped)
+    got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
+    assert got == FILES["work/a b/m\u00f6del?.bin"]
+    assert "succeeded; results fetched to" in whereabouts.tell(world.inventory, None)
+
+
+def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here: Run) -> None:
+    with pytest.raises(UsageError, match="they are only on m1, which does not run"):
+        whereabouts.fetch(world.inventory, here)
+    assert "results only on m1" in whereabouts.tell(world.inventory, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["outputs/a b/m\u00f6del?.bin", "result.json", "logs/rank-0.log", "run.json"]
+)
+def test_one_bit_of_an_object_flipped_is_no_result(
+    world: World, here: Run, shipped: list[str], name: str
+) -> None:
+    world.flip(f"runs/r1/{name}")
+    with pytest.raises(RailheadError, match="1 file came with another content") as told:
+        whereabouts.fetch(world.inventory, here)
+    assert Path(name).name in told.value.message
+    assert not (here.results / "result.json").exists(), "it would count as fetched"
+
+
+def test_an_object_that_somebody_removed_is_named(
+    world: World, here: Run, shipped: list[str]
+) -> None:
+    world.take("runs/r1/logs/rank-0.log")
+    with pytest.raises(RailheadError, match="runs/r1/logs/rank-0.log is not in .* any more"):
+        whereabouts.fetch(world.inventory, here)
+    assert not (here.results / "result.json").exists()
+
+
+def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
+    files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
+    world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
+    with pytest.raises(RailheadError, match="no result"):
+        whereabouts.fetch(world.inventory, here)
+
+
+def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
+    world.drop()
+    with pytest.raises(store.NoBucket, match=f"there is no bucket {world.inventory.bucket}"):
+        whereabouts.fetch(world.inventory, here)
+    assert "there is no bucket" in whereabouts.tell(world.inventory, None)
+
+
+def test_a_stack_without_a_bucket_says_so() -> None:
+    with pytest.raises(UsageError, match="dev has no bucket"):
+        bucket.of(replace(ON_GCP, bucket=None))
+
+
+def test_a_download_that_breaks_off_is_no_file(on_gcs: OnGcs, tmp_path: Path) -> None:
+    on_gcs.put("big", os.urandom(3 << 20))
+    on_gcs.store.cuts = True
+    with pytest.raises(RailheadError, match="Google cannot be asked"):
+        bucket.of(ON_GCP).get("big", tmp_path / "big")
+    assert not (tmp_path / "big").exists()
+    on_gcs.store.cuts = False
+    bucket.of(ON_GCP).get("big", tmp_path / "big")
+    assert (tmp_path / "big").stat().st_size == 3 << 20
+
+
+def test_what_s3_has_another_hash_of_is_told_while_it_comes(on_s3: OnS3) -> None:
+    """What rots in S3 itself: boto compares the hash that the object was written with."""
+    on_s3.client.put_object(
+        Bucket="results-b", Key="k", Body=b"weights", ChecksumAlgorithm="SHA256"
+    )
+    from moto.s3.models import s3_backends
+
+    s3_backends["123456789012"]["aws"].buckets["results-b"].keys["k"].value = flipped(b"weights")
+    with pytest.raises(RailheadError, match="AWS cannot be asked: Expected checksum"):
+        bucket.of(ON_AWS).read("k")
+
+
+def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
+    from botocore.exceptions import IncompleteReadError
+
+    class Cut:
+        def read(self, _: int) -> bytes:
+            raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
+
+    with pytest.raises(RailheadError, match="AWS cannot be asked: 1 read, but total bytes"):
+        list(pieces(Cut()))
+
+
+# --- Count
+
+
+def counted(inventory: Inventory) -> Any:
+    """The line of a bucket on a receipt."""
+    prices = bills.S3 if inventory.cloud == "aws" else bills.GCS
+    return list(bills.bucket(bucket.of(inventory).store, inventory.region, prices))
+
+
+def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
+    for data in (b"x" * 1000, b"y" * 2000):
+        world.put("runs/r/model", data)
+    (cost,) = counted(world.inventory)
+    told = "2 objects with their old versions, 0.00 GB"
+    assert cost.what == f"bucket {world.inventory.bucket}, {told}"
+    each = 0.023 if world.inventory.cloud == "aws" else 0.020
+    assert cost.amount == pytest.approx(3000 / 2**30 * each)
+    assert cost.command == "fab teardown --destroy --with-bucket"
+    assert price(cost).startswith("less than 0.01 USD per month (0.02")
+    assert f"per GB in {world.inventory.region}: " in price(cost)
+    assert "/pricing, " in price(cost) and "2026)" in price(cost)
+
+
+def test_a_bucket_where_no_price_is_known_says_so(world: World) -> None:
+    world.put("k", b"1")
+    (cost,) = counted(replace(world.inventory, region="af-south-1"))
+    assert price(cost) == "its price is not known here"
+
+
+def test_a_bucket_that_is_gone_costs_nothing(world: World) -> None:
+    world.drop()
+    assert counted(world.inventory) == []
+
+
+def test_pages_are_followed_to_their_end_and_not_for_ever(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        on_gcs.put(f"k{number // 2}", b"12345")
+    on_gcs.store.page = 2
+    assert store.held(bucket.of(ON_GCP).store) == store.Held(7, 35, whole=True)
+    monkeypatch.setattr(store, "PAGES", 2)
+    assert store.held(bucket.of(ON_GCP).store) == store.Held(4, 20, whole=False)
+    (cost,) = counted(ON_GCP)
+    assert "more than 4 objects" in cost.what and cost.amount is None
+    monkeypatch.setattr(store, "PAGES", 4)
+    assert store.held(bucket.of(ON_GCP).store).whole
+
+
+def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        on_s3.put(f"k{number}", b"12345")
+    kept = bucket.of(ON_AWS).store
+    assert isinstance(kept, S3)
+
+    def small(service: str, call: str, **words: Any) -> Any:
+        return kept.ask(service, call, MaxKeys=2, **words)
+
+    assert [len(page) for page in S3(small, "results-b").pages()] == [2, 2, 1]
+
+
+# --- Empty
+
+
+def test_a_bucket_is_emptied_of_old_versions_too(world: World) -> None:
+    for data in (b"1", b"2"):
+        world.put("runs/r1/a b/m\u00f6del?#.bin", data)
+        world.put("runs/r1/k", data)
+    world.take("runs/r1/k")
+    marks = 1 if world.inventory.cloud == "aws" else 0
+    told: list[str] = []
+    kept = bucket.of(world.inventory)
+    assert kept.empty(told.append) == 4 + marks
+    assert told == [f"{kept.store.url}: {4 + marks} objects and old versions removed"]
+    assert kept.empty() == 0
+    world.drop()
+    assert kept.empty() == 0
+
+
+def test_a_large_bucket_is_emptied_by_the_hundred(on_gcs: OnGcs) -> None:
+    on_gcs.store.page = 220
+    for number in range(250):
+        on_gcs.put(f"k{number}", b"1")
+    told: list[str] = []
+    assert bucket.of(ON_GCP).empty(told.append) == 250
+    assert on_gcs.store.batches == [100, 100, 20, 30]
+    assert [line.split()[1] for line in told] == ["220", "250"]
+
+
+def test_what_may_not_be_removed_ends_the_emptying_after_the_rest(on_gcs: OnGcs) -> None:
+    for name in ("a", "b", "c"):
+        on_gcs.put(name, b"1")
+    on_gcs.store.held = {"b": "Object 'results-b/b' is under active Temporary hold"}
+    with pytest.raises(Refused, match="to remove b from gs://results-b: Object .* Temporary hold"):
+        bucket.of(ON_GCP).empty()
+    assert on_gcs.store.names("results-b") == ["b"]
+
+
+def test_what_s3_does_not_remove_ends_the_emptying() -> None:
+    """moto removes all that it is told to; S3 refuses in an answer that is no error."""
+    page = {"Versions": [{"Key": "k", "VersionId": "1", "Size": 1}]}
+    refusal = {"Errors": [{"Key": "k", "Code": "AccessDenied", "Message": "no"}]}
+    said = {"list_object_versions": page, "delete_objects": refusal}
+    kept = bucket.Bucket(S3(lambda _, call, **__: said[call], "b"))
+    with pytest.raises(Refused, match="remove k from s3://b: AccessDenied: no"):
+        kept.empty()
+
+
+def test_an_answer_that_is_no_batch_is_not_believed() -> None:
+    with pytest.raises(ValueError, match="not in several parts"):
+        batch.unpacked("text/html", b"<html>")
+    odd = b"--x\r\nContent-Type: application/http\r\n\r\n<html>\r\n--x--"
+    with pytest.raises(ValueError, match="is no status"):
+        batch.unpacked("multipart/mixed; boundary=x", odd)
+
+
+# --- What goes wrong
+
+
+def test_who_lacks_a_right_reads_google_s_own_sentence(on_gcs: OnGcs) -> None:
+    said = "me@p-1.iam.gserviceaccount.com does not have storage.objects.list access"
+    on_gcs.store.denied = (403, "forbidden", said)
+    kept = bucket.of(ON_GCP)
+    for ask in (kept.empty, lambda: kept.read("k")):
+        with pytest.raises(Refused, match=said) as told:
+            ask()
+        assert told.value.hint.startswith("gcloud storage buckets get-iam-policy gs://results-b")
+
+
+def test_who_lacks_a_right_on_s3_is_told_who_asks(
+    on_s3: OnS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
+
+    def refuse(*_: Any, **__: Any) -> None:
+        from botocore.exceptions import ClientError
+
+        raise ClientError(denied, "ListObjectVersions")
+
+    kept = bucket.of(ON_AWS)
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
+    with pytest.raises(Refused, match="AccessDenied") as told:
+        kept.empty()
+    assert told.value.hint.startswith("aws sts get-caller-identity")
+
+
+def test_nobody_logged_in_is_said_before_anything(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: Run
+) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(UsageError, match="nobody is logged in") as told:
+        whereabouts.fetch(ON_GCP, here)
+    assert told.value.hint == "gcloud auth application-default login"
+    assert "nobody is logged in" in whereabouts.tell(ON_GCP, None)
+
+
+def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
+    kept = bucket.of(ON_GCP)
+    kept.empty()
+    on_gcs.store.token = "t-2"
+    kept.empty()  # google-auth asks for a new one
+    on_gcs.store.denied = (401, "authError", "Invalid Credentials")
+    with pytest.raises(Refused, match="Invalid Credentials") as told:
+        kept.empty()
+    assert told.value.hint == "gcloud auth application-default login"
+
+
+def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
+    on_gcs.put("k", b"1")
+    on_gcs.store.busy = 2
+    assert bucket.of(ON_GCP).read("k") == b"1"
+    assert on_gcs.store.busy == 0
+
+
+def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "TRIES", 0)
+    kept = bucket.of(ON_GCP)
+    gone = replace(kept.store.ask, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
+    with pytest.raises(RailheadError, match="Google cannot be asked: "):
+        replace(kept, store=replace(kept.store, ask=gone)).empty()  # type: ignore[type-var]
