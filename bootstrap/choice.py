@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts, common_python
+from bootstrap.gpus import TOO_OLD
 from bootstrap.runtimes import ROWS, Environment, Row, Runtime, row_named
-
-TOO_OLD = ("maxwell", "pascal")  # without a driver that works, such a card makes no GPU host
 
 
 def choose(facts: Mapping[str, HostFacts], launcher: str | None, name: str | None) -> Environment:

@@ -19,6 +19,7 @@ from bootstrap.gpus import GpuFacts
 from bootstrap.system import SystemFacts, lines
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
+PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
 TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
 
 
@@ -76,6 +77,11 @@ class HostFacts:
     def python(self) -> str | None:
         """The path of the Python that our own code runs on here; None when none serves."""
         return next((self.pythons[v] for v in PYTHONS if v in self.pythons), None)
+
+    @property
+    def python_of_apt(self) -> str | None:
+        """The Python that apt brings here; None where it brings none that we know of."""
+        return PYTHON_OF_APT.get(self.os) if self.apt else None
 
     @property
     def builds_wheels(self) -> bool:
@@ -231,17 +237,26 @@ def parse_route(output: str) -> str | None:
     return None if not match or output.startswith("local ") else match[1]
 
 
+def _has(host: HostFacts, version: str) -> bool:
+    return version in host.pythons
+
+
+def _may_have(host: HostFacts, version: str) -> bool:
+    return _has(host, version) or version == host.python_of_apt
+
+
 def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
-    """The first of `versions` that every host has.
+    """The first of `versions` that every host has; else the first that apt would make common.
 
     Raises:
         UsageError: no version serves all hosts; each host's own versions are named.
     """
-    for version in versions:
-        if all(version in f.pythons for f in facts.values()):
-            return version
+    for has_it in (_has, _may_have):
+        for version in versions:
+            if all(has_it(host, version) for host in facts.values()):
+                return version
     has = "; ".join(f"{n} has {', '.join(sorted(f.pythons)) or 'none'}" for n, f in facts.items())
     raise UsageError(
         f"no Python that serves all hosts: one of {', '.join(versions)} must be on each; {has}",
-        hint="sudo apt-get install -y python3   # on the host; Ubuntu 22.04 and 24.04, Debian 12",
+        hint=f"install one of them; apt brings one on {', '.join(PYTHON_OF_APT)}",
     )

@@ -45,6 +45,7 @@ ARCHES = (
     ("ampere", 0x2400, 0x25FF),
     ("ada", 0x2600, 0x28FF),
 )
+TOO_OLD = ("maxwell", "pascal")  # no driver of ours is for these, and TensorFlow uses none of them
 
 
 @dataclass(frozen=True)

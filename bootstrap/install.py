@@ -11,11 +11,12 @@ from typing import Any
 
 from bootstrap import runtimes, uv
 from bootstrap.board import Board
+from bootstrap.changes import missing
 from bootstrap.connect import everywhere
 from bootstrap.errors import RailheadError
 from bootstrap.package import Bundle, pack_folder
 from bootstrap.plan import Plan
-from bootstrap.ready import cluster_line, missing
+from bootstrap.ready import cluster_line
 from bootstrap.session import Reply, Session
 from bootstrap.show import clean, size
 from bootstrap.survey import Cluster, cached_wheel, wheel_folder

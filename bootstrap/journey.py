@@ -5,12 +5,13 @@ Tasks name a journey; journeys put the pieces in order and say what happens.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bootstrap import (
     cloud,
@@ -35,6 +36,7 @@ from bootstrap.board import Board
 from bootstrap.errors import HostsFailed, RailheadError, RunFailed, UsageError
 from bootstrap.inventory import Inventory, parse_hosts, whole_number
 from bootstrap.launch import Ending
+from bootstrap.plan import Plan
 from bootstrap.receipt import Receipt, check
 from bootstrap.results import fetch as fetch_results
 from bootstrap.results import judge
@@ -104,23 +106,48 @@ def _start_agent(session: Session) -> str:
     return facts.python
 
 
-def plan(inventory: Inventory, options: Options, notes: list[str]) -> None:
+@contextmanager
+def for_programs(wanted: bool) -> Iterator[TextIO | None]:
+    """With --json, stdout for the document alone: what people read goes to stderr meanwhile."""
+    out = sys.stdout
+    if not wanted:
+        yield None
+        return
+    with redirect_stdout(sys.stderr):
+        yield out
+
+
+def _decide(cluster: Cluster, options: Options, out: TextIO | None) -> Plan:
+    """The plan, told to people and, to `out`, to programs."""
+    todo = ready.decide(cluster, options)
+    say(*todo.describe())
+    if out:
+        print(json.dumps(todo.document()), file=out, flush=True)
+    return todo
+
+
+def plan(inventory: Inventory, options: Options, out: TextIO | None = None) -> None:
     """Print what `bootstrap` and `train` would do; changes nothing."""
     with surveyed(inventory, options) as (cluster, _):
-        say(*ready.decide(cluster, options).describe(), *notes, "nothing was changed")
+        _decide(cluster, options, out)
+        say("nothing was changed")
 
 
-def bootstrap(inventory: Inventory, options: Options) -> None:
+def bootstrap(inventory: Inventory, options: Options, out: TextIO | None = None) -> None:
     """Make the hosts ready."""
     with surveyed(inventory, options) as (cluster, opened):
         record.save_cluster(inventory)
-        make_ready(cluster, opened, options)
+        make_ready(cluster, opened, options, out)
 
 
-def make_ready(cluster: Cluster, opened: Mapping[str, Session], options: Options) -> None:
+def make_ready(
+    cluster: Cluster,
+    opened: Mapping[str, Session],
+    options: Options,
+    out: TextIO | None = None,
+) -> None:
     """Decide, print and apply the plan; nothing to do is an answer."""
-    todo = ready.decide(cluster, options)
-    say(*todo.describe())
+    todo = _decide(cluster, options, out)
     if todo.nothing_to_do:
         say("all hosts are ready: nothing was changed")
         return

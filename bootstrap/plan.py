@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 SECONDS, MINUTES = "seconds", "minutes"
 
@@ -55,3 +56,11 @@ class Plan:
             steps: Sequence[Step] = self.of(host)
             lines += [f"[{host}] {step}" for step in steps] or [f"[{host}] nothing to do"]
         return lines
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs: hosts with their steps, and the notes."""
+        steps = {
+            host: [{k: v for k, v in asdict(step).items() if k != "host"} for step in self.of(host)]
+            for host in self.hosts
+        }
+        return {"schema": 1, "hosts": steps, "notes": list(self.notes)}

@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
-from bootstrap import hostfile, runtimes
-from bootstrap.errors import UsageError
+from collections.abc import Mapping, Sequence
+
+from bootstrap import changes as system
+from bootstrap import drivers, hostfile
+from bootstrap.changes import OURS, Changes
+from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.facts import HostFacts
 from bootstrap.plan import MINUTES, Plan, Step
 from bootstrap.show import size
 from bootstrap.survey import Cluster, Options
 from bootstrap.uv import uv_digest
+
+LOST = "every step waits for the slowest, and each batch fits the smallest memory"
 
 
 def decide(cluster: Cluster, options: Options) -> Plan:
     """The plan for these hosts.
 
     Raises:
-        UsageError: a host needs a system change that was not allowed, or has too little room.
+        UsageError: a host needs a system change that was not allowed or cannot be had, has too
+            little room, or cards of several types that were not allowed together.
     """
-    steps = [step for peer in cluster.peers for step in _steps(cluster, peer.name)]
-    plan = Plan(tuple(p.name for p in cluster.peers), tuple(steps), _notes(cluster))
-    _refuse_system_changes(cluster, plan, options)
-    _refuse_little_room(cluster, plan)
+    _refuse_mixed(cluster, options)
+    todo = _changes(cluster)
+    _refuse_system_changes(cluster, todo, options)
+    steps = [s for name in todo for s in [*todo[name].steps(name), *_steps(cluster, name)]]
+    plan = Plan(tuple(todo), tuple(steps), _notes(cluster))
+    _refuse_little_room(cluster, todo, plan)
     return plan
+
+
+def _changes(cluster: Cluster) -> dict[str, Changes]:
+    """Each host's changes; an error tells of every host whose system cannot be changed so."""
+    found, refused = {}, {}
+    for peer in cluster.peers:
+        try:
+            found[peer.name] = system.changes(cluster, peer.name)
+        except UsageError as error:
+            refused[peer.name] = str(error)
+    if refused:
+        told = {peer.name: refused.get(peer.name, "ok") for peer in cluster.peers}
+        raise HostsNotReady(f"{len(refused)} of {len(told)} hosts cannot be made ready", told)
+    return found
 
 
 def _notes(cluster: Cluster) -> tuple[str, ...]:
     environment = cluster.environment
-    return (
+    notes = [
         f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
         "inside the cluster: " + ", ".join(f"{p.name} = {p.address}" for p in cluster.peers),
-    )
+    ]
+    if cards := system.mixed(cluster.facts):
+        notes.append(f"GPUs of several types: {cards}; {LOST}")
+    for name, host in cluster.facts.items():
+        if not host.gpus and not drivers.usable(host) and host.gpu.cards:
+            notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
+        if host.system.cloud_init == "error":
+            notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
+    return tuple(notes)
 
 
 def _steps(cluster: Cluster, name: str) -> list[Step]:
     facts, environment = cluster.facts[name], cluster.environment
     runtime_missing = environment.digest not in facts.envs
     steps = []
-    if parts := missing(cluster, name):
-        packages = " ".join(sorted(set(parts.values())))
-        steps.append(Step(name, "system", f"{', '.join(parts)} missing: apt {packages}", MINUTES))
     client = cluster.bucket_client if name == cluster.chief else None
     client_missing = client is not None and client.digest not in facts.envs
     if (runtime_missing or client_missing) and uv_digest() not in facts.uvs:
@@ -63,16 +92,6 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
 
 
-def missing(cluster: Cluster, name: str) -> dict[str, str]:
-    """System parts that a host lacks for its part in the cluster, and the package of each."""
-    environment = cluster.environment
-    incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
-    needs_wheel = environment.runtime.horovod and incomplete
-    builds = needs_wheel and not cluster.wheel and name == cluster.builder
-    facts = cluster.facts[name]
-    return runtimes.missing_parts(facts, chief=name == cluster.chief, builds=builds)
-
-
 def _let_in(cluster: Cluster, name: str) -> bool:
     public = cluster.facts[cluster.chief].cluster_key
     return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
@@ -83,32 +102,57 @@ def cluster_line(cluster: Cluster, public: str) -> str:
     return hostfile.authorized_line(public, cluster.peers[0].address, cluster.inventory.name)
 
 
-def _refuse_system_changes(cluster: Cluster, plan: Plan, options: Options) -> None:
-    steps = [step for step in plan.steps if step.name == "system"]
-    if not steps:
+def _refuse_mixed(cluster: Cluster, options: Options) -> None:
+    if (cards := system.mixed(cluster.facts)) and not options.allow_mixed:
+        raise UsageError(
+            f"GPUs of several types: {cards}", hint=f"name one kind only, or --allow-mixed: {LOST}"
+        )
+
+
+def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], options: Options) -> None:
+    roots = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
+    if not roots:
         return
-    told = "\n".join(f"  [{step.host}] {step.why}" for step in steps)
-    if not options.system and cluster.inventory.cloud in ("hosts", "local"):
+    told = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
+    if not options.system and cluster.inventory.cloud not in OURS:
         raise UsageError(
             f"system changes are needed, and these machines were only named:\n{told}",
-            hint="add --system to allow them, or install the packages on the hosts yourself",
+            hint="add --system to allow them, or make them on the hosts yourself",
         )
-    for step in steps:
-        facts = cluster.facts[step.host]
+    for name in dict.fromkeys(step.host for step in roots):
+        facts, packages = cluster.facts[name], todo[name].packages
         if not facts.sudo or not facts.apt:
             lack = "sudo without a password" if facts.apt else "apt-get"
+            command = f"apt-get install {' '.join(packages)}" if packages else "what stands above"
             raise UsageError(
-                f"system changes are needed and {step.host} has no {lack}:\n{told}",
-                hint=f"ssh {step.host}, then as root: apt-get install {step.why.split('apt ')[-1]}",
+                f"system changes are needed and {name} has no {lack}:\n{told}",
+                hint=f"ssh {name}, then as root: {command}",
             )
 
 
-def _refuse_little_room(cluster: Cluster, plan: Plan) -> None:
-    """A runtime takes on disk five times what it fetches: wheels, files, the cache."""
+def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Plan) -> None:
     short = []
-    for step in plan.steps:
-        need, free = step.fetches * 5 * 1_000_000, cluster.facts[step.host].disk_free
-        if free < need:
-            short.append(f"  [{step.host}] {step.name} needs {size(need)}, {size(free)} are free")
+    for name, change in todo.items():
+        facts = cluster.facts[name]
+        for place, steps in _needs(facts, change, plan.of(name)).items():
+            need, free = sum(steps.values()), _free(facts, place)
+            if free is not None and free < need:
+                told = f"needs {size(need)} on {place}, {size(free)} are free"
+                short.append(f"  [{name}] {', '.join(steps)} {told}")
     if short:
-        raise UsageError("disk full: too little room on the hosts' home\n" + "\n".join(short))
+        raise UsageError("disk full: too little room on the hosts\n" + "\n".join(short))
+
+
+def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str, dict[str, int]]:
+    """The bytes that each step takes, by mount point. A runtime takes on disk five times what it
+    fetches: wheels, files, the cache."""
+    own = {s.name: s.fetches * 5 * 1_000_000 for s in steps if s.name not in change.names}
+    needs = {facts.system.home_on: {name: need for name, need in own.items() if need}}
+    place = "/usr" if "/usr" in facts.system.disks else "/"
+    return needs | {place: change.disk | needs.get(place, {})}
+
+
+def _free(facts: HostFacts, place: str) -> int | None:
+    if place == facts.system.home_on:
+        return facts.disk_free
+    return facts.system.disks.get(place)

@@ -28,6 +28,7 @@ class Options:
     peer_addresses: tuple[str, ...] = ()
     launcher: str | None = None
     runtime: str | None = None
+    allow_mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,5 +135,9 @@ def cached_wheel(cluster: Cluster) -> Path | None:
 
 def wheel_folder(cluster: Cluster) -> Path:
     """Where the control side keeps the wheel for these hosts."""
-    key = cluster.environment.wheel_key(cluster.facts[cluster.builder])
-    return record.cache("wheels") / key
+    return wheels_of(cluster.environment, cluster.facts[cluster.builder])
+
+
+def wheels_of(environment: Environment, builder: HostFacts) -> Path:
+    """Where the control side keeps the wheel that a host like this one builds."""
+    return record.cache("wheels") / environment.wheel_key(builder)

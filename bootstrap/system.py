@@ -17,7 +17,8 @@ class SystemFacts:
     """`cloud_init` is None where it is not installed; `secure_boot` is None where nobody says.
 
     `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
-    what / /usr /var and /boot are on, `clock` the host's own, in seconds since 1970.
+    what / /usr /var and /boot are on, `home_on` that of the home, `clock` the
+    host's own, in seconds since 1970.
     """
 
     kernel: str
@@ -33,6 +34,7 @@ class SystemFacts:
     systemd: bool
     clock: float
     disks: Mapping[str, int]
+    home_on: str
 
     @property
     def flavour(self) -> str:
@@ -128,4 +130,5 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "systemd": ("[ -d /run/systemd/system ] && echo yes", lambda out: "yes" in out),
     "clock": (_CLOCK, _clock),
     "disks": ("df -Pk / /usr /var /boot", _disks),
+    "home_on": ('df -Pk "$HOME" | tail -n 1', lambda out: "".join(out.split(None, 5)[5:]).strip()),
 }

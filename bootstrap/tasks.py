@@ -30,7 +30,9 @@ HELP = {
     "peer-address": "the hosts' addresses for each other, in order: 10.0.0.1,10.0.0.2",
     "requirements": "a file of more packages, resolved together with the runtime's pins",
     "runtime": "which TensorFlow: tf2.18 (with Horovod) or tf2.21; by default by GPU and launcher",
-    "system": "allow system changes (apt) on machines that were only named",
+    "system": "allow system changes (apt, driver, restart) on machines that were only named",
+    "allow-mixed": "allow GPUs of several types in one cluster",
+    "json": "print the plan as JSON, and nothing else on stdout",
     "launcher": "horovod or tensorflow",
     "strategy": "with --launcher tensorflow: multiworker, mirrored or one-device",
     "preset": "named settings of our own training: digits, smoke, ...",
@@ -104,6 +106,8 @@ def _options(
     peer_address: str | None,
     runtime: str | None,
     launcher: str | None = None,
+    *,
+    mixed: bool,
 ) -> Options:
     from bootstrap.inventory import check_peer_address
     from bootstrap.runtimes import row_named
@@ -115,7 +119,7 @@ def _options(
     named = [a.strip() for a in (peer_address or "").split(",")]
     addresses = tuple(check_peer_address(a) for a in named if a)
     asked = Path(requirements) if requirements else None
-    return Options(system, asked, addresses, launcher=launcher, runtime=runtime)
+    return Options(system, asked, addresses, launcher=launcher, runtime=runtime, allow_mixed=mixed)
 
 
 def _find(inventory: Inventory, run_id: str | None) -> Run:
@@ -150,6 +154,7 @@ def train(
     slots: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
+    allow_mixed: bool = False,
     detach: bool = False,
     keep: str | None = None,
     no_stop: bool = False,
@@ -167,7 +172,7 @@ def train(
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
     asked = read_words(words)
-    options = _options(system, requirements, peer_address, runtime, launcher)
+    options = _options(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
     trip = journey.Trip(asked, options, Path.cwd() / "results", detach, ending)
     journey.train(_inventory(hosts, stack, slots, start), trip)
 
@@ -181,12 +186,15 @@ def plan(
     runtime: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
+    allow_mixed: bool = False,
+    json: bool = False,
 ) -> None:
     """Print every step that bootstrap would do on each host, and why; changes nothing."""
     from bootstrap import journey
 
-    options = _options(system, requirements, peer_address, runtime)
-    journey.plan(_inventory(hosts, stack), options, [])
+    options = _options(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    with journey.for_programs(json) as out:
+        journey.plan(_inventory(hosts, stack), options, out)
 
 
 @task()
@@ -198,12 +206,15 @@ def bootstrap(
     runtime: str | None = None,
     peer_address: str | None = None,
     system: bool = False,
+    allow_mixed: bool = False,
+    json: bool = False,
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. A second time changes nothing."""
     from bootstrap import journey
 
-    options = _options(system, requirements, peer_address, runtime)
-    journey.bootstrap(_inventory(hosts, stack), options)
+    options = _options(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    with journey.for_programs(json) as out:
+        journey.bootstrap(_inventory(hosts, stack), options, out)
 
 
 @task()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.cards import with_cards
 
 from bootstrap.facts import HostFacts, parse
 
@@ -51,3 +52,9 @@ def s3(s3_server: Any) -> Any:
     import boto3
 
     return boto3.client("s3")
+
+
+@pytest.fixture(scope="session")
+def t4(debian: HostFacts) -> HostFacts:
+    """The same host with a T4 in it, and no driver."""
+    return with_cards(debian, "turing")

@@ -118,14 +118,32 @@ def test_without_a_common_python_each_hosts_own_are_told(
     pythons: list[list[str]], told: str
 ) -> None:
     with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each") as caught:
-        common_python(hosts(pythons), ("3.11", "3.12", "3.10"))
+        common_python(hosts(pythons, apt=False), ("3.11", "3.12", "3.10"))
     assert told in caught.value.message
-    assert "apt-get install" in caught.value.hint
+    assert "apt brings one on debian-12, ubuntu-22.04, ubuntu-24.04" in caught.value.hint
 
 
-def hosts(pythons: list[list[str]]) -> dict[str, HostFacts]:
+@pytest.mark.parametrize(
+    ("os", "chosen"), [("debian-12", "3.11"), ("ubuntu-22.04", "3.10"), ("ubuntu-24.04", "3.12")]
+)
+def test_a_host_without_python_counts_on_the_one_that_its_apt_brings(os: str, chosen: str) -> None:
+    facts = {name: replace(host, os=os) for name, host in hosts([[], []]).items()}
+    assert common_python(facts, PYTHONS) == chosen
+    facts["h1"] = replace(facts["h1"], pythons={"3.13": "/usr/bin/python3.13"})
+    assert common_python(facts, PYTHONS) == chosen
+    facts["h2"] = replace(facts["h2"], pythons={"3.13": "/usr/bin/python3.13"})
+    assert common_python(facts, PYTHONS) == "3.13", "what is there is taken first"
+
+
+def test_apt_of_a_system_that_we_do_not_know_brings_no_python() -> None:
+    facts = {name: replace(host, os="debian-13") for name, host in hosts([["3.11"], []]).items()}
+    with pytest.raises(UsageError, match="h1 has 3.11; h2 has none"):
+        common_python(facts, PYTHONS)
+
+
+def hosts(pythons: list[list[str]], apt: bool = True) -> dict[str, HostFacts]:
     """Hosts h1, h2, ... with these versions of Python."""
-    facts = parse(case("debian-12")[0])
+    facts = replace(parse(case("debian-12")[0]), apt=apt)
     return {
         f"h{i}": replace(facts, pythons={v: f"/usr/bin/python{v}" for v in has})
         for i, has in enumerate(pythons, 1)
