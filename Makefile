@@ -5,6 +5,9 @@ bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 
+# Where it is set, every start of Python compiles the clouds' large libraries again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The whole path on this machine: two SSH hosts, training on both, results, teardown.
 demo:
 	@$(setup)
@@ -31,4 +34,4 @@ check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
-	$(bin)/pytest
+	$(bin)/pytest -n 2 --dist loadfile --no-loadscope-reorder
