@@ -40,6 +40,7 @@ class Resource:
     parent: str
     provider: str
     depends_on: tuple[str, ...]
+    refers: dict[str, tuple[str, ...]]  # of an input: the URNs that its value came from
     ignore_changes: tuple[str, ...]
     replace_on_changes: tuple[str, ...]
     delete_before_replace: bool
@@ -248,6 +249,7 @@ def _resource(request: Any, urn: str) -> Resource:
         parent=request.parent,
         provider=request.provider,
         depends_on=tuple(request.dependencies),
+        refers={key: tuple(it.urns) for key, it in request.propertyDependencies.items() if it.urns},
         ignore_changes=tuple(request.ignoreChanges),
         replace_on_changes=tuple(request.replaceOnChanges),
         delete_before_replace=request.deleteBeforeReplace,

@@ -1,0 +1,141 @@
+"""Checkov over plans: in an environment of its own, and without a network.
+
+Its packages have no part in ours: locks/checkov.txt is installed by itself, once, and kept with
+the other caches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap import record, uv
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "locks" / "checkov.txt"
+MARK = "checkov:skip"
+SKIP = re.compile(r"\s*# checkov:skip=(CKV2?_[A-Z]+_[0-9]+): (\S.+)")
+# Every way out leads nowhere, so that a check which needs one shows.
+NOWHERE = "http://127.0.0.1:9"
+ALONE = {
+    "CKV_SKIP_PACKAGE_UPDATE_CHECK": "true",
+    "http_proxy": NOWHERE,
+    "https_proxy": NOWHERE,
+    "HTTPS_PROXY": NOWHERE,
+}
+
+
+class Unfetched(Exception):
+    """The packages of checkov cannot be fetched here."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check said of one resource of a plan."""
+
+    plan: str
+    check: str
+    address: str
+    name: str
+    passed: bool
+
+    @property
+    def kind(self) -> str:
+        """The resource's type."""
+        return self.address.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.plan}: {self.check} {self.address}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A check whose word is not followed, as the code says it."""
+
+    check: str
+    reason: str
+    file: str
+
+
+def skips(folder: Path) -> list[Skip]:
+    """The skips below a folder; ValueError for one without an id or a reason."""
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        for line in path.read_text().splitlines():
+            if MARK in line:
+                found.append(_skip(line, path.relative_to(folder).as_posix()))
+    return found
+
+
+def _skip(line: str, file: str) -> Skip:
+    if not (said := SKIP.fullmatch(line)):
+        raise ValueError(f"{file}: write # {MARK}=ID: REASON, and not {line.strip()}")
+    return Skip(said[1], said[2], file)
+
+
+def python() -> Path:
+    """The Python of checkov's environment, which is made first where it is not there.
+
+    Raises:
+        Unfetched: uv reaches no index.
+    """
+    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    folder = record.cache("checkov") / digest
+    if not folder.exists():
+        part = folder.with_name(f"{digest}.part{os.getpid()}")
+        _uv("venv", "--relocatable", "--python", sys.executable, str(part))
+        there = ("--python", str(part / "bin" / "python"), "--only-binary", ":all:")
+        try:
+            _uv("pip", "sync", "--require-hashes", *there, str(LOCK))
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return folder / "bin" / "python"
+
+
+def _uv(*words: str) -> None:
+    environment = {**os.environ, **uv.ENVIRONMENT}
+    argv = [uv.uv_here(), *words, "--quiet"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
+        raise Unfetched(done.stderr.strip().splitlines()[-1].strip())
+    if done.returncode:
+        raise RuntimeError(f"uv {' '.join(words)}: {done.stderr.strip()}")
+
+
+def scan(plans: Mapping[str, Any], folder: Path) -> list[Finding]:
+    """All that checkov says of these plans, which it reads from `folder`, in one run."""
+    for name, plan in plans.items():
+        (folder / f"{name}.json").write_text(json.dumps(plan, indent=1))
+    argv = [str(python()), "-m", "checkov.main", "--framework", "terraform_plan"]
+    argv += ["--directory", str(folder), "--output", "json", "--compact"]
+    argv += ["--skip-download", "--soft-fail"]
+    # Nothing of who runs this: a key of theirs would fetch more checks.
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **ALONE}
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode or done.stderr.strip():
+        raise RuntimeError(f"checkov ended with {done.returncode}: {done.stderr[-2000:]}")
+    results = json.loads(done.stdout)["results"]
+    if results["parsing_errors"]:
+        raise RuntimeError(f"checkov cannot read {results['parsing_errors']}")
+    both = [*results["passed_checks"], *results["failed_checks"]]
+    return [_finding(one) for one in both]
+
+
+def _finding(one: Mapping[str, Any]) -> Finding:
+    return Finding(
+        plan=Path(one["file_path"]).stem,
+        check=one["check_id"],
+        address=one["resource"],
+        name=one["check_name"],
+        passed=one["check_result"]["result"] == "PASSED",
+    )
