@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-engine test-cloud check
+.PHONY: demo test test-engine test-cloud gpu-wheel gpu-check check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -28,6 +28,16 @@ test-engine:
 test-cloud:
 	@$(setup) --dev
 	@PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/pytest -s tests/cloud
+
+# The Horovod wheel for GPUs, compiled and tried on any machine, once: it needs no GPU. Minutes, 1 GB.
+gpu-wheel:
+	@$(setup)
+	@$(bin)/python -m bootstrap.gpu_wheel
+
+# On a machine with NVIDIA GPUs: whether all of ours works there, written to tested-on/<gpu>.json.
+gpu-check:
+	@$(setup)
+	@$(bin)/python -m bootstrap.gpu_check
 
 # The same for a person and for CI: format, lint, strict types, tests.
 check:

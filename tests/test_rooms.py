@@ -26,6 +26,7 @@ LINES = (
     "run machines power results whereabouts follow ending teardown demolition",
     "access journey",
     "program tasks",
+    "fatbin tested gpu_wheel gpu_check",
 )
 ORDER = [name for line in LINES for name in line.split()]
 
@@ -43,7 +44,9 @@ ALIEN = {
 SDKS = {"bootstrap/cloud/boto.py": {"boto3", "botocore"}, "bootstrap/cloud/rest.py": {"google"}}
 # On a host, in an environment of its own: the one shipped file that is not run by any Python.
 SDKS["bootstrap/remote/ship.py"] = {"boto3", "botocore", "google"}
-SDKS["bootstrap/remote/try_wheel.py"] = {"horovod", "tensorflow"}  # as a rank, in a runtime
+# As ranks, in a runtime.
+SDKS["bootstrap/remote/try_wheel.py"] = {"horovod", "tensorflow"}
+SDKS["bootstrap/remote/gpu_probe.py"] = {"horovod", "keras", "tensorflow"}
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 MODULES = sorted((ROOT / "bootstrap").glob("[!_]*.py"))
 CLOUDS = sorted((ROOT / "bootstrap/cloud").glob("*.py"))

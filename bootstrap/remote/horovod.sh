@@ -31,6 +31,13 @@ check_tools() {
         "on Debian and Ubuntu: apt-get install -y g++ cmake make openmpi-bin libopenmpi-dev"
 }
 
+folder_of() {
+    case $1 in
+    */*) echo "${1%/*}" ;;
+    *) echo . ;;
+    esac
+}
+
 gpu() { [ -n "$nccl" ]; }
 
 has_mpi_header() {
@@ -109,7 +116,7 @@ fail() {
 [ $# -eq 3 ] || refuse "usage: sh horovod.sh ENV_DIR OUT_DIR LOCK"
 env_dir=$1 out_dir=$2 lock=$3
 python=$env_dir/bin/python
-here=${0%/*} locks=${lock%/*}
+here=$(folder_of "$0") locks=$(folder_of "$lock")
 check_tools
 check_environment
 nccl=$(ls -d "$env_dir"/lib/python3.*/site-packages/nvidia/nccl 2>/dev/null || :)

@@ -52,10 +52,10 @@ class Host:
         text = PYTHON.format(code=code, listing=listing, **words)
         self.place(self.folder / "env/bin/python", text)
 
-    def build(self, **variables: str) -> subprocess.CompletedProcess[str]:
+    def build(self, script: Path = SCRIPT, **variables: str) -> subprocess.CompletedProcess[str]:
         folder = self.folder
         return subprocess.run(
-            ["sh", SCRIPT, folder / "env", folder / "out", folder / "horovod.txt"],
+            ["sh", script, folder / "env", folder / "out", folder / "horovod.txt"],
             env={"PATH": str(folder / "bin"), "TMPDIR": str(folder / "tmp"), **variables},
             capture_output=True,
             text=True,
@@ -123,3 +123,54 @@ def test_settings_of_the_callers_own_do_not_reach_the_build(host: Host) -> None:
     parts = ("WITH_TENSORFLOW", "WITHOUT_PYTORCH", "WITHOUT_MXNET", "WITH_MPI", "WITH_GLOO")
     assert horovod == {f"HOROVOD_{part}=1" for part in parts}
     assert any(line.startswith("MAKEFLAGS=-j") for line in seen)
+
+
+CUDA = """#!{sh}
+echo "$*" >{folder}/asked
+mkdir -p {folder}/toolkit
+ln -s {folder}/toolkit "$2"
+exit {code}
+"""
+
+
+def with_nccl(host: Host, code: int = 0) -> Path:
+    """An environment that has NCCL, and a copy of the script beside a fake cuda.sh."""
+    nccl = host.folder / "env/lib/python3.11/site-packages/nvidia/nccl"
+    (nccl / "lib").mkdir(parents=True)
+    (nccl / "lib/libnccl.so.2").touch()
+    for tool in ("ln", "readlink"):
+        (host.folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    (host.folder / "recipe").mkdir()
+    shutil.copy(SCRIPT, host.folder / "recipe/horovod.sh")
+    text = CUDA.format(sh=host.folder / "bin/sh", folder=host.folder, code=code)
+    host.place(host.folder / "recipe/cuda.sh", text)
+    return nccl
+
+
+def test_an_environment_with_nccl_gets_operations_on_gpus(host: Host) -> None:
+    nccl = with_nccl(host)
+    done = host.build(script=host.folder / "recipe/horovod.sh")
+    assert done.returncode == 0, done.stderr
+    seen = (host.folder / "seen").read_text().splitlines()
+    assert {
+        "HOROVOD_GPU=CUDA",
+        "HOROVOD_GPU_OPERATIONS=NCCL",
+        "HOROVOD_BUILD_CUDA_CC_LIST=70,75,80",
+        f"HOROVOD_CUDA_HOME={host.folder}/toolkit",
+        f"HOROVOD_NCCL_LIB={nccl}/lib",
+        "LDFLAGS=-Wl,-rpath,$ORIGIN/../../nvidia/nccl/lib",
+        "HOROVOD_WITH_MPI=1",
+    } <= set(seen)
+    assert (nccl / "lib/libnccl.so").resolve() == nccl / "lib/libnccl.so.2"
+    env, _, locks = (host.folder / "asked").read_text().split()
+    assert (env, locks) == (str(host.folder / "env"), str(host.folder))
+    assert list((host.folder / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_without_a_toolkit_nothing_is_built(host: Host, code: int) -> None:
+    with_nccl(host, code)
+    done = host.build(script=host.folder / "recipe/horovod.sh")
+    assert done.returncode == code
+    assert not (host.folder / "seen").exists()
+    assert list((host.folder / "tmp").iterdir()) == []

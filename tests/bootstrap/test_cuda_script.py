@@ -1,0 +1,164 @@
+"""bootstrap/remote/cuda.sh: which toolkit it takes, what it fetches, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/cuda.sh"
+TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
+DEBIAN = "http://mirror.example/debian"
+
+# Compiles nothing: it ends as told, and knows the GPUs that it was told of.
+NVCC = """#!{sh}
+case "$*" in *sm_70*sm_75*sm_80*) exit {code} ;; esac
+exit 9
+"""
+# Writes down what was asked for, and makes what is not checked here.
+HELPER = """#!{sh}
+echo "$*" >>{asked}
+exit {code}
+"""
+UNPACK = """#!{sh}
+from=$3/usr/lib/nvidia-cuda-toolkit
+mkdir -p "$from/bin/crt" "$from/libdevice" "$3/usr/bin"
+cp {nvcc} "$from/bin/nvcc"
+for file in "$from/bin/cicc" "$from/libdevice/libdevice.10.bc"; do echo >"$file"; done
+for tool in cudafe++ fatbinary ptxas nvlink bin2c cuobjdump; do echo >"$3/usr/bin/$tool"; done
+"""
+PIP = """#!{sh}
+echo "$*" >>{asked}
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/nvidia/cuda_runtime/include" "$2/nvidia/cuda_runtime/lib" \\
+    "$2/nvidia/cuda_cccl/include/nv"
+echo >"$2/nvidia/cuda_runtime/lib/libcudart.so.12"
+echo >"$2/nvidia/cuda_runtime/lib/libcudart_static.a"
+exit {code}
+"""
+
+
+class Host:
+    """A host that has what every Debian has, and apt's sources in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("bin", "env/bin", "tmp", "apt/sources.list.d", "own/bin"):
+            (folder / name).mkdir(parents=True)
+        for tool in TOOLS:
+            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+        self.sh = str(shutil.which("sh"))
+        self.place("bin/ar", "#!{sh}\necho >$2\n")
+        self.place("good", NVCC, code=0)
+        self.place("bin/dpkg", UNPACK, nvcc=folder / "good")
+        self.place("helper", HELPER, code=0)
+        self.place("env/bin/python", PIP, code=0)
+        (folder / "apt/sources.list").write_text(f"# no {DEBIAN}x\ndeb {DEBIAN}/ bookworm main\n")
+
+    @property
+    def asked(self) -> str:
+        """What was fetched."""
+        path = self.folder / "asked"
+        return path.read_text() if path.exists() else ""
+
+    def place(self, name: str, text: str, **words: object) -> None:
+        path = self.folder / name
+        path.write_text(text.format(sh=self.sh, asked=self.folder / "asked", **words))
+        path.chmod(0o755)
+
+    def make(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        folder = self.folder
+        mine = {"PATH": str(folder / "bin"), "TMPDIR": str(folder / "tmp")}
+        mine |= {"RAILHEAD_APT_SOURCES": str(folder / "apt")}
+        mine |= {"RAILHEAD_APT_HELPER": str(folder / "helper")}
+        return subprocess.run(
+            [self.sh, SCRIPT, folder / "env", folder / "home", folder / "locks"],
+            env={**mine, **variables},
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_toolkit_of_the_hosts_own_is_taken_where_it_compiles(host: Host) -> None:
+    host.place("own/bin/nvcc", NVCC, code=0)
+    (host.folder / "bin/nvcc").symlink_to(host.folder / "own/bin/nvcc")
+    done = host.make()
+    assert done.returncode == 0, done.stderr
+    assert (host.folder / "home").resolve() == host.folder / "own"
+    assert host.asked == ""
+    assert list((host.folder / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [1, None])
+def test_otherwise_one_is_made_of_what_is_pinned(host: Host, code: int | None) -> None:
+    if code:  # CUDA 13, say, or one that does not know this g++
+        host.place("bin/nvcc", NVCC, code=code)
+    done = host.make()
+    assert done.returncode == 0, done.stderr
+    home = host.folder / "home"
+    parts = ["bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "include/nv", "lib64/libcudart_static.a"]
+    parts += ["bin/nvcc.profile", "lib64/libcudadevrt.a", "lib64/libcudart.so"]
+    assert [part for part in parts if not (home / part).exists()] == []
+    deb, headers, parts_ = host.asked.splitlines()
+    assert f"download-file {DEBIAN}/pool/non-free/n/nvidia-cuda-toolkit/" in deb
+    assert "SHA256:" in deb
+    for line, lock in ((headers, "cuda-headers.txt"), (parts_, "cuda-parts.txt")):
+        assert "--require-hashes" in line
+        assert line.endswith(lock)
+    assert list((host.folder / "tmp").iterdir()) == []
+
+
+def test_a_mirror_that_is_told_comes_before_apts(host: Host) -> None:
+    host.make(DEBIAN_MIRROR="http://near.example/debian/")
+    assert "download-file http://near.example/debian/pool/" in host.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sources.list.d/debian.sources", f"Types: deb\nURIs: {DEBIAN}\nSuites: bookworm\n"),
+        ("sources.list.d/x.list", f"deb [arch=amd64] {DEBIAN} bookworm main\n"),
+        ("mirrors/debian.list", f"{DEBIAN}\n"),  # Google's images name a list of mirrors
+    ],
+)
+def test_apts_sources_are_read_in_all_their_shapes(host: Host, name: str, text: str) -> None:
+    (host.folder / "apt/sources.list").unlink()
+    path = host.folder / "apt" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert host.make().returncode == 0
+    assert f"download-file {DEBIAN}/pool/" in host.asked
+
+
+def test_where_there_is_no_toolkit_and_no_debian_it_says_what_to_install(host: Host) -> None:
+    (host.folder / "apt/sources.list").write_text("deb http://mirror.example/ubuntu noble main\n")
+    done = host.make()
+    assert (done.returncode, host.asked) == (2, "")
+    assert "cuda-nvcc-12-9" in done.stderr
+    assert "DEBIAN_MIRROR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("helper", HELPER, f"nvcc could not be fetched from {DEBIAN}"),
+        ("env/bin/python", PIP, "the wheels of cuda-headers.txt could not be fetched"),
+        ("good", NVCC, "the toolkit that was made does not compile"),
+    ],
+)
+def test_what_fails_is_named_and_nothing_is_left(
+    host: Host, name: str, text: str, says: str
+) -> None:
+    host.place(name, text, code=4)
+    done = host.make()
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert list((host.folder / "tmp").iterdir()) == []

@@ -1,0 +1,212 @@
+"""`make gpu-check`: what it makes of what ranks and NCCL say. The ranks are not GPUs' here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import gpu_check, gpu_wheel, tested
+from bootstrap.facts import HostFacts
+from bootstrap.gpus import Card, Driver
+from bootstrap.runtimes import Environment
+from bootstrap.tested import Check
+
+PROBE = Path(__file__).parents[2] / "bootstrap/remote/gpu_probe.py"
+V100 = "Tesla V100-SXM2-16GB"
+# The shape of NCCL's own lines as its source has it; no NCCL of ours ever wrote one.
+JOINED = "h1:{n}:{n} [{n}] NCCL INFO ncclCommInitRank comm 0x7f rank {n} nranks 2 cudaDev {n} "
+JOINED += "nvmlDev {n} busId 1e0 commId 0x1 - Init COMPLETE"
+SUM = "h1:0:9 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 64 datatype 7"
+NCCL = [JOINED.format(n=0), JOINED.format(n=1), SUM]
+
+
+def line(name: str, passed: bool = True, figure: str = "fine") -> str:
+    told = json.dumps({"name": name, "passed": passed, "figure": figure})
+    return f"@check {told}"
+
+
+EVERY = [line(name) for name in gpu_check.PROBED]
+
+
+@pytest.fixture
+def v100s(debian: HostFacts) -> HostFacts:
+    """A host with two V100 and the driver that serves them."""
+    cards = tuple(Card(f"0000:00:1{n}.0", "10de:1db1", V100, "volta") for n in range(2))
+    driver = Driver("580.95.05", 580, "proprietary")
+    gpu = replace(debian.gpu, cards=cards, driver=driver)
+    return replace(debian, gpus=(V100, V100), gpu=gpu)
+
+
+def says(folder: Path, patch: pytest.MonkeyPatch, *lines: str, code: int = 0) -> None:
+    """An mpirun that says these lines."""
+    text = "\n".join(lines)
+    (folder / "mpirun").write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+    (folder / "mpirun").chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_all_that_ranks_and_nccl_say_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(tmp_path, monkeypatch, *NCCL, *EVERY)
+    found = gpu_check.probe(Path(sys.executable), 2, "gpu")
+    assert [done.name for done in found] == [*gpu_check.PROBED, "NCCL"]
+    assert all(done.passed for done in found)
+    assert found[-1].figure == "2 of 2 ranks joined, 1 sums by NCCL"
+
+
+@pytest.mark.parametrize(
+    ("lines", "figure"),
+    [
+        ([JOINED.format(n=0), SUM], "1 of 2 ranks joined, 1 sums by NCCL"),
+        (NCCL[:2], "2 of 2 ranks joined, 0 sums by NCCL"),
+        ([], "0 of 2 ranks joined, 0 sums by NCCL"),
+    ],
+)
+def test_sums_that_nccl_did_not_do_are_a_failure(lines: list[str], figure: str) -> None:
+    assert gpu_check.nccl("\n".join(lines), 2) == Check("NCCL", False, figure)
+
+
+def test_one_gpu_claims_no_link_between_gpus() -> None:
+    one = JOINED.format(n=0).replace("nranks 2", "nranks 1")
+    done = gpu_check.nccl(f"{one}\n{SUM}", 1)
+    assert done.passed
+    assert "no link between GPUs was tried" in done.figure
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_one_rank_that_fails_is_a_failure(
+    first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [line("matmul", True), line("matmul", False, "the product is wrong")]
+    said = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
+    says(tmp_path, monkeypatch, *said, code=1)
+    found = {done.name: done for done in gpu_check.probe(Path(sys.executable), 2, "gpu")}
+    assert found["TensorFlow"].passed
+    assert found["matmul"] == Check("matmul", False, "the product is wrong")
+    assert found["all-reduce"].figure.startswith("not reached: ")
+    assert "process rank 1 ended" in found["all-reduce"].figure
+    assert found["training step"] == Check("training step", False, "not reached")
+
+
+def test_ranks_that_never_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(tmp_path, monkeypatch)
+    (tmp_path / "mpirun").write_text(f"#!/bin/sh\necho '{EVERY[0]}'\nexec sleep 60\n")
+    monkeypatch.setattr(gpu_check, "MINUTES", 0.02)
+    found = gpu_check.probe(Path(sys.executable), 2, "gpu")
+    assert [done.passed for done in found] == [True, *[False] * len(gpu_check.PROBED)]
+
+
+def test_the_driver_is_held_against_its_row(v100s: HostFacts) -> None:
+    good = gpu_check.driver(v100s)
+    assert good == Check("driver", True, "580.95.05 (proprietary) serves; row 580 proprietary")
+    newer = replace(v100s.gpu, driver=Driver("595.10", 595, "open"))
+    bad = gpu_check.driver(replace(v100s, gpu=newer))
+    assert not bad.passed
+    assert bad.figure.startswith("driver 595.10 (open) does not know V100; row 580")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone whose files may be written."""
+    root = tmp_path / "clone"
+    root.mkdir()
+    shutil.copy(tested.REPO / "README.md", root)
+    for name in ("save", "write_row"):
+        where = tested.Machine if name == "save" else tested
+        monkeypatch.setattr(getattr(where, name), "__defaults__", (root,))
+    monkeypatch.setattr(tested, "REPO", root)
+    return root
+
+
+def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
+    """`make gpu-check` on a machine with these facts and a runtime that is there."""
+    patch.setattr(gpu_wheel, "facts_here", lambda: facts)
+    patch.setattr(gpu_check, "ready", lambda *_: Path("/nowhere"))
+    patch.setattr(gpu_wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
+    return gpu_check.main()
+
+
+def test_a_machine_without_a_gpu_says_so(
+    debian: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert check_on(debian, monkeypatch) == 2
+    assert capsys.readouterr().err == (
+        "gpu-check: there is no NVIDIA GPU in this machine: nothing was checked\n"
+    )
+    assert not (root / "tested-on").exists()
+
+
+@pytest.mark.parametrize("said", [[*NCCL, *EVERY], EVERY])
+def test_what_was_found_is_written_and_stands_in_readme(
+    said: list[str],
+    v100s: HostFacts,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    says(tmp_path, monkeypatch, *said)
+    assert check_on(v100s, monkeypatch) == (0 if said != EVERY else 1)
+    found = tested.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
+    assert (found.gpu, found.count, found.driver) == (V100, 2, "580.95.05 (proprietary)")
+    assert found.versions == {"tensorflow": "2.18.1"}
+    assert found.failed == (() if said != EVERY else ("NCCL",))
+    assert tested.row([found]) in (root / "README.md").read_text()
+
+
+def test_a_card_whose_driver_does_not_work_is_written_as_failed(
+    v100s: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = replace(v100s.gpu, driver=None, smi="NVIDIA-SMI has failed")
+    assert check_on(replace(v100s, gpus=(), gpu=broken), monkeypatch) == 1
+    found = tested.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
+    assert (found.driver, found.count, found.versions) == ("none", 2, {})
+    assert len(found.failed) == len(found.checks) == len(gpu_check.PROBED) + 2
+
+
+def test_a_runtime_that_is_whole_is_not_made_again(
+    debian: HostFacts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment = gpu_wheel.environment_for(debian)
+    done: list[str] = []
+
+    def make(*_: object) -> Path:
+        done.append("wheel")
+        return tmp_path / "wheel"
+
+    def install(folder: Path, *_: object) -> None:
+        done.append("runtime")
+        folder.mkdir()
+
+    monkeypatch.setattr(gpu_wheel, "make", make)
+    monkeypatch.setattr(gpu_wheel, "install", install)
+    monkeypatch.setattr(gpu_wheel, "install_wheel", lambda *_: done.append("horovod"))
+    folder = gpu_check.ready(debian, environment)
+    assert done == ["wheel", "runtime", "horovod"]
+    assert gpu_check.ready(debian, environment) == folder
+    assert len(done) == 3
+    assert isinstance(environment, Environment)
+
+
+@pytest.mark.slow
+def test_the_ranks_program_does_every_check(runtime_python: str) -> None:
+    """On two CPU ranks: all that GPUs do is in it, but the GPUs."""
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    words = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", runtime_python]
+    done = subprocess.run(
+        [*words, str(PROBE), "cpu"], env={**os.environ, **root}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    said = [
+        json.loads(x.removeprefix("@check ")) for x in done.stdout.splitlines() if "@check" in x
+    ]
+    assert [each["name"] for each in said] == list(gpu_check.PROBED)
+    assert all(each["passed"] for each in said), said
