@@ -101,7 +101,7 @@ def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str,
 def _start_agent(session: Session) -> str:
     facts = session.facts()
     if not facts.python:
-        raise UsageError("no Python 3.10 to 3.12 there", hint="fab bootstrap")
+        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
     session.start_agent(facts.python)
     return facts.python
 

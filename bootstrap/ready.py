@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bootstrap import changes as system
-from bootstrap import drivers, hostfile
+from bootstrap import drivers, hostfile, runtimes
 from bootstrap.changes import OURS, Changes
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts import HostFacts
@@ -88,7 +88,12 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     if cluster.wheel:
         return Step(name, "horovod", f"install the wheel built before ({cluster.wheel.name})")
     if name == cluster.builder:
-        return Step(name, "horovod", "no wheel for this system yet: built here, once", MINUTES)
+        why, fetches = "no wheel for this system yet: built here, once", 0
+        if cluster.environment.runtime.gpu:
+            own = [path for v, path in cluster.facts[name].gpu.cuda.items() if v.startswith("12.")]
+            why += f", for GPUs, with {own[0] if own else 'an nvcc 12.4 that is fetched'}"
+            fetches = 0 if own else runtimes.CUDA_MEGABYTES
+        return Step(name, "horovod", why, MINUTES, fetches)
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
 
 

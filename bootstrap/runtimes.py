@@ -21,6 +21,7 @@ REMOTE = Path(__file__).parent / "remote"
 # A sum over two ranks of one host, whatever it has: `python`, remote/try_wheel.py and parts follow.
 TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+CUDA_MEGABYTES = 117  # that remote/cuda.sh fetches
 PACKAGES = {  # what Debian and Ubuntu call the system parts
     "mpirun": "openmpi-bin",
     "ssh": "openssh-client",

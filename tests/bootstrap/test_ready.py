@@ -1,0 +1,71 @@
+"""The steps that bring a runtime and its Horovod wheel to hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import ready, runtimes
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.plan import MINUTES, Step
+from bootstrap.survey import Cluster, Options
+
+WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
+V100 = "Tesla V100-SXM2-16GB"
+
+
+def steps(host: HostFacts, runtime: str, wheel: Path | None = None) -> dict[str, list[Step]]:
+    """The steps of two such hosts, h1 and h2, by their name."""
+    facts = {"h1": host, "h2": host}
+    environment = runtimes.Environment(runtimes.RUNTIMES[runtime], "3.11", "a reason")
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
+    plan = ready.decide(Cluster(inventory, facts, environment, peers, wheel), Options())
+    found: dict[str, list[Step]] = {}
+    for step in plan.steps:
+        found.setdefault(step.name, []).append(step)
+    return found
+
+
+def with_gpu(host: HostFacts, **gpu: Any) -> HostFacts:
+    return replace(host, gpus=(V100,), disk_free=10**12, gpu=replace(host.gpu, **gpu))
+
+
+def test_one_host_builds_the_wheel_and_the_other_gets_it(debian: HostFacts) -> None:
+    built, got = steps(debian, "tf2.18-cpu")["horovod"]
+    assert built == Step("h1", "horovod", "no wheel for this system yet: built here, once", MINUTES)
+    assert got == Step("h2", "horovod", "install the wheel that h1 builds")
+
+
+def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
+    told = f"install the wheel built before ({WHEEL.name})"
+    for step in steps(debian, "tf2.18-gpu", WHEEL)["horovod"]:
+        assert (step.why, step.fetches) == (told, 0)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "toolkit", "fetches"),
+    [
+        ({}, "an nvcc 12.4 that is fetched", 117),
+        ({"13.0": "/usr/local/cuda-13.0"}, "an nvcc 12.4 that is fetched", 117),
+        ({"12.8": "/usr/local/cuda-12.8"}, "/usr/local/cuda-12.8", 0),
+    ],
+)
+def test_a_wheel_for_gpus_is_built_with_the_hosts_toolkit_if_it_has_one(
+    debian: HostFacts, cuda: dict[str, str], toolkit: str, fetches: int
+) -> None:
+    built, got = steps(with_gpu(debian, cuda=cuda), "tf2.18-gpu")["horovod"]
+    told = f"no wheel for this system yet: built here, once, for GPUs, with {toolkit}"
+    assert (built.why, built.fetches) == (told, fetches)
+    assert got.fetches == 0
+
+
+@pytest.mark.parametrize("runtime", ["tf2.21-cpu", "tf2.21-gpu"])
+def test_a_runtime_without_horovod_has_no_step_for_it(debian: HostFacts, runtime: str) -> None:
+    found = steps(replace(debian, disk_free=10**12), runtime)
+    assert list(found) == ["uv", "runtime", "key"]
