@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bootstrap.plan import MINUTES, Plan, Step
@@ -18,6 +20,7 @@ PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
         (RUNTIME, "runtime: not there (minutes, fetches about 325 MB)"),
         (Step("h", "uv", "why", fetches=20), "uv: why (fetches about 20 MB)"),
         (Step("h", "system", "why", MINUTES), "system: why (minutes)"),
+        (Step("h", "reboot", "why", MINUTES, reboots=True), "reboot: why (minutes, reboots)"),
     ],
 )
 def test_a_step_says_why_and_what_it_costs(step: Step, line: str) -> None:
@@ -45,3 +48,28 @@ def test_a_plan_without_steps_has_nothing_to_do_and_says_so_of_every_host() -> N
     assert ready.nothing_to_do
     assert not PLAN.nothing_to_do
     assert ready.describe() == ["a choice", "[h1] nothing to do", "[h2] nothing to do"]
+
+
+def test_a_plan_for_programs_has_every_step_of_every_host() -> None:
+    document = PLAN.document()
+    assert json.loads(json.dumps(document)) == document
+    assert document == {
+        "schema": 1,
+        "hosts": {
+            "h2": [
+                {
+                    "name": "runtime",
+                    "why": "not there",
+                    "takes": "minutes",
+                    "fetches": 325,
+                    "reboots": False,
+                }
+            ],
+            "h1": [
+                {"name": "key", "why": KEY.why, "takes": "seconds", "fetches": 0, "reboots": False}
+            ],
+            "h3": [],
+        },
+        "notes": ["runtime tf on Python 3.11"],
+    }
+    assert list(document["hosts"]) == ["h2", "h1", "h3"]

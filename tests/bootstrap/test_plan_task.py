@@ -1,0 +1,70 @@
+"""`fab plan` and `fab bootstrap` for programs: stdout holds the plan alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke import Context
+
+from bootstrap import journey, tasks
+from bootstrap.board import Board
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.runtimes import RUNTIMES, Environment
+from bootstrap.survey import Cluster, Options
+
+INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
+
+
+@pytest.fixture
+def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Two hosts whose facts are known; the options that they were surveyed with."""
+    seen: list[Options] = []
+    peers = tuple(Peer(h.name, h.address, 22, "u", 1, "k") for h in INVENTORY.hosts)
+    facts = {h.name: debian for h in INVENTORY.hosts}
+    environment = Environment(RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+    cluster = Cluster(INVENTORY, facts, environment, peers, Path("horovod.whl"))
+
+    @contextmanager
+    def surveyed(_: Inventory, options: Options) -> Iterator[tuple[Cluster, dict[str, Any]]]:
+        seen.append(options)
+        yield cluster, {}
+
+    def apply(_: Cluster, todo: Any, opened: Mapping[str, Any], board: Board) -> None:
+        board.line("h1", "at work")
+
+    def look(hosts: str | None, **_: Any) -> Inventory:
+        journey.say("c (hosts): h1, h2")
+        return INVENTORY
+
+    monkeypatch.setattr(journey, "surveyed", surveyed)
+    monkeypatch.setattr(journey, "hosts_of", look)
+    monkeypatch.setattr("bootstrap.install.apply", apply)
+    return seen
+
+
+@pytest.mark.parametrize("task", [tasks.plan, tasks.bootstrap], ids=["plan", "bootstrap"])
+def test_stdout_holds_the_plan_alone(
+    asked: list[Options], task: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task.body(Context(), hosts="h1,h2", json=True, allow_mixed=True)
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.out.count("\n") == 1
+    assert list(document["hosts"]) == ["h1", "h2"]
+    assert [step["name"] for step in document["hosts"]["h1"]] == ["uv", "runtime", "horovod", "key"]
+    assert told.err.startswith("c (hosts): h1, h2\n") and "[h1] uv: " in told.err
+    assert asked[0].allow_mixed
+
+
+def test_people_read_it_on_stdout(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
+    tasks.plan.body(Context(), hosts="h1,h2")
+    told = capsys.readouterr()
+    assert told.err == "" and told.out.endswith("nothing was changed\n")
+    assert not asked[0].allow_mixed
