@@ -1,0 +1,125 @@
+"""The runtime and its Horovod wheel on hosts: in which order, and what a failure leaves.
+
+The hosts are sessions that write down what they are asked; real ones are in tests/e2e.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bootstrap import install, runtimes
+from bootstrap.board import Board
+from bootstrap.errors import HostsFailed
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.plan import Plan, Step
+from bootstrap.session import Reply, Session
+from bootstrap.survey import Cluster, wheel_folder
+
+WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+
+
+class Asked:
+    """Stands for the session of one host; what begins with `fails` ends with 1."""
+
+    def __init__(self, name: str, fails: str = "") -> None:
+        self.host = Host(name, name)
+        self.fails = fails
+        self.ran: list[list[str]] = []
+        self.written: dict[str, str] = {}
+
+    def start_agent(self, python: str) -> None:
+        """Nothing is on the other side."""
+
+    def ask(self, op: str, **kw: Any) -> Any:
+        if op == "write":
+            self.written |= {path: text for path, _, text in kw["files"]}
+
+    def run(self, argv: Sequence[str], **_: Any) -> Reply:
+        self.ran.append(list(argv))
+        if self.fails and argv[0] == self.fails:
+            return Reply(1, ("the last words",))
+        return Reply(0, (f"/home/u/.railhead/build/out/{WHEEL}",))
+
+    def send_tree(self, bundle: Any, dest: str, *, prune: bool = True) -> None:
+        self.ran.append(["sent", dest])
+
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
+        self.ran.append(["fetched", root])
+        with tarfile.open(out, "w:gz") as tar:
+            tar.addfile(tarfile.TarInfo(WHEEL), io.BytesIO())
+
+    def words(self, name: str) -> list[str]:
+        """The command that was run by this program; empty when it was not."""
+        return next((argv for argv in self.ran if argv[0] == name), [])
+
+
+@pytest.fixture
+def cluster(debian: HostFacts) -> Cluster:
+    """Two hosts that have neither the runtime nor a wheel."""
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-gpu"], "3.11", "")
+    facts = {"h1": debian, "h2": debian}
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts))
+    return Cluster(inventory, facts, environment, peers, None)
+
+
+def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
+    plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
+    opened = cast("Mapping[str, Session]", hosts)
+    install.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
+
+
+def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Cluster) -> None:
+    hosts = {name: Asked(name) for name in ("h1", "h2")}
+    apply(cluster, hosts, "horovod")
+    built, tried = hosts["h1"].words("sh"), hosts["h1"].words("mpirun")
+    assert built[1:3] == ["~/.railhead/build/horovod.sh", cluster.environment.folder]
+    assert tried[-4:] == ["~/.railhead/build/try_wheel.py", "mpi", "gloo", "nccl"]
+    order = [argv[0] for argv in hosts["h1"].ran]
+    assert order.index("sh") < order.index("mpirun") < order.index("fetched") < order.index("sent")
+    assert hosts["h2"].words("sh") == hosts["h2"].words("mpirun") == []
+    recipe = {f"~/.railhead/build/{path.name}" for path in cluster.environment.runtime.recipe}
+    assert recipe <= set(hosts["h1"].written)
+    for host in hosts.values():
+        assert f"{cluster.environment.folder}/.ok" in host.written
+    assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]
+
+
+@pytest.mark.parametrize("fails", ["sh", "mpirun"])
+def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fails: str) -> None:
+    hosts = {"h1": Asked("h1", fails), "h2": Asked("h2")}
+    with pytest.raises(HostsFailed) as caught:
+        apply(cluster, hosts, "horovod")
+    assert f"horovod: {fails} ended with 1\nthe last words" in caught.value.outcomes["h1"]
+    assert caught.value.outcomes["h2"] == "no Horovod wheel: its build on h1 failed"
+    assert not wheel_folder(cluster).exists()
+    assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)
+
+
+@pytest.mark.parametrize(("name", "complete"), [("tf2.18-cpu", False), ("tf2.21-cpu", True)])
+def test_an_environment_without_horovod_is_complete_once_it_is_imported(
+    cluster: Cluster, name: str, complete: bool
+) -> None:
+    environment = replace(cluster.environment, runtime=runtimes.RUNTIMES[name])
+    host = Asked("h1")
+    apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
+    python = f"{environment.folder}/bin/python"
+    assert bool(host.words(python)) is complete
+    assert (f"{environment.folder}/.ok" in host.written) is complete
+
+
+def test_an_environment_that_is_not_imported_is_not_complete(cluster: Cluster) -> None:
+    environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.21-cpu"])
+    host = Asked("h1", fails=f"{environment.folder}/bin/python")
+    with pytest.raises(HostsFailed, match="runtime: python ended with 1"):
+        apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
+    assert f"{environment.folder}/.ok" not in host.written
