@@ -96,7 +96,8 @@ def python() -> Path:
         there = ("--python", str(part / "bin" / "python"), "--only-binary", ":all:")
         try:
             _uv("pip", "sync", "--require-hashes", *there, str(LOCK))
-            part.rename(folder)
+            if not folder.exists():  # somebody else may have been quicker
+                part.rename(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return folder / "bin" / "python"
