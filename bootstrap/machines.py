@@ -50,11 +50,22 @@ def check_before(inventory: Inventory, ending: Ending) -> str:
     """Ask the cloud for its deadline before anything is shipped; a line that says when it is.
 
     Raises:
-        UsageError: it is missing, or past, or comes before the run's own --max-hours.
+        UsageError: it is missing, or past, or comes before the run's own --max-hours; or something
+            was asked of a stop that machines of this kind never get.
     """
     if not inventory.stops_itself:
+        _refuse_stop_words(inventory, ending)
         return ""
     return check_deadline(cloud.of(inventory).deadline(), ending, datetime.now(timezone.utc))
+
+
+def _refuse_stop_words(inventory: Inventory, ending: Ending) -> None:
+    if (ending.keep_minutes, ending.stop) != (DEFAULT_KEEP, True):
+        raise UsageError(
+            f"--keep and --no-stop are for machines of a stack: those of {inventory.name} are "
+            "never stopped by a run",
+            hint="the same command without them",
+        )
 
 
 def check_deadline(deadline: Deadline | None, ending: Ending, now: datetime) -> str:

@@ -43,6 +43,14 @@ def test_wrong_words_about_the_end(words: Any, said: str) -> None:
         machines.read_ending(*words)
 
 
+@pytest.mark.parametrize("ending", [Ending(keep_minutes=5), Ending(stop=False)])
+def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: Ending) -> None:
+    named = Inventory("them", (Host("m1", "192.0.2.1"),))
+    with pytest.raises(UsageError, match="those of them are never stopped by a run"):
+        machines.check_before(named, ending)
+    assert machines.check_before(named, Ending(max_hours=1.0)) == ""
+
+
 def deadline(hours: float | None, state: str = "armed") -> Deadline:
     at = None if hours is None else NOW + timedelta(hours=hours)
     return Deadline("scheduled-stop", at, state, "EventBridge Scheduler", "8 h from each start")
