@@ -208,10 +208,10 @@ def _of_system(facts: HostFacts) -> bool:
 
 
 def mixed(facts: Mapping[str, HostFacts]) -> str:
-    """Which cards are where, if they are not all alike; else empty."""
+    """Which cards are where, if those that can be used are not all alike; else empty."""
     kinds: dict[str, list[str]] = {}
     for name, host in facts.items():
-        for card in sorted({str(card) for card in host.gpu.cards}):
+        for card in sorted({str(card) for card in drivers.usable(host)}):
             kinds.setdefault(card, []).append(name)
     if len(kinds) < 2:
         return ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from bootstrap import gpus, system
 from bootstrap.errors import UsageError
-from bootstrap.gpus import GpuFacts
+from bootstrap.gpus import BOUNDED, GpuFacts
 from bootstrap.system import SystemFacts, lines
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
@@ -143,7 +143,7 @@ _PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
 # A driver that does not work is told on stdout, where the names would stand.
-_GPU_NAMES = 'o=$(nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
+_GPU_NAMES = f'{BOUNDED}o=$($t nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 # A process of a run is known by two variables of its environment, which its children inherit.
 _TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }

@@ -120,12 +120,16 @@ s=; [ "$(id -u)" = 0 ] || s="sudo -n"
   *" /dev/nvidia"*) read -r c <$p/comm && echo "${p#/proc/} $c";;
   esac
 done"""
-_TOOLKIT_SEARCH = """for n in $(command -v nvcc) /usr/local/cuda*/bin/nvcc; do
+# The folder that has the version in its name comes last and counts: a link may move on.
+_TOOLKIT_SEARCH = """c=/usr/local/cuda
+for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
-_SMI = """command -v nvidia-smi >/dev/null || exit 0
-o=$(nvidia-smi -L 2>&1) || echo "${o:-nvidia-smi failed without a word}\""""
+# On a broken card nvidia-smi may never come back.
+BOUNDED = "t=; command -v timeout >/dev/null && t='timeout 60'; "
+_SMI = f"""command -v nvidia-smi >/dev/null || exit 0
+{BOUNDED}o=$($t nvidia-smi -L 2>&1) || echo "${{o:-nvidia-smi says nothing, or not in time}}\""""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),

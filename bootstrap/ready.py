@@ -108,7 +108,9 @@ def cluster_line(cluster: Cluster, public: str) -> str:
 
 
 def _refuse_mixed(cluster: Cluster, options: Options) -> None:
-    if (cards := system.mixed(cluster.facts)) and not options.allow_mixed:
+    if options.allow_mixed or cluster.inventory.cloud == "local":
+        return
+    if cards := system.mixed(cluster.facts):
         raise UsageError(
             f"GPUs of several types: {cards}", hint=f"name one kind only, or --allow-mixed: {LOST}"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bootstrap import facts as fact
 from bootstrap import record, runtimes
-from bootstrap.choice import choose
+from bootstrap.choice import choose, gpus_of
 from bootstrap.connect import all_facts
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
@@ -60,15 +60,31 @@ class Cluster:
 
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
     """Read all facts and settle what follows from them; writes nothing on any host."""
-    facts = all_facts(opened)
+    facts, idle = without_idle_cards(inventory, all_facts(opened))
     _refuse_one_machine_twice(facts, opened)
     environment = choose(facts, options.launcher, options.runtime)
+    environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
         extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
         environment = replace(environment, extra=extra)
     peers = see_peers(inventory, facts, opened, options.peer_addresses)
     cluster = Cluster(inventory, facts, environment, peers, None)
     return replace(cluster, wheel=cached_wheel(cluster))
+
+
+def without_idle_cards(
+    inventory: Inventory, facts: Mapping[str, HostFacts]
+) -> tuple[Mapping[str, HostFacts], str]:
+    """Local hosts are somebody's own machine: a card that does not work there is let be, and said.
+
+    Elsewhere a card without a driver gets one.
+    """
+    idle = {n: h for n, h in facts.items() if h.gpu.cards and not h.gpus}
+    if inventory.cloud != "local" or not idle:
+        return facts, ""
+    let_be = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
+    card = next(iter(idle.values())).gpu.cards[0]
+    return {**facts, **let_be}, f"this machine's {card} has no driver that works, and is not used"
 
 
 def _refuse_one_machine_twice(
@@ -122,7 +138,7 @@ def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session:
         address=address,
         port=facts.inside[1],
         user=facts.user,
-        slots=slots or len(facts.gpus) or 1,
+        slots=slots or len(gpus_of(facts)) or 1,
         host_key=f"{key.get_name()} {key.get_base64()}",
     )
 

@@ -18,7 +18,7 @@ from bootstrap.gpus import Driver
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
 from bootstrap.plan import MINUTES, Step
-from bootstrap.survey import Cluster, Options
+from bootstrap.survey import Cluster, Options, without_idle_cards
 
 SYSTEM = Options(system=True)
 FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
@@ -335,6 +335,28 @@ def test_cards_of_one_type_are_no_mix(t4: HostFacts, debian: HostFacts) -> None:
 def test_one_host_with_two_types_is_a_mix(t4: HostFacts) -> None:
     cards = (card(CARD_OF["turing"], "turing"), card(CARD_OF["volta"], "volta"))
     assert mixed({"h1": of_gpu(t4, cards=cards)}) == "Tesla T4 on h1; Tesla V100-SXM2-16GB on h1"
+
+
+@pytest.mark.parametrize("how", [{"cloud": "local"}, {"cloud": "hosts", "card": "pascal"}])
+def test_a_mix_that_nobody_trains_on_is_none(debian: HostFacts, how: dict[str, str]) -> None:
+    """Cards that are too old, and those of somebody's own machine."""
+    host = ready_gpu(with_cards(debian, "turing"))
+    more = (*host.gpu.cards, card(CARD_OF[how.get("card", "ada")], how.get("card", "ada")))
+    both = cluster(of_gpu(host, cards=more), cloud=how["cloud"])
+    assert ready.decide(both, Options())
+
+
+@pytest.mark.parametrize(("cloud", "kept"), [("local", 0), ("hosts", 1), ("aws", 1)])
+def test_a_card_of_ones_own_machine_that_does_not_work_is_let_be_and_said(
+    t4: HostFacts, cloud: str, kept: int
+) -> None:
+    inventory = cluster(t4, cloud=cloud).inventory
+    facts, said = without_idle_cards(inventory, {"h1": t4})
+    assert len(facts["h1"].gpu.cards) == kept
+    assert said == (
+        "" if kept else "this machine's Tesla T4 has no driver that works, and is not used"
+    )
+    assert len(without_idle_cards(inventory, {"h1": ready_gpu(t4)})[0]["h1"].gpu.cards) == 1
 
 
 # --- The plan ------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bootstrap.facts import parse, script
+from bootstrap.facts import FACTS, parse, script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
@@ -20,7 +21,7 @@ each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0]
 COMMANDS = ["cat", "date", "df", "find", "getconf", "grep", "id", "ip", "ls", "nproc", "sed"]
 COMMANDS += ["sudo", "systemctl", "tail", "tr", "uname", "apt-get", "cmake", "g++", "make"]
 COMMANDS += ["mpicxx", "mpirun", "nvidia-smi", "nvcc", "python3", "python3.11", "ssh", "ssh-keygen"]
-COMMANDS += ["cloud-init", "dpkg", "dpkg-query", "mokutil"]
+COMMANDS += ["cloud-init", "dpkg", "dpkg-query", "mokutil", "timeout"]
 
 
 def ask(shell: list[str], home: Path, path: str, **variables: str) -> str:
@@ -115,6 +116,100 @@ def test_a_host_may_lack_any_command(home: Path, tmp_path: Path, missing: str) -
 def test_a_host_may_lack_every_command(shell: list[str], home: Path, tmp_path: Path) -> None:
     found = parse(ask(shell, home, str(tmp_path)))
     assert (found.home, found.pythons, found.tools) == (str(home), {}, {})
+
+
+def answer(shell: list[str], fact: str, root: Path, path: str = os.defpath) -> Any:
+    """One fact, asked of a machine whose /sys, /proc, /dev and /usr/local are below `root`."""
+    command, parser = FACTS[fact]
+    for top in ("sys/bus", "proc", "dev/nvidia", "usr/local"):
+        command = command.replace(f"/{top}", f"{root}/{top}")
+    argv = [str(shutil.which(shell[0])), *shell[1:], "-c", f"( {command}\n) 2>/dev/null"]
+    done = subprocess.run(
+        argv, env={"PATH": path, "HOME": str(root)}, capture_output=True, text=True
+    )
+    return parser(done.stdout)
+
+
+def lay(root: Path, files: Mapping[str, str]) -> None:
+    """Write files below a folder; those named bin/... can be started."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+        (root / name).chmod(0o755 if "bin/" in name else 0o644)
+
+
+@each_shell
+def test_cards_are_found_on_the_bus_without_a_driver(shell: list[str], tmp_path: Path) -> None:
+    devices = {
+        "00:1e.0": "10de 0302 1eb8",
+        "00:1f.0": "10de 0300 1db1",
+        "00:05.0": "1d0f 0200 ec20",
+    }
+    devices |= {"00:06.0": "10de 0403 10f8", "00:07.0": "10de 0680 1af1"}  # sound, a switch
+    for bus, numbers in devices.items():
+        vendor, kind, device = numbers.split()
+        folder = f"sys/bus/pci/devices/0000:{bus}"
+        told = {"vendor": f"0x{vendor}\n", "class": f"0x{kind}00\n", "device": f"0x{device}\n"}
+        lay(tmp_path / folder, told)
+    found = answer(shell, "cards", tmp_path)
+    assert [(c.bus, c.name) for c in found] == [
+        ("0000:00:1e.0", "Tesla T4"),
+        ("0000:00:1f.0", "Tesla V100-SXM2-16GB"),
+    ]
+
+
+@each_shell
+def test_who_has_a_card_open_is_found(shell: list[str], tmp_path: Path) -> None:
+    lay(
+        tmp_path, {f"proc/{pid}/comm": f"{name}\n" for pid, name in (("7", "bash"), ("4711", "py"))}
+    )
+    lay(tmp_path, {"dev/nvidiactl": "", "dev/nvidia0": ""})
+    for pid, opened in (("7", "null"), ("4711", "nvidia0")):
+        (tmp_path / f"proc/{pid}/fd").mkdir()
+        (tmp_path / f"proc/{pid}/fd/0").symlink_to("/dev/null")
+        (tmp_path / f"proc/{pid}/fd/5").symlink_to(f"{tmp_path}/dev/{opened}")
+    assert answer(shell, "users", tmp_path) == ("4711 py",)
+    (tmp_path / "dev/nvidiactl").unlink()
+    assert answer(shell, "users", tmp_path) == ()
+
+
+@each_shell
+@pytest.mark.parametrize(
+    ("body", "names", "said"),
+    [
+        ("echo Tesla T4", ("Tesla T4",), ""),
+        ("echo Failed to initialize NVML; exit 18", (), "Failed to initialize NVML"),
+        ("echo libnvidia-ml.so.1: not found >&2; exit 127", (), "libnvidia-ml.so.1: not found"),
+        ("exit 6", (), "nvidia-smi says nothing, or not in time"),
+    ],
+)
+def test_a_driver_that_fails_is_no_gpu(
+    shell: list[str], tmp_path: Path, body: str, names: tuple[str, ...], said: str
+) -> None:
+    lay(tmp_path, {"bin/nvidia-smi": f"#!/bin/sh\n{body}\n"})
+    path = f"{tmp_path}/bin:{os.defpath}"
+    assert answer(shell, "gpus", tmp_path, path) == names
+    assert answer(shell, "smi", tmp_path, path) == said
+
+
+@each_shell
+def test_toolkits_with_a_compiler_are_found(shell: list[str], tmp_path: Path) -> None:
+    told = "#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n"
+    lay(tmp_path, {"usr/local/cuda-12.8/bin/nvcc": told, "usr/local/cuda-13.0/README": ""})
+    (tmp_path / "usr/local/cuda").symlink_to("cuda-12.8")
+    assert answer(shell, "cuda", tmp_path) == {"12.8": f"{tmp_path}/usr/local/cuda-12.8"}
+
+
+@each_shell
+def test_who_holds_apt_is_found(shell: list[str], tmp_path: Path) -> None:
+    waits = "/usr/bin/python3 /usr/share/unattended-upgrades/unattended-upgrade-shutdown"
+    for pid, name, words in (
+        ("1", "systemd", ""),
+        ("8", "unattended-upgr", waits),
+        ("9", "dpkg", ""),
+    ):
+        lay(tmp_path / f"proc/{pid}", {"comm": f"{name}\n", "cmdline": words.replace(" ", "\0")})
+    assert answer(shell, "apt_busy", tmp_path) == ("dpkg",)
 
 
 def test_cores_are_counted_without_getconf(home: Path, tmp_path: Path) -> None:
