@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap import gpus, system
+from bootstrap import gpus, outside, system
 from bootstrap.errors import UsageError
 from bootstrap.gpus import BOUNDED, GpuFacts
+from bootstrap.outside import Outside
 from bootstrap.system import SystemFacts, lines
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
@@ -72,6 +73,7 @@ class HostFacts:
     traces: tuple[Trace, ...]
     system: SystemFacts
     gpu: GpuFacts
+    outside: Outside
 
     @property
     def python(self) -> str | None:
@@ -187,6 +189,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "traces": (_TRACE_SEARCH, _traces),
 }
 FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
+FACTS["outside"] = (f"{outside.BEGIN}\n{outside.END}", outside.parse)
 
 
 def _kilobytes(out: str) -> int:
@@ -196,10 +199,12 @@ def _kilobytes(out: str) -> int:
 
 def script() -> str:
     """The POSIX sh that prints every fact between markers, whatever single commands answer."""
-    return "\n".join(
+    asked = (
         f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
+        if name != "outside"  # it is tried beside all others, and waited for last
     )
+    return "\n".join([outside.BEGIN, *asked, "echo; echo @fact outside", outside.END])
 
 
 def parse(output: str) -> HostFacts:
@@ -223,6 +228,7 @@ def parse(output: str) -> HostFacts:
         **{name: values[name] for name in _HOST},
         system=SystemFacts(**{name: values[name] for name in system.FACTS}),
         gpu=GpuFacts(**{name: values[name] for name in gpus.FACTS}),
+        outside=values["outside"],
     )
 
 

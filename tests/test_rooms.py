@@ -16,7 +16,7 @@ ROOMS = ("stacks", "bootstrap", "training")
 # Each module imports only what stands before it: above, or to its left on its line.
 LINES = (
     "errors",
-    "inventory system gpus facts drivers plan",
+    "inventory system gpus outside facts drivers plan",
     "document runtimes choice hostfile tf_config ignore folder package launch asked",
     "record uv pins hops session connect trust",
     "processes loopback local",

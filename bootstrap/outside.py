@@ -1,0 +1,71 @@
+"""Whether a host gets out by itself, to where its packages come from and to where wheels do.
+
+POSIX sh that writes nothing: one try of a connection to each, of at most 3 s, beside all other
+facts, so that only a host that does not get out is asked for longer than any other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# The names of its shell variables and function stay in the shell that runs the facts. For apt its
+# own proxy counts, else the first mirror of its lists; for wheels a proxy or an index that the
+# host's environment names, else the same mirror: where that answers, there is a way out.
+BEGIN = """railhead_lists() {
+  cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
+    mirrors/* sources.list.d/* |
+    sed -n '/^ *#/d;/https*:/{s,.*\\(https*://[^] ]*\\).*,\\1,p;q;}'
+}
+railhead_try() {
+  case $1 in *https://*) p=443;; *http://*) p=80;; *) return 2;; esac
+  h=${1#*://}; h=${h%%/*}; h=${h##*@}
+  case $h in *]:*) p=${h##*:}; h=${h%:*};; \\[*) ;; *:*) p=${h##*:}; h=${h%:*};; esac
+  h=${h#\\[}; h=${h%]}
+  RES_OPTIONS='timeout:1 attempts:2' timeout 3 bash -c ': </dev/tcp/"$0"/"$1"' "$h" "$p"
+}
+{
+railhead_apt=$(apt-config dump |
+  sed -n '/^Acquire::https*::Proxy "http/{s,.*"\\(.*\\)";$,\\1,p;q;}')
+railhead_apt=${railhead_apt:-${http_proxy:-$(railhead_lists)}}
+railhead_index=${https_proxy:-${HTTPS_PROXY:-${all_proxy:-${ALL_PROXY:-}}}}
+railhead_index=${railhead_index:-${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$railhead_apt}}}
+railhead_try "$railhead_apt" & railhead_p=$!
+railhead_try "$railhead_index" & railhead_q=$!
+} >/dev/null 2>&1 </dev/null"""
+END = """wait $railhead_p; echo "apt $? $railhead_apt"
+wait $railhead_q; echo "index $? $railhead_index\""""
+SAID = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way out: the host and port that were tried, and whether they are `open`; None where
+    there is nothing to try or nothing to try it with."""
+
+    to: str
+    open: bool | None
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The ways out of a host: `apt` for packages of the system, `index` for wheels."""
+
+    apt: Way
+    index: Way
+
+
+def parse(out: str) -> Outside:
+    """What END printed. ValueError for any other shape."""
+    found = {
+        name: Way(_place(address), SAID.get(code, False))
+        for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
+    }
+    if len(found) != 2:
+        raise ValueError(out)
+    return Outside(**found)
+
+
+def _place(address: str) -> str:
+    """The host and port of an address, without the name and password that may stand in it."""
+    return address.partition("://")[2].partition("/")[0].rpartition("@")[2].strip()

@@ -1,0 +1,149 @@
+"""The ways out of a host: what is tried, in real shells, and what an answer means."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import outside
+from bootstrap.facts import script
+from bootstrap.outside import Outside, Way
+
+SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
+each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """The address of somebody who listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield "127.0.0.1:{}".format(*listening.getsockname()[1:2])
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nobody does."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return "127.0.0.1:{}".format(*listening.getsockname()[1:2])
+
+
+def ask(apt: Path, *, shell: list[str] = SHELLS[0], path: str = os.defpath, **env: str) -> Outside:
+    """What a shell tells with the files of `apt` in place of /etc/apt."""
+    text = f"{outside.BEGIN}\n{outside.END}".replace("/etc/apt", str(apt))
+    argv = [str(shutil.which(shell[0])), *shell[1:], "-c", text]
+    variables = {"PATH": path, "APT_CONFIG": "/dev/null", **env}
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True)
+    assert done.stderr == ""
+    return outside.parse(done.stdout)
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+@each_shell
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sources.list", "# deb http://no.example/x\n\ndeb [arch=amd64] http://{}/debian b main\n"),
+        ("sources.list.d/ubuntu.sources", "Types: deb\nURIs: http://{}/ubuntu/\nSuites: n\n"),
+        ("sources.list.d/debian.sources", "Types: deb\n# http://no.example\nURIs: http://{}/\n"),
+        ("mirrors/debian.list", "https://name:secret@{}/debian\n"),
+        ("sources.list.d/own.list", "deb http://{} stable main\n"),
+    ],
+    ids=["one file", "of Ubuntu", "of Debian", "a list of mirrors", "some other"],
+)
+def test_the_first_mirror_of_the_lists_is_tried(
+    shell: list[str], tmp_path: Path, server: str, nobody: str, name: str, text: str
+) -> None:
+    write(tmp_path, name, text.format(server))
+    found = ask(tmp_path, shell=shell)
+    assert found == Outside(Way(server, True), Way(server, True))
+    write(tmp_path, name, text.format(nobody))
+    assert ask(tmp_path, shell=shell).apt == Way(nobody, False)
+
+
+def test_the_systems_own_mirror_comes_before_a_makers(
+    tmp_path: Path, server: str, nobody: str
+) -> None:
+    write(tmp_path, "sources.list", "# moved to sources.list.d\n")
+    write(tmp_path, "sources.list.d/cuda.list", f"deb http://{nobody}/ /\n")
+    write(tmp_path, "sources.list.d/ubuntu.sources", f"URIs: http://{server}/ubuntu\n")
+    assert ask(tmp_path).apt == Way(server, True)
+
+
+@pytest.mark.parametrize(
+    "line", ['Acquire::http::Proxy "http://{}";', 'Acquire {{ https {{ Proxy "http://{}/"; }}; }};']
+)
+def test_a_proxy_of_apt_is_its_way_out(tmp_path: Path, server: str, nobody: str, line: str) -> None:
+    write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
+    write(tmp_path, "proxy.conf", line.format(server))
+    found = ask(tmp_path, APT_CONFIG=str(tmp_path / "proxy.conf"))
+    assert found.apt == Way(server, True)
+    found = ask(tmp_path, http_proxy=f"http://{server}")
+    assert found.apt == Way(server, True)
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "HTTPS_PROXY", "ALL_PROXY", "UV_DEFAULT_INDEX"])
+def test_wheels_go_by_what_the_environment_names(
+    tmp_path: Path, server: str, nobody: str, name: str
+) -> None:
+    write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
+    named: dict[str, Any] = {name: f"http://me:secret@{server}/simple"}
+    found = ask(tmp_path, **named)
+    assert found == Outside(Way(nobody, False), Way(server, True))
+    found = ask(tmp_path, UV_DEFAULT_INDEX=f"own=http://{server}/simple")
+    assert found.index == Way(server, True)
+
+
+def test_where_nothing_can_tell_nothing_is_said(tmp_path: Path, server: str) -> None:
+    assert ask(tmp_path) == Outside(Way("", None), Way("", None))
+    write(tmp_path, "sources.list", f"deb http://{server}/debian b main\n")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("cat", "sed", "timeout"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    assert ask(tmp_path, path=str(tools)).apt == Way(server, None)
+
+
+def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "bash", "#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "bash").chmod(0o755)
+    assert script().startswith(outside.BEGIN) and script().endswith(outside.END)
+    text = f"{outside.BEGIN}\nsleep 3.5\necho others\n{outside.END}"
+    env = {"PATH": f"{tmp_path}:{os.defpath}", "http_proxy": "http://192.0.2.1:3128"}
+    process = subprocess.Popen(["/bin/sh", "-c", text], env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline() == "others\n"
+    told = time.monotonic()
+    assert outside.parse(process.communicate()[0]).apt == Way("192.0.2.1:3128", False)
+    assert time.monotonic() - told < 2, "it began only when the other facts were there"
+
+
+@pytest.mark.parametrize("said", ["", "apt 0 http://m.example\n", "index 1\n"])
+def test_an_answer_that_is_not_whole_is_an_error(said: str) -> None:
+    with pytest.raises(ValueError):
+        outside.parse(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "to"),
+    [
+        ("http://m.example/debian", "m.example"),
+        ("http://[2001:db8::7]:3142/", "[2001:db8::7]:3142"),
+        ("own=https://me:secret@i.example:8443/simple", "i.example:8443"),
+        ("", ""),
+    ],
+)
+def test_no_password_of_an_address_is_kept(said: str, to: str) -> None:
+    assert outside.parse(f"apt 1 {said}\nindex 1 {said}\n").index == Way(to, False)
