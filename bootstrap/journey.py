@@ -354,7 +354,7 @@ def attach(inventory: Inventory, started: Run) -> None:
 def fetch(seen: power.Look, started: Run) -> None:
     """Bring home what a run has written so far; from the bucket when the chief does not run."""
     if seen.inventory.bucket and seen.inventory.chief.name in seen.asleep:
-        result = whereabouts.fetch(seen.inventory, started)
+        result = whereabouts.fetch(seen.inventory, started, say)
     else:
         inventory = power.awake(seen, say)
         with agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):

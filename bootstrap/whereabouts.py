@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from bootstrap import bucket, record
@@ -11,8 +12,10 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
 from bootstrap.results import LEFT, home_name, verify
 from bootstrap.run import Run
+from bootstrap.show import count, size
 
 RESULT = "results/result.json"
+LARGE = 100_000_000  # bytes: such a file has a line of its own while it comes
 
 
 def tell(inventory: Inventory, run_id: str | None) -> str:
@@ -39,8 +42,13 @@ def _place(inventory: Inventory, run_id: str) -> str:
     return f"in {inventory.bucket}/runs/{run_id}: fab fetch" if shipped else only
 
 
-def fetch(inventory: Inventory, run: Run) -> dict[str, Any]:
+def fetch(
+    inventory: Inventory, run: Run, tell: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Bring a run's results here from the bucket; each is compared with the manifest by sha256.
+
+    Args:
+        tell: gets a line on how much comes, and one before each large file.
 
     Raises:
         UsageError: they are not in the bucket. RailheadError: a file is not what was shipped.
@@ -53,19 +61,25 @@ def fetch(inventory: Inventory, run: Run) -> dict[str, Any]:
             f"{inventory.chief.name}, which does not run",
             hint="fab start   # then: fab fetch",
         )
+    whole = size(sum(entry["bytes"] for entry in files))
+    tell(f"from {kept.store.url}: {count(len(files), 'file')}, {whole}")
     # The result comes last: where it is, the run counts as fetched.
     for last in (False, True):
         some = [entry for entry in files if (entry["path"] == RESULT) is last]
-        _bring(kept, run, some)
+        _bring(kept, run, some, tell)
         verify(run.results, some, frozenset())
     (run.results / LEFT).unlink(missing_ok=True)
     result: dict[str, Any] = json.loads((run.results / "result.json").read_text())
     return result
 
 
-def _bring(kept: Bucket, run: Run, files: list[dict[str, Any]]) -> None:
+def _bring(
+    kept: Bucket, run: Run, files: list[dict[str, Any]], tell: Callable[[str], None]
+) -> None:
     """Every file of a manifest; a name that leads out of the folder is refused."""
     for entry in files:
+        if entry["bytes"] >= LARGE:
+            tell(f"  {home_name(entry['path'])}, {size(entry['bytes'])}")
         path = (run.results / home_name(entry["path"])).resolve()
         if not path.is_relative_to(run.results.resolve()):
             raise RailheadError(f"the manifest of {run.run_id} names {entry['path']!r}: no result")

@@ -6,6 +6,7 @@ times as long to import, and its operations poll the public host whatever endpoi
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -91,6 +92,8 @@ def asker() -> Google:
             "google-auth, which asks Google for its machines, is not installed",
             hint="scripts/setup --stacks",
         ) from None
+    # It warns where it knows no project of its own: the paths that are asked for name theirs.
+    logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
         credentials, _ = google.auth.default(scopes=SCOPES)
     except DefaultCredentialsError:

@@ -171,13 +171,16 @@ def here(tmp_path: Path) -> Run:
 
 
 def test_results_come_from_the_bucket_when_the_chief_does_not_run(
-    world: World, here: Run, shipped: list[str]
+    world: World, here: Run, shipped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
     assert f"results in {url}/runs/r1: fab fetch" in whereabouts.tell(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
-    assert whereabouts.fetch(world.inventory, here) == {"state": "succeeded"}
+    told: list[str] = []
+    monkeypatch.setattr(whereabouts, "LARGE", 20)
+    assert whereabouts.fetch(world.inventory, here, told.append) == {"state": "succeeded"}
+    assert told == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
     assert found == set(shipped)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()

@@ -18,10 +18,11 @@ from standins.compute import Compute  # noqa: E402
 
 from bootstrap.cloud import MISSING, Clock, Refused  # noqa: E402
 from bootstrap.cloud.gcp import Gcp  # noqa: E402
-from bootstrap.cloud.rest import asker, through  # noqa: E402
+from bootstrap.cloud.rest import Google, asker, through  # noqa: E402
 from bootstrap.document import from_document  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
 from bootstrap.inventory import Inventory  # noqa: E402
+from tests.standins.storage import Store  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
@@ -227,6 +228,22 @@ def test_what_bills_while_stopped_are_the_disks(compute: Compute) -> None:
     (cost,) = gcp(compute).costs()
     assert cost.what == "disk gcp-t4-1 of gcp-t4-1, 100 GB pd-ssd"
     assert cost.amount == pytest.approx(100 * 0.17 / 30.4)
+
+
+def test_the_bucket_bills_by_the_month(compute: Compute) -> None:
+    store = Store({"railhead-b": []})
+    server = store.serve()
+    for size in (1 << 20, 2 << 20):
+        store.put("railhead-b", "runs/r/model", bytes(size))
+    inventory = replace(GOLDEN, bucket="gs://railhead-b", region="us-central1")
+    ask = Google(requests.Session(), compute.base, f"{store.base}/")
+    (cost,) = Gcp(inventory, ask).costs()
+    assert cost.what.startswith("bucket gs://railhead-b, 2 objects with their old versions")
+    assert cost.amount == pytest.approx(3 / 1024 * 0.020) and cost.per == "month"
+    store.buckets.clear()
+    assert Gcp(inventory, ask).costs() == []
+    server.shutdown()
+    server.server_close()
 
 
 def test_the_project_is_told_without_a_question(compute: Compute) -> None:

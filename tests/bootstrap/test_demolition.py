@@ -13,6 +13,7 @@ import pytest
 
 from bootstrap import bucket, demolition, record, stack
 from bootstrap.cloud import Clock, Cost, Deadline, Refused, Standing
+from bootstrap.cloud.store import NoBucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
 from bootstrap.receipt import Receipt, check
@@ -158,6 +159,18 @@ def test_results_that_are_only_on_the_chief_are_told() -> None:
     assert receipt.lines[-1].text.startswith("r1: only on m1")
 
 
+def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(_: Inventory) -> Held:
+        raise UsageError("Google cannot be asked: nobody is logged in")
+
+    save_run()
+    monkeypatch.setattr(bucket, "of", of)
+    receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="gs://b"))
+    last = receipt.lines[-1]
+    assert "on m1's disk, and perhaps in gs://b: Google cannot be asked" in last.text
+    assert not last.verified
+
+
 class Held:
     """A bucket with the results of some runs."""
 
@@ -233,6 +246,19 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
     else:
         destroy(ours, with_bucket=with_bucket)
     assert destroyed == ([] if lost else ["dev"])
+
+
+def test_a_bucket_that_is_gone_holds_no_results(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: Held, run_id: str) -> None:
+        raise NoBucket("gs://b")
+
+    save_run()
+    monkeypatch.setattr(bucket, "of", lambda _: Held())
+    monkeypatch.setattr(Held, "manifest", gone)
+    with pytest.raises(UsageError, match="would lose them"):
+        destroy(replace(OURS, bucket="gs://b"))
 
 
 def test_a_bucket_is_emptied_when_that_is_asked_for(

@@ -175,6 +175,8 @@ def test_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Cloud) ->
     cloud.objects[bucket] = 3
     stack.destroy().ended(1, f"bucket {bucket} containing objects")
     assert list(cloud.things) == [bucket]
+    # By these words `fab teardown --destroy --with-bucket` finds it, as the receipt says.
+    assert stack.output()["cluster"]["bucket"] == f"gs://{bucket}"
     cloud.objects.clear()
     stack.destroy().ended(0)
     assert not cloud.things and not stack.resources()
