@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tarfile
 import threading
 from collections.abc import Callable, Mapping
@@ -11,15 +10,16 @@ from typing import Any
 
 from bootstrap import runtimes, uv
 from bootstrap.board import Board
-from bootstrap.changes import missing
+from bootstrap.changes import changes
 from bootstrap.connect import everywhere
-from bootstrap.errors import RailheadError
+from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.groundwork import STEPS, WHAT, groundwork
 from bootstrap.package import Bundle, pack_folder
-from bootstrap.plan import Plan
+from bootstrap.plan import Plan, Step
 from bootstrap.ready import cluster_line
 from bootstrap.session import Reply, Session
 from bootstrap.show import clean, size
-from bootstrap.survey import Cluster, cached_wheel, wheel_folder
+from bootstrap.survey import Cluster, cached_wheel, known_anew, wheel_folder
 
 KEY = "~/.railhead/cluster/key"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -28,13 +28,46 @@ IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_buil
 BUILD = "~/.railhead/build"
 
 
-def apply(cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board) -> Cluster:
-    """Carry the plan out, all hosts at once; returns the cluster with what is now there."""
-    for name, session in opened.items():
-        if plan.of(name):
-            session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+def apply(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
+    """Carry the plan out, all hosts at once; returns the cluster with what is now there.
+
+    Root's work comes first. A host that rebooted for it has another session in `opened` then.
+    """
+    cluster = rooted(cluster, plan, opened, board)
     _Work(cluster, plan, opened, board).go()
     return cluster
+
+
+def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
+    """Do root's part of the plan, and look again; without one, nothing is asked of any host."""
+    wanted = {name: changes(cluster, name) for name in opened if _parts(plan, name)[0]}
+    if not wanted:
+        return cluster
+    seen = groundwork(cluster.inventory, cluster.facts, wanted, opened, board)
+    cluster = known_anew(cluster, {**cluster.facts, **seen})
+    if left := {name: text for name in wanted if (text := _left(cluster, name))}:
+        told = {name: left.get(name, "ok") for name in opened}
+        what = f"{WHAT} on {len(left)} of {len(told)} hosts do not serve"
+        raise HostsFailed(what, told)
+    return cluster
+
+
+def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
+    """A host's steps: root's, and ours."""
+    steps = plan.of(name)
+    ours = [step for step in steps if step.name not in STEPS]
+    return [step for step in steps if step.name in STEPS], ours
+
+
+def _left(cluster: Cluster, name: str) -> str:
+    """What root's work was to bring and did not; empty where all is well."""
+    try:
+        left = changes(cluster, name)
+    except RailheadError as wrong:
+        return str(wrong)
+    if left.packages:
+        return f"still missing: {' '.join(left.packages)}"
+    return f"the driver is installed, and {left.whys['driver']}" if left.driver else ""
 
 
 class _Work:
@@ -51,7 +84,12 @@ class _Work:
             self.built.set()
 
     def go(self) -> None:
-        busy = {n: s for n, s in self.opened.items() if self.plan.of(n)}
+        busy = {n: s for n, s in self.opened.items() if _parts(self.plan, n)[1]}
+        for name in self.opened:
+            if self.plan.of(name) and name not in busy:
+                self.board.line(name, "ready", state="ready")
+        for name, session in busy.items():
+            session.start_agent(self.cluster.facts[name].pythons[self.environment.python])
         everywhere(busy, self._install, what="making hosts ready")
         if any(self.plan.needs(name, "key") for name in busy):
             self._exchange_keys(busy)
@@ -59,7 +97,7 @@ class _Work:
     def _install(self, session: Session) -> None:
         name = session.host.name
         try:
-            for step in self.plan.of(name):
+            for step in _parts(self.plan, name)[1]:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.doing:
                     self.doing[step.name](self, session)
@@ -70,15 +108,6 @@ class _Work:
         finally:
             if name == self.cluster.builder:
                 self.built.set()
-
-    def _system(self, session: Session) -> None:
-        name = session.host.name
-        packages = sorted(set(missing(self.cluster, name).values()))
-        apt = "apt-get -o DPkg::Lock::Timeout=600"
-        install = f"{apt} install -y --no-install-recommends {shlex.join(packages)}"
-        root = [] if self.cluster.facts[name].root else ["sudo", "-n"]
-        script = f"export DEBIAN_FRONTEND=noninteractive; {apt} update && {install}"
-        self._run(session, "system", [*root, "sh", "-c", script])
 
     def _uv(self, session: Session) -> None:
         session.send_tree(uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
@@ -167,7 +196,6 @@ class _Work:
         self._run(session, "horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
 
     doing: Mapping[str, Callable[[_Work, Session], None]] = {
-        "system": _system,
         "uv": _uv,
         "runtime": _runtime,
         "horovod": _horovod,

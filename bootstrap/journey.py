@@ -142,17 +142,18 @@ def bootstrap(inventory: Inventory, options: Options, out: TextIO | None = None)
 
 def make_ready(
     cluster: Cluster,
-    opened: Mapping[str, Session],
+    opened: dict[str, Session],
     options: Options,
     out: TextIO | None = None,
-) -> None:
-    """Decide, print and apply the plan; nothing to do is an answer."""
+) -> Cluster:
+    """Decide, print and apply the plan; nothing to do is an answer. Returns what is now there; a
+    host that rebooted has a new session in `opened`."""
     todo = _decide(cluster, options, out)
     if todo.nothing_to_do:
         say("all hosts are ready: nothing was changed")
-        return
+        return cluster
     with Board(sys.stdout, todo.hosts) as board:
-        install.apply(cluster, todo, opened, board)
+        return install.apply(cluster, todo, opened, board)
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,11 @@ def train(inventory: Inventory, trip: Trip) -> Run:
     return started
 
 
-def _start(cluster: Cluster, opened: Mapping[str, Session], trip: Trip) -> Run:
+def _start(cluster: Cluster, opened: dict[str, Session], trip: Trip) -> Run:
     """Make the hosts ready, see that they reach each other, and start the run."""
     record.save_cluster(cluster.inventory)
     say(*choices(trip.asked, cluster))
-    make_ready(cluster, opened, trip.options)
+    cluster = make_ready(cluster, opened, trip.options)
     for name, session in opened.items():
         session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
     run.refuse_closed_pairs(cluster, opened)

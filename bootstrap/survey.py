@@ -143,6 +143,14 @@ def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session:
     )
 
 
+def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
+    """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
+    slots = {h.name: h.slots or len(facts[h.name].gpus) or 1 for h in cluster.inventory.hosts}
+    peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
+    cluster = replace(cluster, facts=facts, peers=peers, wheel=None)
+    return replace(cluster, wheel=cached_wheel(cluster))
+
+
 def cached_wheel(cluster: Cluster) -> Path | None:
     """The Horovod wheel for these hosts, if it was built before."""
     found = sorted(wheel_folder(cluster).glob("horovod-*.whl"))

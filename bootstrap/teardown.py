@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 
 from bootstrap import connect, local, record
 from bootstrap.ending import sweep
 from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.facts import HostFacts
+from bootstrap.groundwork import take_back
 from bootstrap.install import authorize
 from bootstrap.inventory import Inventory
 from bootstrap.receipt import Line, Receipt
@@ -76,8 +79,9 @@ def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> lis
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
+    system = _of_system(session, facts)
     if not facts.python:
-        return [Line(name, "no Python of ours could run here: nothing to take away")]
+        return [*system, Line(name, "no Python of ours could run here: nothing to take away")]
     session.start_agent(facts.python)
     swept = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
@@ -86,6 +90,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [
+        *system,
         Line(
             name,
             f"{count(swept['ended'], 'process')} of runs ended{left}",
@@ -93,6 +98,16 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
         ),
         Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
     ]
+
+
+def _of_system(session: Session, facts: HostFacts) -> list[Line]:
+    """What root's work left: holds, settings of unattended upgrades, timers. Drivers stay."""
+    there, left = take_back(session, facts)
+    if not there:
+        return []
+    names = [Path(line).name for line in left or there]
+    text = "could not be taken back, without root" if left else "taken back, as apt had it before"
+    return [Line(session.host.name, f"{', '.join(names)}: {text}", verified=not left)]
 
 
 def _stop_local(inventory: Inventory) -> list[Line]:

@@ -22,7 +22,7 @@ LINES = (
     "processes loopback local",
     "show board picture",
     "stack cloud door bucket receipt identity",
-    "survey changes ready install",
+    "survey changes ready overhaul reboot groundwork install",
     "run machines power results whereabouts follow ending teardown demolition",
     "access journey",
     "program tasks",
