@@ -40,15 +40,23 @@ class Disk:
     """A root file system at `root`. Raises CommandFailed where overlay cannot be mounted.
 
     `mb`: its size, on a tmpfs of that many MB; 0: as large as the machine's disk.
-    `layers`: uppers of other hosts, stopped for good, which this one starts from.
+    `layers`: uppers of other hosts, stopped for good, which this one starts from; below them is
+    `base`, the root file system of a system.
     """
 
-    def __init__(self, folder: Path, *, mb: int = 0, layers: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        mb: int = 0,
+        layers: Sequence[Path] = (),
+        base: Path | None = None,
+    ) -> None:
         self.own = folder / "disk"
         self.upper = self.own / "upper"
         self.root = folder / "root"
         self.mb = mb
-        self._mount([*layers, base_image()])
+        self._mount([*layers, base or base_image()])
 
     def _mount(self, lowers: list[Path]) -> None:
         self.own.mkdir(parents=True)

@@ -35,7 +35,7 @@ class FullHost:
     `disk_mb`: a disk of this size (see `Disk.leave`). `python`: "3.11", "3.8" (one that says so),
     or "" for none. `layers`: disks of hosts that were `retire`d, to start from.
     `binds`: folders of the machine -> where they appear on the host. `key`: the private key that
-    it accepts, the network's by default.
+    it accepts, the network's by default. `base`: another system than that of `base_image`.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class FullHost:
         layers: Sequence[Path] = (),
         binds: Mapping[Path, str] | None = None,
         key: Path | None = None,
+        base: Path | None = None,
     ) -> None:
         self.network = network
         self.name = name
@@ -59,7 +60,7 @@ class FullHost:
         self._retired = False
         self._outer: subprocess.Popen[bytes] | None = None
         self.init = 0
-        self.disk = Disk(self.folder, mb=disk_mb, layers=layers)
+        self.disk = Disk(self.folder, mb=disk_mb, layers=layers, base=base)
         self._furnish(python)
 
     def _furnish(self, python: str) -> None:

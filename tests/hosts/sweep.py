@@ -62,6 +62,7 @@ def remove_host(folder: Path) -> None:
     for mount in mounts_below(folder):
         run("umount", "--lazy", mount, check=False)
     run("ip", "netns", "del", folder.name, check=False)
+    remove_cgroups(folder.name)
     remove_files(folder)
 
 
@@ -84,6 +85,20 @@ def is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def cgroups(name: str) -> list[Path]:
+    """Where control groups of this name are, or would be, in the machine's hierarchies."""
+    roots = [Path("/sys/fs/cgroup", part) for part in ("systemd", "unified", "")]
+    return [root / name for root in roots if (root / "cgroup.procs").exists()]
+
+
+def remove_cgroups(name: str) -> None:
+    """Remove a host's control groups; one with a process in it stays."""
+    for top in cgroups(name):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
 
 
 def mounts_below(folder: Path) -> list[str]:

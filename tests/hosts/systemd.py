@@ -1,0 +1,174 @@
+"""A full host that boots a real systemd: units, timers, journald, poweroff, and reboot of itself.
+
+    host = SystemdHost(network, "s1")
+    host.start()
+    host.exec("systemctl", "reboot"); host.wait_for_boot(2)
+
+systemd-nspawn is its outer process and makes its namespaces; what the host does to "the machine",
+it does to that process. It is a Debian 12 as minimal cloud images are: no Python, no curl, and a
+sudo that asks `rail` for no password.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hosts import sweep
+from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
+from hosts.command import PATH, run
+from hosts.full import FullHost
+from hosts.network import Network
+from hosts.process import child_of
+
+PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "iproute2",
+    "ca-certificates",
+    "procps",
+    "sudo",
+)
+SETUP = """
+set -eu
+useradd --create-home --shell /bin/bash rail
+echo 'rail ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/rail
+rm -f /etc/ssh/ssh_host_* /etc/machine-id
+rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/* /usr/share/doc/*
+test ! -e /usr/bin/python3
+"""
+REBOOTED = 133  # what systemd-nspawn ends with when its payload asked for a reboot
+BOOT_SECONDS = 40.0
+
+
+def system_image() -> Path:
+    """The root file system of such hosts, built first where it is not cached (a minute)."""
+    recipe = "\n".join([SUITE, architecture(), *PACKAGES, SETUP])
+    image = CACHE / ("systemd-" + hashlib.sha256(recipe.encode()).hexdigest()[:16])
+    if not image.exists():
+        with locked(CACHE / "systemd-lock"):
+            if not image.exists():
+                build(image)
+    return image
+
+
+def build(image: Path) -> None:
+    """Build beside the final place and rename last, so that a half image is never used."""
+    part = image.with_name(image.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    print(f"building the systemd hosts' image in {image} (once)", file=sys.stderr, flush=True)
+    include = "--include=" + ",".join(PACKAGES)
+    source = [mirror()] if mirror() else []
+    run(*SEALED, "debootstrap", "--variant=minbase", include, SUITE, str(part), *source)
+    copy_apt_settings(part)
+    run(*SEALED, "chroot", str(part), "/bin/sh", "-c", SETUP)
+    part.rename(image)
+
+
+def missing() -> str:
+    """Why this machine can have no such hosts beside full ones; empty where it can."""
+    if not shutil.which("systemd-nspawn", path=PATH):
+        return "hosts with systemd need: apt-get install systemd-container"
+    return ""
+
+
+class SystemdHost(FullHost):
+    """A host in a network, made but not yet started. `boots` counts how often it came up."""
+
+    def __init__(
+        self, network: Network, name: str, *, binds: Mapping[Path, str] | None = None, **kw: Any
+    ) -> None:
+        super().__init__(network, name, binds=binds, base=system_image(), **kw)
+        self.write("/etc/machine-id", uuid.uuid4().hex + "\n")
+        self.boots = 0
+        self.comes_back = True
+
+    def start(self, *, wait: bool = True) -> None:
+        """Boot, with the disk as it is. Raises RuntimeError where no sshd comes up."""
+        self.legs.turn("up")
+        self._boot()
+        threading.Thread(target=self._keep_up, daemon=True).start()
+        if wait:
+            self.wait()
+
+    def _boot(self) -> None:
+        self.boots += 1
+        groups = sweep.cgroups(self.legs.namespace)
+        for group in groups:
+            group.mkdir(exist_ok=True)
+        # In control groups of its own, or all such hosts would share the machine's.
+        enter = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
+        binds = [f"--bind={source}:{target}" for source, target in self._binds.items()]
+        nspawn = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit"]
+        nspawn += [f"--network-namespace-path=/run/netns/{self.legs.namespace}"]
+        nspawn += [f"--directory={self.disk.root}", f"--machine={self.name}", "--settings=no"]
+        nspawn += ["--console=pipe", "--link-journal=no", "--resolv-conf=off", "--timezone=off"]
+        with (self.folder / "console").open("ab") as console:
+            self._outer = subprocess.Popen(
+                ["sh", "-c", f'{enter}exec "$@"', "sh", *nspawn, *binds],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+                env={**os.environ, "PATH": PATH},
+            )
+
+    def _keep_up(self) -> None:
+        """Boot it again whenever it asked for that, as a machine's firmware does."""
+        outer = self._outer
+        while outer and outer.wait() == REBOOTED and self.comes_back:
+            self.init = 0
+            self._boot()
+            outer = self._outer
+
+    def stop(self, *, silent: bool = False) -> None:
+        """As a full host's; also for one that went down by itself."""
+        if self._outer and self._outer.poll() is not None:
+            self._outer, self.init = None, 0
+        super().stop(silent=silent)
+
+    def wait(self) -> None:
+        """Wait until its sshd listens."""
+        self._wait_up("")
+
+    def wait_for_reboot(self, before: str) -> None:
+        """Wait until it is up with another boot id than `before`."""
+        self._wait_up(before)
+
+    def _wait_up(self, before: str) -> None:
+        end = time.monotonic() + BOOT_SECONDS
+        while time.monotonic() < end:
+            pid = child_of(self._outer.pid) if self._outer else 0
+            if pid and self._listens(pid):
+                self.init = pid
+                if self.boot_id() != before:
+                    return
+            time.sleep(0.02)
+        console = (self.folder / "console").read_text(errors="replace")
+        raise RuntimeError(f"{self.name} did not start:\n{console[-2000:]}")
+
+    def _listens(self, pid: int) -> bool:
+        try:
+            systemd = Path(f"/proc/{pid}/comm").read_text() == "systemd\n"
+            return systemd and Path(f"/proc/{pid}/root/run/sshd.pid").exists()
+        except OSError:
+            return False
+
+    def boot_id(self) -> str:
+        """Its kernel's id of this boot, which is not the machine's."""
+        return self.exec("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
+
+    def systemctl(self, *words: str) -> str:
+        """What systemctl prints there."""
+        return self.exec("systemctl", *words).stdout.strip()
