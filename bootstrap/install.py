@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tarfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import runtimes, uv
+from bootstrap import delivery, runtimes, supply, uv, wheels
 from bootstrap.board import Board
 from bootstrap.changes import changes
 from bootstrap.connect import everywhere
@@ -113,14 +114,11 @@ class _Work:
         session.send_tree(uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
 
     def _runtime(self, session: Session) -> None:
-        folder, python = self.environment.folder, self.environment.python
-        facts = self.cluster.facts[session.host.name]
-        locks = [f"{folder}.lock.txt"]
-        texts = [self.environment.runtime.lock.read_text()]
+        folder = self.environment.folder
+        locks = {f"{folder}.lock.txt": self.environment.runtime.lock.read_text()}
         if self.environment.extra:
-            locks, texts = [*locks, f"{folder}.extra.txt"], [*texts, self.environment.extra]
-        session.ask("write", files=[[p, 0o644, t] for p, t in zip(locks, texts, strict=True)])
-        self._environment(session, "runtime", folder, facts.pythons[python], locks)
+            locks[f"{folder}.extra.txt"] = self.environment.extra
+        self._environment(session, "runtime", folder, locks)
         if not self.environment.runtime.horovod:
             self._complete(session, "runtime", IMPORTS)
 
@@ -133,22 +131,53 @@ class _Work:
     def _bucket(self, session: Session) -> None:
         client = self.cluster.bucket_client
         assert client is not None
-        folder, lock = client.folder, f"{client.folder}.lock.txt"
-        session.ask("write", files=[[lock, 0o644, client.lock.read_text()]])
-        python = self.cluster.facts[session.host.name].pythons[client.python]
-        self._environment(session, "bucket", folder, python, [lock])
+        folder = client.folder
+        locks = {f"{folder}.lock.txt": client.lock.read_text()}
+        self._environment(session, "bucket", folder, locks)
         session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _environment(
-        self, session: Session, step: str, folder: str, python: str, locks: list[str]
+        self, session: Session, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
-        """An environment on a host that holds exactly what locks say."""
+        """An environment on a host that holds exactly what locks say: path there -> text."""
+        session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        python = self.cluster.facts[session.host.name].pythons[self.environment.python]
         tool = f"~/.railhead/uv/{uv.uv_digest()}/uv"
         venv = [tool, "venv", "--quiet", "--allow-existing", "--python", python]
         self._run(session, step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
         words = [tool, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
-        self._run(session, step, [*words, *locks], env=uv.ENVIRONMENT, fetches=True)
+        with self._wheels(session, step, list(locks.values())) as found:
+            self._run(session, step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
+
+    @contextmanager
+    def _wheels(self, session: Session, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
+        """What tells uv where wheels are: nothing, unless the plan has them come from here."""
+        planned = [s for s in self.plan.of(session.host.name) if s.name == step and s.sends]
+        if not planned:
+            yield ()
+            return
+        told = self._teller(session, step)
+        fetched = f"of about {planned[0].sends} MB fetched here"
+        python = self.environment.python
+        house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
+        with delivery.delivered(session, house, told):
+            yield delivery.FOR_UV
+
+    @contextmanager
+    def _source(self, session: Session) -> Iterator[Mapping[str, str]]:
+        """What tells pip where Horovod's source is, on a builder that does not get out."""
+        if not supply.cut_off(self.cluster.facts[session.host.name]):
+            yield {}
+            return
+        told = self._teller(session, "horovod")
+        lock = (runtimes.LOCKS / "horovod.txt").read_text()
+        house = wheels.fetch_source(lock, lambda count: told(f"{size(count)} fetched here"))
+        with delivery.delivered(session, house, told):
+            yield delivery.FOR_PIP
+
+    def _teller(self, session: Session, step: str) -> Callable[[str], None]:
+        return lambda text: self.board.line(session.host.name, f"{step}: {text}")
 
     def _horovod(self, session: Session) -> None:
         if session.host.name == self.cluster.builder and not self.wheel:
@@ -173,7 +202,8 @@ class _Work:
         files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
         session.ask("write", files=files)
         words = ["sh", f"{BUILD}/horovod.sh", self.environment.folder, f"{BUILD}/out"]
-        built = self._run(session, "horovod", [*words, f"{BUILD}/horovod.txt"])
+        with self._source(session) as found:
+            built = self._run(session, "horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
         self._install_wheel(session, built.tail[-1])
         self._try(session)
         folder = wheel_folder(self.cluster)

@@ -20,6 +20,7 @@ from bootstrap.folder import Found, files_in, unreadable
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
+PACKED = (".whl", ".gz")  # which no second packing makes smaller
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
     KeyError for a hash that the bundle does not hold, RailheadError for a file changed meanwhile.
     """
     by_hash = {file.sha256: file for file in bundle.files}
-    packed = _Deflated()
+    packed = _Deflated(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
     with tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
         for sha256 in sorted(set(needed)):
             content = _unchanged(bundle.root, by_hash[sha256])
@@ -111,9 +112,9 @@ def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
 class _Deflated(io.RawIOBase):
     """Compresses what is written; level 1, because a fast link would wait for any other."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int) -> None:
         super().__init__()
-        self._deflate = zlib.compressobj(1)
+        self._deflate = zlib.compressobj(level)
         self._pieces: list[bytes] = []
 
     def write(self, data: Any) -> int:

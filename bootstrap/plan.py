@@ -11,7 +11,8 @@ SECONDS, MINUTES = "seconds", "minutes"
 
 @dataclass(frozen=True)
 class Step:
-    """One change on one host. `takes` is a duration class, `fetches` the MB that it downloads,
+    """One change on one host. `takes` is a duration class, `fetches` the MB that the host itself
+    downloads, `sends` the MB that are fetched here, once, and go through this connection,
     `reboots` whether the host goes down and comes back."""
 
     host: str
@@ -20,10 +21,12 @@ class Step:
     takes: str = SECONDS
     fetches: int = 0
     reboots: bool = False
+    sends: int = 0
 
     def __str__(self) -> str:
         notes = [self.takes] if self.takes != SECONDS else []
         notes += [f"fetches about {self.fetches} MB"] if self.fetches else []
+        notes += [f"about {self.sends} MB through this connection"] if self.sends else []
         notes += ["reboots"] if self.reboots else []
         return f"{self.name}: {self.why}" + (f" ({', '.join(notes)})" if notes else "")
 

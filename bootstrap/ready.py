@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bootstrap import changes as system
-from bootstrap import drivers, hostfile, runtimes
+from bootstrap import drivers, hostfile, runtimes, supply
 from bootstrap.changes import OURS, Changes
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts import HostFacts
@@ -27,7 +27,8 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     _refuse_mixed(cluster, options)
     todo = _changes(cluster)
     _refuse_system_changes(cluster, todo, options)
-    steps = [s for name in todo for s in [*todo[name].steps(name), *_steps(cluster, name)]]
+    supply.refuse(cluster.facts, todo)
+    steps = [s for name in todo for s in [*todo[name].steps(name), *_ours(cluster, name)]]
     plan = Plan(tuple(todo), tuple(steps), _notes(cluster))
     _refuse_little_room(cluster, todo, plan)
     return plan
@@ -60,7 +61,11 @@ def _notes(cluster: Cluster) -> tuple[str, ...]:
             notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
         if host.system.cloud_init == "error":
             notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
-    return tuple(notes)
+    return (*notes, *supply.notes(cluster.facts))
+
+
+def _ours(cluster: Cluster, name: str) -> list[Step]:
+    return [supply.routed(step, cluster.facts[name]) for step in _steps(cluster, name)]
 
 
 def _steps(cluster: Cluster, name: str) -> list[Step]:
@@ -152,8 +157,9 @@ def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Pla
 
 def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str, dict[str, int]]:
     """The bytes that each step takes, by mount point. A runtime takes on disk five times what it
-    fetches: wheels, files, the cache."""
-    own = {s.name: s.fetches * 5 * 1_000_000 for s in steps if s.name not in change.names}
+    fetches: wheels, files, the cache; what is sent to it lies there twice more meanwhile."""
+    ours = [step for step in steps if step.name not in change.names]
+    own = {s.name: (s.fetches * 5 + s.sends * 7) * 1_000_000 for s in ours}
     needs = {facts.system.home_on: {name: need for name, need in own.items() if need}}
     place = "/usr" if "/usr" in facts.system.disks else "/"
     return needs | {place: change.disk | needs.get(place, {})}

@@ -11,7 +11,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from bootstrap.package import Bundle, tar
 OPEN_SECONDS = 10
 REMOTE = Path(__file__).parent / "remote"
 AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only from those before it
+PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
 Told = Callable[[Mapping[str, Any]], None]
+Sent = Callable[[int], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
@@ -137,12 +139,16 @@ class Session:
         self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
         return self._answer(op, told=told)
 
-    def send_tree(self, bundle: Bundle, dest: str, *, prune: bool = True) -> Any:
-        """Make folder `dest` on the host hold the bundle; only contents it lacks travel."""
+    def send_tree(
+        self, bundle: Bundle, dest: str, *, prune: bool = True, sent: Sent | None = None
+    ) -> Any:
+        """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
+        hears the bytes that have gone."""
 
         def needed(event: Mapping[str, Any]) -> None:
             payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
-            self._send(b"%d\n" % len(payload) + payload)
+            self._send(b"%d\n" % len(payload))
+            self._send(payload, sent)
 
         manifest = bundle.manifest()["files"]
         return self.ask(
@@ -186,9 +192,12 @@ class Session:
             self._channel.close()
         hang_up(self._hops)
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, sent: Sent | None = None) -> None:
         try:
-            self._channel.sendall(data)
+            for start in range(0, len(data), PIECE):
+                self._channel.sendall(data[start : start + PIECE])
+                if sent:
+                    sent(min(start + PIECE, len(data)))
         except (OSError, EOFError, SSHException) as error:
             raise self._broken() from error
 
@@ -242,6 +251,6 @@ def agent_source() -> bytes:
     return f"PARTS = {parts!r}\n{LOAD_AGENT}".encode()
 
 
-@cache
+@lru_cache(maxsize=1)  # one for all hosts, and not all wheels at once
 def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
     return tar(bundle, needed)

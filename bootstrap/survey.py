@@ -53,9 +53,14 @@ class Cluster:
 
     @property
     def builder(self) -> str:
-        """The host that builds the Horovod wheel if it has to be built: one that can, if any."""
-        able = [name for name, host in self.facts.items() if host.builds_wheels]
-        return able[0] if able else self.chief
+        """The host that builds the Horovod wheel if it has to be built: one that can, else one
+        whose apt may bring what it lacks."""
+
+        def lacks(name: str) -> tuple[bool, bool, bool]:
+            host, chief = self.facts[name], name == self.chief
+            return not host.builds_wheels, host.outside.apt.open is False, not chief
+
+        return min(self.facts, key=lacks)
 
 
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:

@@ -19,6 +19,7 @@ PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
         (KEY, "key: the chief cannot start ranks here yet"),
         (RUNTIME, "runtime: not there (minutes, fetches about 325 MB)"),
         (Step("h", "uv", "why", fetches=20), "uv: why (fetches about 20 MB)"),
+        (Step("h", "uv", "why", sends=20), "uv: why (about 20 MB through this connection)"),
         (Step("h", "system", "why", MINUTES), "system: why (minutes)"),
         (Step("h", "reboot", "why", MINUTES, reboots=True), "reboot: why (minutes, reboots)"),
     ],
@@ -63,10 +64,18 @@ def test_a_plan_for_programs_has_every_step_of_every_host() -> None:
                     "takes": "minutes",
                     "fetches": 325,
                     "reboots": False,
+                    "sends": 0,
                 }
             ],
             "h1": [
-                {"name": "key", "why": KEY.why, "takes": "seconds", "fetches": 0, "reboots": False}
+                {
+                    "name": "key",
+                    "why": KEY.why,
+                    "takes": "seconds",
+                    "fetches": 0,
+                    "reboots": False,
+                    "sends": 0,
+                }
             ],
             "h3": [],
         },
