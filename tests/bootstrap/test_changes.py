@@ -74,9 +74,10 @@ def test_a_builder_needs_a_compiler_as_well(debian: HostFacts) -> None:
 
 
 def test_a_host_without_python_gets_the_one_that_apt_brings(debian: HostFacts) -> None:
-    todo = changes(cluster(replace(debian, pythons={}), gpu=False), "h1")
-    assert todo.packages == ("python3",)
-    assert todo.whys["system"] == "python3 missing: apt python3"
+    for there in ({}, {"3.13": "/usr/bin/python3.13"}):
+        todo = changes(cluster(replace(debian, pythons=there), gpu=False), "h1")
+        assert todo.packages == ("python3",)
+        assert todo.whys["system"] == "python3 missing: apt python3"
 
 
 @pytest.mark.parametrize(
@@ -226,6 +227,20 @@ def test_a_driver_that_would_not_work_is_refused(t4: HostFacts, case: str) -> No
     assert told in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda h: of_gpu(ready_gpu(h, "470.57.02"), users=("9 nvidia-persiste",)),
+        lambda h: of_system(h, kernel="6.18.44-mine", headers=True),
+        lambda h: of_system(h, secure_boot=None),
+    ],
+    ids=["its own daemon", "another's kernel with headers", "nobody knows of Secure Boot"],
+)
+def test_what_is_in_nobodys_way_is_not_refused(t4: HostFacts, made: Made) -> None:
+    host = made(of_system(t4, packages={"nvidia-utils-470": "470.57.02", **t4.system.packages}))
+    assert names(host) == ("driver", "reboot")
+
+
 def test_nothing_is_refused_for_a_driver_that_serves(t4: HostFacts) -> None:
     host = of_gpu(ready_gpu(t4), users=("4711 python3",))
     host = replace(of_system(host, secure_boot=True), traces=(Trace(1, "run", host.home),))
@@ -281,9 +296,9 @@ def test_a_first_boot_is_waited_for_without_any_permission(debian: HostFacts) ->
 @pytest.mark.parametrize(
     ("disks", "home_on", "free", "told"),
     [
-        ({"/": 2 * 10**9, "/home": 10**12}, "/home", 10**12, "[h1] driver needs 2.3 GB on /,"),
+        ({"/": 2 * 10**9}, "/home", 10**12, "[h1] driver needs 2.3 GB on /,"),
         ({"/": 10**12, "/usr": 10**9}, "/", 10**12, "[h1] driver needs 2.3 GB on /usr,"),
-        ({"/": 10**12, "/home": 10**9}, "/home", 10**9, "[h1] runtime needs"),
+        ({"/": 10**12}, "/home", 10**9, "[h1] runtime needs"),
     ],
 )
 def test_what_all_steps_take_is_compared_with_what_is_free_before_any_download(
