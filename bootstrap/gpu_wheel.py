@@ -6,16 +6,17 @@ built again only when something changes that goes into it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap import facts as fact
@@ -70,8 +71,9 @@ def make(environment: Environment, facts: HostFacts) -> Path:
     if (kept / TRIED).exists():
         return next(kept.glob("horovod-*.whl"))
     refuse_missing(facts)
-    with tempfile.TemporaryDirectory(dir=record.cache("building")) as name:
-        folder = Path(name)
+    with alone(record.cache("building") / kept.name) as folder:
+        if (kept / TRIED).exists():  # who was before us has made it
+            return next(kept.glob("horovod-*.whl"))
         started = time.monotonic()
         lock = folder / "lock.txt"
         lock.write_text(for_building(environment.runtime.lock.read_text()))
@@ -81,6 +83,19 @@ def make(environment: Environment, facts: HostFacts) -> Path:
         told = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
         seconds = {"fetched": fetched - started, "built": time.monotonic() - fetched}
         return keep(wheel, kept, told | {"seconds": {k: round(v) for k, v in seconds.items()}})
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[Path]:
+    """An empty folder, for one process at a time; what a killed one left is removed."""
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_missing(facts: HostFacts) -> None:

@@ -40,6 +40,8 @@ own_toolkit() {
     for nvcc in "$(command -v nvcc || :)" /usr/local/cuda/bin/nvcc /usr/local/cuda-12*/bin/nvcc; do
         [ -x "$nvcc" ] || continue
         nvcc=$(readlink -f "$nvcc")
+        # Those of a system's own packages are strewn over it, where cmake does not look.
+        [ -e "${nvcc%/bin/nvcc}/include/cuda_runtime.h" ] || continue
         if makes_programs "$nvcc"; then
             echo "${nvcc%/bin/nvcc}"
             return

@@ -88,8 +88,9 @@ def host(tmp_path: Path) -> Host:
 
 
 def test_a_toolkit_of_the_hosts_own_is_taken_where_it_compiles(host: Host) -> None:
-    host.place("own/bin/nvcc", NVCC, code=0)
-    (host.folder / "bin/nvcc").symlink_to(host.folder / "own/bin/nvcc")
+    own_toolkit(host, code=0)
+    (host.folder / "own/include").mkdir()
+    (host.folder / "own/include/cuda_runtime.h").touch()
     done = host.make()
     assert done.returncode == 0, done.stderr
     assert (host.folder / "home").resolve() == host.folder / "own"
@@ -97,10 +98,21 @@ def test_a_toolkit_of_the_hosts_own_is_taken_where_it_compiles(host: Host) -> No
     assert list((host.folder / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("code", [1, None])
-def test_otherwise_one_is_made_of_what_is_pinned(host: Host, code: int | None) -> None:
-    if code:  # CUDA 13, say, or one that does not know this g++
-        host.place("bin/nvcc", NVCC, code=code)
+def own_toolkit(host: Host, code: int) -> None:
+    """An nvcc on the PATH, without headers."""
+    host.place("own/bin/nvcc", NVCC, code=code)
+    (host.folder / "bin/nvcc").symlink_to(host.folder / "own/bin/nvcc")
+
+
+@pytest.mark.parametrize(("there", "code", "whole"), [(0, 0, 0), (1, 1, 1), (1, 0, 0)])
+def test_otherwise_one_is_made_of_what_is_pinned(
+    host: Host, there: int, code: int, whole: int
+) -> None:
+    if there:  # CUDA 13, say, or one that does not know this g++, or a system's package
+        own_toolkit(host, code)
+    if whole:
+        (host.folder / "own/include").mkdir()
+        (host.folder / "own/include/cuda_runtime.h").touch()
     done = host.make()
     assert done.returncode == 0, done.stderr
     home = host.folder / "home"

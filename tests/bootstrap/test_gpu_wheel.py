@@ -77,7 +77,15 @@ def test_it_is_kept_where_bootstrap_looks_and_made_once(made: Made, debian: Host
     assert told["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
     assert gpu_wheel.make(environment, debian) == kept
     assert made.done == ["install", "build", "attempt"]
-    assert list(record.cache("building").iterdir()) == []
+    assert not [path for path in record.cache("building").iterdir() if path.is_dir()]
+
+
+def test_what_a_killed_one_left_is_removed(made: Made, debian: HostFacts) -> None:
+    environment = gpu_wheel.environment_for(debian)
+    left = record.cache("building") / wheels_of(environment, debian).name / "env/bin/python"
+    left.mkdir(parents=True)
+    gpu_wheel.make(environment, debian)
+    assert not left.exists()
 
 
 def test_one_that_bootstrap_built_is_only_tried(made: Made, debian: HostFacts) -> None:
