@@ -60,6 +60,8 @@ def _changed(host: Host, error: Any) -> str:
     shown = f"{error.hostname} is now {error.key.get_name()} {fingerprint(error.key)}"
     forget = shlex.join(["ssh-keygen", "-R", error.hostname, "-f", str(error.file)])
     said = f"REFUSED, its host key changed: {shown}; it may be another machine"
+    if host.host_key_source == "injected":  # the pin that comes back is the injected one
+        return f"{said}\nif it was used from another computer first, copy that one's {error.file}"
     return f"{said}\nnext, if you know why: {forget}"
 
 

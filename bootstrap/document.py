@@ -13,7 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import Gpu, Host, Inventory
 
 SCHEMA = 1
-KEY_SOURCES = ("guest-attributes", "console")
+KEY_SOURCES = ("guest-attributes", "console", "injected")
 WORD, WORD_OR_NULL, NUMBER, NUMBER_OR_NULL = (str,), (str, type(None)), (int,), (int, type(None))
 LIST, OBJECT, OBJECT_OR_NULL = (list,), (dict,), (dict, type(None))
 Kinds = Mapping[str, tuple[type, ...]]
@@ -82,6 +82,8 @@ def _host_from(entry: Any, ssh: Mapping[str, Any]) -> Host:
     source = entry.get("host_key_source")
     if source is not None and source not in KEY_SOURCES:
         raise UsageError(f"{what}: host_key_source {source!r}: one of {', '.join(KEY_SOURCES)}")
+    if source == "injected" and "host_key" not in entry:
+        raise UsageError(f"{what}: host_key_source 'injected' goes with a host_key")
     values: dict[str, Any] = {f.name: entry.get(f.name) for f in fields(Host)}
     values["user"] = entry.get("user", ssh["user"])
     values["port"] = entry.get("port", ssh["port"])

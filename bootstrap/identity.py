@@ -17,6 +17,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import Host, Inventory
 from bootstrap.pins import alias
 
+INJECTED = "injected"  # behind a pin: others may know this key, too; rotation.py changes it
 WAIT_SECONDS = 300.0  # EC2's console shows keys some minutes after boot
 POLL_SECONDS = 10.0
 WHERE = {
@@ -38,6 +39,7 @@ def pin(
     Raises:
         HostsNotReady: a host's key was not to be had within five minutes.
     """
+    hosts = {h.name: h for h in inventory.hosts}
     wanting = [h for h in inventory.hosts if _wants(h, inventory, standings)]
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
     asked = [h for h in wanting if h.name not in keys]
@@ -45,7 +47,7 @@ def pin(
         tell(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
         keys |= _read(asked, cloud, clock or Clock())
     missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
-    _write(inventory, {n: (standings[n].serial, told) for n, told in keys.items()})
+    put(inventory, {n: _pins(hosts[n], standings[n].serial, told) for n, told in keys.items()})
     if missing:
         told = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
         raise HostsNotReady("host keys that nobody vouches for yet", told, hint="the same again")
@@ -54,7 +56,7 @@ def pin(
 def _wants(host: Host, inventory: Inventory, standings: Mapping[str, Standing]) -> bool:
     if alias(host, inventory) is None or standings[host.name].state != "running":
         return False
-    serials = {line[-1] for line in _lines(inventory) if line[0] == host.name and len(line) == 4}
+    serials = {line[3] for line in lines(inventory) if line[0] == host.name and len(line) > 3}
     return standings[host.name].serial not in serials
 
 
@@ -63,13 +65,13 @@ def _read(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[
     names = {h.name for h in hosts}
     end = clock.now() + WAIT_SECONDS
     while True:
-        found = {n: k for n, k in cloud.host_keys().items() if n in names and any(map(_key, k))}
+        found = {n: k for n, k in cloud.host_keys().items() if n in names and any(map(is_key, k))}
         if len(found) == len(names) or clock.now() >= end:
             return found
         clock.sleep(POLL_SECONDS)
 
 
-def _key(text: str) -> bool:
+def is_key(text: str) -> bool:
     """Whether a text is a public key that can be compared with one."""
     try:
         return HostKeyEntry.from_line(f"name {text}") is not None
@@ -77,18 +79,24 @@ def _key(text: str) -> bool:
         return False
 
 
-def _write(inventory: Inventory, keys: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
-    """Replace the pins of these hosts; those of others stay."""
-    if not keys:
+def _pins(host: Host, serial: str, keys: Sequence[str]) -> list[str]:
+    """What is pinned: each key, the machine's own number, and a mark where others know it."""
+    mark = f" {INJECTED}" if host.host_key_source == INJECTED else ""
+    return [f"{' '.join(key.split()[:2])} {serial}{mark}" for key in keys if is_key(key)]
+
+
+def put(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> None:
+    """Replace all pins of these hosts, each what stands behind the name; those of others stay."""
+    if not pins:
         return
-    kept = [" ".join(line) for line in _lines(inventory) if line[0] not in keys]
-    for name, (serial, told) in keys.items():
-        kept += [f"{name} {' '.join(k.split()[:2])} {serial}" for k in told if _key(k)]
+    kept = [" ".join(line) for line in lines(inventory) if line[0] not in pins]
+    kept += [f"{name} {pin}" for name, each in pins.items() for pin in each]
     path = record.cluster_folder(inventory.name) / "known_hosts"
     record.write_text(path, "\n".join(kept) + "\n")
 
 
-def _lines(inventory: Inventory) -> list[list[str]]:
+def lines(inventory: Inventory) -> list[list[str]]:
+    """The words of every pin of the cluster."""
     path = record.cluster_folder(inventory.name) / "known_hosts"
     text = path.read_text() if path.exists() else ""
     return [line.split() for line in text.splitlines() if line.strip()]

@@ -38,6 +38,21 @@ class ChangedHostKey(SSHException):
         self.file = file
 
 
+class _AnyOf:
+    """Several keys of one kind under one name: any of them is the host's, as for ssh itself."""
+
+    def __init__(self, keys: Sequence[paramiko.PKey]) -> None:
+        self.keys = keys
+
+    def get_name(self) -> str:
+        return self.keys[0].get_name()
+
+    def __eq__(self, shown: object) -> bool:
+        return shown in self.keys
+
+    __hash__ = None  # type: ignore[assignment]  # it is equal to keys that differ
+
+
 class _Refusing(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:
         raise UnknownHostKey(hostname, key)
@@ -65,12 +80,13 @@ class _Client(paramiko.SSHClient):
 
 
 def _under(shown: str, name: str, pins: HostKeys) -> HostKeys:
-    """The pins of `name` as pins of what paramiko will look up."""
-    if shown == name:
-        return pins
+    """The pins of `name` as pins of what paramiko will look up: one of each kind."""
+    kinds: dict[str, list[paramiko.PKey]] = {}
+    for entry in getattr(pins.lookup(name), "_entries", ()):
+        kinds.setdefault(entry.key.get_name(), []).append(entry.key)
     moved = HostKeys()
-    for kind, key in (pins.lookup(name) or {}).items():
-        moved.add(shown, kind, key)
+    for kind, keys in kinds.items():
+        moved.add(shown, kind, keys[0] if len(keys) == 1 else _AnyOf(keys))  # type: ignore[arg-type]
     return moved
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from bootstrap import cloud, connect, door, identity, machines, record
+from bootstrap import cloud, connect, door, identity, machines, record, rotation
 from bootstrap.cloud import AT_REST, MISSING, Clock, Cloud, Deadline, Standing
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
@@ -79,9 +79,17 @@ def awake(seen: Look, say: Say, *, start_them: bool = False) -> Inventory:
 
 
 def know(seen: Look, say: Say) -> None:
-    """Pin the keys of the machines that run, where that was not done before."""
+    """Pin the keys of the machines that run, where that was not done before; injected ones are
+    changed at once."""
     if seen.standings:
-        identity.pin(seen.inventory, seen.standings, cloud.of(seen.inventory), tell=say)
+        _know(seen, cloud.of(seen.inventory), say, Clock())
+
+
+def _know(seen: Look, asked: Cloud, say: Say, clock: Clock) -> None:
+    identity.pin(seen.inventory, seen.standings, asked, tell=say, clock=clock)
+    if some := rotation.due(seen.inventory):
+        _answers(some, say, clock)
+        rotation.rotate(some, say, clock=clock)
 
 
 def _may_start(seen: Look, start_them: bool) -> None:
@@ -127,7 +135,7 @@ def start(
     if seen.asleep:
         _start(asked, seen, say, clock)
     now = _found(inventory, asked, clock)
-    identity.pin(now.inventory, now.standings, asked, tell=say, clock=clock)
+    _know(now, asked, say, clock)
     _answers(now.inventory, say, clock)
     record.save_cluster(now.inventory)
     return now.inventory

@@ -21,7 +21,7 @@ LINES = (
     "record uv wheels pins hops session connect trust",
     "processes loopback local",
     "show board picture delivery",
-    "stack cloud door bucket receipt identity",
+    "stack cloud door bucket receipt identity rotation",
     "survey changes supply ready overhaul reboot groundwork install",
     "run machines power results whereabouts follow ending teardown demolition",
     "access journey",

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bootstrap import access, door, identity, local, record
+from bootstrap import access, door, identity, local, record, rotation
 from bootstrap.cloud import Clock, Standing
 from bootstrap.document import from_document
 from bootstrap.errors import HostsNotReady
@@ -116,6 +116,28 @@ def test_a_key_in_the_document_is_pinned_as_it_stands(golden: Inventory) -> None
     assert cloud.asked == 0
 
 
+def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventory) -> None:
+    """Its host is due to get another; the mark is ours, and a pin holds with it."""
+    first, second = key(), key()
+    one, two = golden.hosts
+    one = replace(one, host_key=first, host_key_source="injected")
+    mixed = replace(golden, hosts=(one, two))
+    cloud = Telling({TWO: (0, second)})
+    cloud.pin(mixed, SERIALS)
+    assert sorted(pins(golden)) == [f"{ONE} {first} i-1 injected", f"{TWO} {second} i-2"]
+    assert [host.name for host in (rotation.due(mixed) or mixed).hosts] == [ONE]
+    both = [f"{first} i-1 injected", f"{second} i-1 next"]
+    identity.put(golden, {ONE: both})
+    cloud.pin(mixed, SERIALS)
+    assert {f"{ONE} {pin}" for pin in both} < set(pins(golden)), "what was made is not forgotten"
+    identity.put(golden, {ONE: [f"{second} i-1"]})
+    cloud.pin(mixed, SERIALS)
+    assert sorted(pins(golden)) == [f"{ONE} {second} i-1", f"{TWO} {second} i-2"], "once"
+    assert rotation.due(mixed) is None
+    Telling({}).pin(mixed, SERIALS | {ONE: "i-9"})
+    assert f"{ONE} {first} i-9 injected" in pins(golden), "another machine, another time"
+
+
 # --- With a real sshd ------------------------------------------------------------------------
 
 
@@ -141,6 +163,32 @@ def test_a_pin_under_the_name_holds_at_any_address(sshd: Inventory) -> None:
     write_pin(f"h1 {sshd.chief.host_key} i-1")
     with door.sessions(sshd) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_any_of_several_pins_of_one_kind_holds(sshd: Inventory, place: int) -> None:
+    lines = [f"h1 {key()} i-1 injected", f"h1 {key()} i-1 next"]
+    lines.insert(place, f"h1 {sshd.chief.host_key} i-1 next")
+    write_pin("\n".join(lines))
+    with door.sessions(sshd) as opened:
+        assert opened["h1"].sh("echo in").strip() == "in"
+
+
+def test_none_of_several_pins_is_refused(sshd: Inventory) -> None:
+    write_pin(f"h1 {key()} i-1 injected\nh1 {key()} i-1 next")
+    changed = pytest.raises(HostsNotReady, match="REFUSED, its host key changed")
+    with changed, door.sessions(sshd):
+        pass
+
+
+def test_an_injected_pin_that_fails_names_no_way_to_forget_it(sshd: Inventory) -> None:
+    """The injected key would only be pinned again."""
+    write_pin(f"h1 {key()} i-1 injected")
+    given = replace(sshd.chief, host_key=key(), host_key_source="injected")
+    copied = pytest.raises(HostsNotReady, match="copy that one's .*known_hosts")
+    with copied as refused, door.sessions(replace(sshd, hosts=(given,))):
+        pass
+    assert "ssh-keygen -R" not in str(refused.value)
 
 
 def test_another_key_than_the_pinned_one_is_refused(sshd: Inventory) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bootstrap import cloud, connect, door, identity, journey, local, power, record
+from bootstrap import cloud, connect, door, identity, journey, local, power, record, rotation
 from bootstrap import stack as pulumi
 from bootstrap.cloud import MISSING, Clock, Deadline, Refused, Standing
 from bootstrap.document import from_document, to_document
@@ -186,6 +187,28 @@ def test_at_a_terminal_the_person_is_asked(
             journey.hosts_of(None, stack="dev")
     assert ("start" in sky.calls) == starts
     assert "7.82 USD per hour" in asked[0]
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
+    person: pytest.MonkeyPatch, state: str
+) -> None:
+    """Before anything else is done with it, whether it was started for that or not."""
+    sky, changed = under(person, Sky(state, state)), list[tuple[list[str], bool]]()
+    pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
+    identity.put(GOLDEN, pins)
+
+    def reach(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Exception]]:
+        return {}, {} if sky.time >= 100 else {ONE: ConnectionRefusedError()}
+
+    def rotate(inventory: Inventory, say: Any, *, clock: Clock) -> None:
+        changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
+
+    person.setattr(connect, "reach", reach)
+    person.setattr(rotation, "rotate", rotate)
+    person.setattr(power, "Clock", sky.clock)
+    journey.hosts_of(None, stack="dev", start=True)
+    assert changed == [([ONE], True)]
 
 
 # --- Starting and stopping ---------------------------------------------------------------------

@@ -27,12 +27,16 @@ def golden(cloud: str) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.parametrize(("cloud", "config"), [("aws", AWS), ("gcp", GCP)])
+@pytest.mark.parametrize(("cloud", "config"), [("aws", AWS), ("injected", AWS), ("gcp", GCP)])
 def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: ClusterConfig) -> None:
     said = golden(cloud)
     kept = ("name", "id", "zone", "address", "peer_address", "host_key_source")
     hosts = [
-        HostFacts(**{key: host[key] for key in kept}, stop=tuple(host["stop"]))
+        HostFacts(
+            **{key: host[key] for key in kept},
+            host_key=host.get("host_key"),
+            stop=tuple(host["stop"]),
+        )
         for host in said["hosts"]
     ]
     config = replace(config, key_file=said["ssh"]["key_file"])

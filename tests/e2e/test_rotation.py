@@ -1,0 +1,259 @@
+"""An injected host key is changed at the first contact, with a real sshd, whatever breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.full import FullHost
+
+from bootstrap import connect, identity, power, record, rotation
+from bootstrap.cloud import Clock, Standing
+from bootstrap.errors import HostsNotReady
+from bootstrap.inventory import Host, Inventory
+from bootstrap.pins import ChangedHostKey
+from bootstrap.session import Session
+
+pytestmark = pytest.mark.root
+
+Start = Callable[..., list[FullHost]]
+FILE = rotation.KEY
+SH = Session.sh
+
+
+class Killed(BaseException):
+    """The control side ends here."""
+
+
+class Cluster:
+    """Hosts whose keys were injected, and the control side's pins of them."""
+
+    def __init__(self, hosts: list[FullHost], user: str = "root") -> None:
+        self.machines = hosts
+        self.injected = [host.host_key for host in hosts]
+        self.said: list[str] = []
+        told = tuple(
+            Host(
+                one.name,
+                one.address,
+                user=user,
+                host_key=one.host_key,
+                host_key_source="injected",
+            )
+            for one in hosts
+        )
+        key = str(hosts[0].network.key)
+        self.inventory = Inventory("rotated", told, cloud="aws", key_file=key)
+
+    def contact(self) -> None:
+        """What every command begins with."""
+        cloud: Any = None  # it is not asked: the document has the keys
+        standing = {h.name: Standing("running", None, "it", "", serial="i-1") for h in self.told}
+        identity.pin(self.inventory, standing, cloud)
+        rotation.rotate(self.inventory, self.said.append)
+
+    @property
+    def told(self) -> tuple[Host, ...]:
+        return self.inventory.hosts
+
+    @property
+    def pins(self) -> list[str]:
+        path = record.cluster_folder("rotated") / "known_hosts"
+        return path.read_text().splitlines()
+
+    def refused(self) -> None:
+        """No host is let in, for its key alone."""
+        opened, failed = connect.reach(self.inventory)
+        assert not opened
+        assert all(isinstance(error, ChangedHostKey) for error in failed.values())
+
+    def known(self) -> None:
+        """Every host is let in."""
+        power._answers(self.inventory, self.said.append, Clock())
+
+    def changed(self) -> None:
+        """Every host has a key that was not injected, and only that one is pinned."""
+        keys = [one.host_key for one in self.machines]
+        assert not set(keys) & set(self.injected)
+        told = [f"{one.name} {key} i-1" for one, key in zip(self.machines, keys, strict=True)]
+        assert sorted(self.pins) == told
+        self.known()
+
+
+def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_hosts: Start) -> None:
+    cluster = Cluster(full_hosts("h1", "h2"))
+    cluster.contact()
+    cluster.changed()
+    keys = [one.host_key for one in cluster.machines]
+    changes = ["changing the injected host keys of h1, h2"]
+    assert cluster.said == changes
+    cluster.contact()
+    assert [one.host_key for one in cluster.machines] == keys and cluster.said == changes
+    (first, _) = cluster.machines
+    left = first.exec("sh", "-c", f"ls -l {FILE}*; ssh-keygen -y -f {FILE}").stdout.splitlines()
+    assert [line.split()[0] for line in left[:2]] == ["-rw-------", "-rw-r--r--"]
+    assert " ".join(left[2].split()[:2]) == keys[0], "what stays on the disk is what it shows"
+    first.restart()
+    cluster.known()
+
+
+def kill_at(patch: pytest.MonkeyPatch, step: str) -> None:
+    """End the control side before a step: nothing of ours comes after."""
+    if step == "pin":
+        patch.setattr(identity, "put", before_second(identity.put, dying))
+    elif step == "switch":
+        patch.setattr(Session, "sh", before_switch(dying))
+    elif step == "answer":
+        patch.setattr(Session, "sh", after_switch)
+    else:
+        patch.setattr(rotation, "_see", dying)
+
+
+def dying(*_: object) -> None:
+    raise Killed
+
+
+def before_second(put: Any, happens: Callable[[], None]) -> Any:
+    """Something happens before the second pins are written: those of new keys."""
+    written: list[Any] = []
+
+    def one(inventory: Inventory, pins: Any) -> None:
+        if pins and written:
+            happens()
+        written.extend(pins)
+        put(inventory, pins)
+
+    return one
+
+
+def before_switch(happens: Callable[[], None]) -> Any:
+    """Something happens before sshd is told of the new key."""
+
+    def one(session: Session, text: str) -> str:
+        if "NEW=" in text:
+            happens()
+        return SH(session, text)
+
+    return one
+
+
+def after_switch(session: Session, text: str) -> str:
+    """The host has done it, and nobody hears of that."""
+    said = SH(session, text)
+    if "NEW=" in text:
+        raise Killed
+    return said
+
+
+@pytest.mark.parametrize(
+    ("step", "reboot"), [("pin", False), ("switch", True), ("answer", False), ("see", True)]
+)
+def test_killed_at_any_step_the_next_time_goes_on(
+    full_hosts: Start, monkeypatch: pytest.MonkeyPatch, step: str, reboot: bool
+) -> None:
+    cluster = Cluster(full_hosts("h1"))
+    with monkeypatch.context() as patch:
+        kill_at(patch, step)
+        with pytest.raises(Killed):
+            cluster.contact()
+    if reboot:
+        cluster.machines[0].restart()
+    cluster.known()
+    cluster.contact()
+    cluster.changed()
+
+
+@pytest.mark.parametrize("lines", [0, 7, 8])
+def test_a_host_that_crashed_within_its_own_steps_is_known(
+    full_hosts: Start, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    """Before it moved anything, between its two files, and before sshd was told."""
+    cluster = Cluster(full_hosts("h1"))
+    script = rotation.SWITCH.splitlines()
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation, "SWITCH", "\n".join([*script[:lines], "exit 1"]))
+        with pytest.raises(HostsNotReady, match="cannot be changed"):
+            cluster.contact()
+    moved = [line.rpartition("/")[2] for line in script[:lines] if line.startswith("mv")]
+    assert moved == ["ssh_host_ed25519_key.pub", "ssh_host_ed25519_key"][: max(0, lines - 6)]
+    cluster.machines[0].restart()
+    cluster.known()
+    cluster.contact()
+    cluster.changed()
+
+
+def test_a_sshd_that_does_not_take_the_new_key_is_told_and_not_gone_on_with(
+    full_hosts: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(full_hosts("h1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation, "SWITCH", "true")
+        patch.setattr(rotation, "SEEN_SECONDS", 0)
+        with pytest.raises(HostsNotReady, match="it shows the injected key"):
+            cluster.contact()
+    cluster.contact()
+    cluster.changed()
+
+
+def test_a_stranger_is_refused_before_during_and_after(
+    full_hosts: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(full_hosts("h1"))
+    (host,) = cluster.machines
+    private, public = host.read(FILE), host.read(f"{FILE}.pub")
+    host.swap_host_key()
+    with pytest.raises(HostsNotReady, match="REFUSED.*\n.*copy that one's"):
+        cluster.contact()
+    host.write(FILE, private)
+    host.write(f"{FILE}.pub", public)
+    host.restart()
+    with monkeypatch.context() as patch:
+        kill_at(patch, "switch")
+        with pytest.raises(Killed):
+            cluster.contact()
+    new, new_public = host.read(f"{FILE}.next"), host.read(f"{FILE}.next.pub")
+    host.swap_host_key()
+    cluster.refused()
+    host.write(FILE, new)
+    host.write(f"{FILE}.pub", new_public)
+    host.restart()
+    cluster.contact()
+    cluster.changed()
+    # Whoever read the injected key in the user data poses as the host.
+    host.write(FILE, private)
+    host.write(f"{FILE}.pub", public)
+    host.restart()
+    cluster.refused()
+
+
+def test_two_computers_at_once_lock_nobody_out(
+    full_hosts: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of them finds another key on the disk than it knows, leaves it there, and says so."""
+    cluster = Cluster(full_hosts("h1"))
+    second = Cluster(cluster.machines)
+
+    def elsewhere() -> None:
+        with monkeypatch.context() as away:
+            away.setattr(Session, "sh", SH)
+            away.setenv("HOME", str(tmp_path))
+            second.contact()
+            second.changed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "sh", before_switch(elsewhere))
+        with pytest.raises(HostsNotReady, match="another key was made meanwhile"):
+            cluster.contact()
+    cluster.refused()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    second.known()
+
+
+def test_without_root_it_is_not_gone_on_with(full_hosts: Start) -> None:
+    cluster = Cluster(full_hosts("h1"), user="rail")
+    with pytest.raises(HostsNotReady, match="cannot be changed: .*sudo.*not found"):
+        cluster.contact()
+    assert cluster.machines[0].host_key == cluster.injected[0]
+    cluster.known()
