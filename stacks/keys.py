@@ -88,6 +88,9 @@ KEYS = (
         defaults={"aws": "ubuntu", "gcp": "railhead"}),
     Key("public_key_file", CLOUDS, rules.public_key_file, "your public ssh key; the private one "
         "stays where it is", default="~/.ssh/id_ed25519.pub"),
+    Key("host_keys", AWS, rules.host_keys, "how the keys of new machines are known. console: read "
+        "from their console, some minutes after the first boot. injected: made here, given to the "
+        "machine, known at once, and changed at the first contact", default="console"),
     Key("network", CLOUDS, rules.network, "an existing VPC (aws: its id, gcp: its name) instead "
         "of an own one"),
     Key("bucket", CLOUDS, rules.switch, "make a bucket for results", default="true"),

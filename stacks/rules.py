@@ -44,6 +44,11 @@ def quotas(key: str, text: str) -> str:
     return one_of(key, text, ("check", "request"))
 
 
+def host_keys(key: str, text: str) -> str:
+    """console or injected."""
+    return one_of(key, text, ("console", "injected"))
+
+
 def switch(key: str, text: str) -> bool:
     """true or false."""
     return one_of(key, text.lower(), ("true", "false")) == "true"

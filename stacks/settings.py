@@ -43,6 +43,7 @@ class ClusterConfig:
     ssh_user: str | None = None
     public_key: str = field(default="", repr=False)
     key_file: str | None = None
+    host_keys: str = "console"
     network: str | None = None
     bucket: bool = False
     bucket_name: str | None = None

@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
 from stacks import outputs
-from stacks.aws import bucket, deadline, hosts, identity, image, network, quota
+from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
 from stacks.aws.asking import answered
 from stacks.aws.place import Place, place
 from stacks.aws.tags import tags
@@ -97,7 +97,11 @@ def _document(
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
-            id=one.id, zone=one.availability_zone, public=one.public_ip, private=one.private_ip
+            id=one.id,
+            zone=one.availability_zone,
+            public=one.public_ip,
+            private=one.private_ip,
+            key=pulumi.Output.unsecret(one.user_data.apply(host_key.injected)),
         )
         for one in made
     ]
@@ -109,7 +113,7 @@ def _document(
 
 
 def _told(
-    config: ClusterConfig, bucket_name: str | None, when: list[str], each: list[dict[str, str]]
+    config: ClusterConfig, bucket_name: str | None, when: list[str], each: list[dict[str, Any]]
 ) -> Document:
     return outputs.cluster_document(
         config,
@@ -121,7 +125,8 @@ def _told(
                 address=one["public"],
                 peer_address=one["private"],
                 stop=outputs.POWER_OFF,
-                host_key_source="console",
+                host_key=one["key"],
+                host_key_source="injected" if one["key"] else "console",
             )
             for number, one in enumerate(each, start=1)
         ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws import image
+from stacks.aws import host_key, image
 from stacks.aws.network import Network
 from stacks.rules import ConfigError
 from stacks.settings import ClusterConfig
@@ -53,9 +53,10 @@ def group(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementG
 def host(
     config: ClusterConfig, number: int, around: Around, opts: pulumi.ResourceOptions
 ) -> ec2.Instance:
-    """One machine. It starts with the cluster's key and no user data: bootstrap does the rest,
-    and its host keys are read from the console, where cloud-init prints them."""
+    """One machine. It starts with the cluster's key, and with a host key of its own making unless
+    one is to be injected: bootstrap does the rest."""
     name = f"{config.name}-{number}"
+    own = host_key.HostKey(name, opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nobody here reads it
     made = ec2.Instance(
         name,
@@ -66,6 +67,7 @@ def host(
         key_name=around.key,
         # checkov:skip=CKV2_AWS_41: without a bucket a host has nothing to be allowed
         iam_instance_profile=around.profile,
+        user_data=own.user_data if own else host_key.NONE,
         placement_group=around.group,
         root_block_device=_disk(config, {**around.tags, "Name": name}),
         metadata_options=_metadata(),
@@ -93,13 +95,17 @@ def _ways(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
     """How machines change. Old ones go first: a quota may hold no second set.
 
     What is looked up anew at each `up` was fixed when they were made: an image that AWS renewed,
-    or another first subnet of an existing VPC, must not replace machines and their disks.
+    or another first subnet of an existing VPC, must not replace machines and their disks. Other
+    user data would stop them and be read by nobody: cloud-init takes keys at the first boot alone.
     """
-    fixed = [] if image.is_pinned(config) else ["ami"]
+    fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if config.network and not config.zones:
         fixed.append("subnetId")
     return pulumi.ResourceOptions(
-        depends_on=list(network.ready), delete_before_replace=True, ignore_changes=fixed
+        depends_on=list(network.ready),
+        delete_before_replace=True,
+        ignore_changes=fixed,
+        additional_secret_outputs=host_key.SECRET,
     )
 
 

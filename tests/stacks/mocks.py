@@ -47,6 +47,7 @@ class Resource:
     retain_on_delete: bool
     protect: bool
     deleted_with: str
+    secret_outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -256,4 +257,5 @@ def _resource(request: Any, urn: str) -> Resource:
         retain_on_delete=request.retainOnDelete,
         protect=request.protect,
         deleted_with=request.deletedWith,
+        secret_outputs=tuple(request.additionalSecretOutputs),
     )

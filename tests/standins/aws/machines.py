@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -46,7 +47,7 @@ class Instance(OfEc2):
     type, tagged = "aws:ec2/instance:Instance", "instance"
     knows = "ami instanceType subnetId vpcSecurityGroupIds keyName iamInstanceProfile "
     knows += "placementGroup rootBlockDevice metadataOptions instanceMarketOptions "
-    knows += "instanceInitiatedShutdownBehavior ebsOptimized"
+    knows += "instanceInitiatedShutdownBehavior ebsOptimized userData"
     fixed = "ami subnetId keyName placementGroup instanceMarketOptions ebsOptimized"
 
     def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
@@ -78,6 +79,7 @@ class Instance(OfEc2):
             "privateIp": found["PrivateIpAddress"],
             "availabilityZone": found["Placement"]["AvailabilityZone"],
             "instanceState": found["State"]["Name"],
+            **_user_data(aws, id),
         }
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
@@ -97,6 +99,12 @@ class Instance(OfEc2):
         aws("ec2").terminate_instances(InstanceIds=[id])
 
 
+def _user_data(aws: Aws, id: str) -> Inputs:
+    """As text, with no mark of a secret: so the provider of version 7 and later has it."""
+    said = aws("ec2").describe_instance_attribute(InstanceId=id, Attribute="userData")["UserData"]
+    return {"userData": b64decode(said["Value"]).decode()} if said.get("Value") else {}
+
+
 def _words(inputs: Inputs) -> dict[str, Any]:
     """What RunInstances is told. What is not in the inputs stays the cloud's default."""
     words = picked(
@@ -108,6 +116,7 @@ def _words(inputs: Inputs) -> dict[str, Any]:
         SecurityGroupIds="vpcSecurityGroupIds",
         InstanceInitiatedShutdownBehavior="instanceInitiatedShutdownBehavior",
         EbsOptimized="ebsOptimized",
+        UserData="userData",
     )
     if "iamInstanceProfile" in inputs:
         words["IamInstanceProfile"] = {"Name": inputs["iamInstanceProfile"]}
