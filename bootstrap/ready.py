@@ -26,8 +26,8 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     """
     _refuse_mixed(cluster, options)
     todo = _changes(cluster)
-    _refuse_system_changes(cluster, todo, options)
     supply.refuse(cluster.facts, todo)
+    _refuse_system_changes(cluster, todo, options)
     steps = [s for name in todo for s in [*todo[name].steps(name), *_ours(cluster, name)]]
     plan = Plan(tuple(todo), tuple(steps), _notes(cluster))
     _refuse_little_room(cluster, todo, plan)
