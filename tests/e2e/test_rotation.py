@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts import systemd
 from hosts.full import FullHost
+from hosts.network import Network
 
 from bootstrap import connect, identity, power, record, rotation
 from bootstrap.cloud import Clock, Standing
@@ -249,6 +252,26 @@ def test_two_computers_at_once_lock_nobody_out(
     cluster.refused()
     monkeypatch.setenv("HOME", str(tmp_path))
     second.known()
+
+
+@pytest.mark.slow
+def test_under_systemd_and_by_sudo_as_on_a_machine_of_a_stack(network: Network) -> None:
+    """sshd is told by its unit there, and goes on with the new key after a reboot, too."""
+    if reason := systemd.missing():
+        required = os.environ.get("RAILHEAD_FULL_HOSTS") == "required"
+        (pytest.fail if required else pytest.skip)(reason)
+    host = systemd.SystemdHost(network, "s1")
+    host.start()
+    try:
+        cluster = Cluster([host], user="rail")
+        pid = host.systemctl("show", "--property=MainPID", "ssh")
+        cluster.contact()
+        cluster.changed()
+        assert host.systemctl("show", "--property=MainPID", "ssh") == pid, "reloaded, not ended"
+        host.restart()
+        cluster.known()
+    finally:
+        host.remove()
 
 
 def test_without_root_it_is_not_gone_on_with(full_hosts: Start) -> None:
