@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -203,3 +203,27 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Person, ready_host
     assert not (h1.disk.root / "root/.railhead").exists() and our_keys(h1) == []
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
+
+
+@pytest.fixture
+def shut_in(ready_disk: Path) -> Iterator[FullHost]:
+    """A host with Python and OpenMPI that gets out nowhere, when the wheel for it is built."""
+    network = Network()
+    host = FullHost(network, "h1")
+    host.start()
+    yield host
+    network.close()
+
+
+def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
+    laptop: Person, shut_in: FullHost
+) -> None:
+    """It imports TensorFlow and Horovod in the end: without that no host is ready."""
+    hosts = introduce(laptop, shut_in)
+    done = laptop.fab("bootstrap", "--hosts", hosts, seconds=290).ended(0, "[lap-h1] ready")
+    assert "[lap-h1] does not get out (no answer from " in done.out
+    assert "MB through this connection)" in done.out and "fetches" not in done.out
+    ours = shut_in.disk.root / "root/.railhead"
+    assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
+    assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
+    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")

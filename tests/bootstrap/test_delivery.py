@@ -1,0 +1,148 @@
+"""Wheels on their way to a host that does not get out. The hosts write down what they are asked;
+a real one is in tests/e2e."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bootstrap import delivery, install, runtimes, wheels
+from bootstrap.board import Board
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.outside import Outside, Way
+from bootstrap.package import Bundle
+from bootstrap.plan import Plan, Step
+from bootstrap.session import Reply, Session
+from bootstrap.survey import Cluster
+
+
+class Asked:
+    """Stands for the session of one host."""
+
+    def __init__(self, name: str) -> None:
+        self.host = Host(name, name)
+        self.sent: list[str] = []
+        self.ran: list[tuple[list[str], Mapping[str, str]]] = []
+        self.removed: list[str] = []
+
+    def start_agent(self, python: str) -> None:
+        """Nothing is on the other side."""
+
+    def ask(self, op: str, **kw: Any) -> Any:
+        if op == "remove":
+            self.removed += kw["paths"]
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
+        self.ran.append((list(argv), env))
+        return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
+
+    def send_tree(
+        self, bundle: Bundle, dest: str, *, prune: bool, sent: Callable[[int], None]
+    ) -> None:
+        assert (dest, prune) == (delivery.FOLDER, False)
+        self.sent += [file.path for file in bundle.files]
+        sent(bundle.total_bytes)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """Three files, one of them larger than a program's folder may be."""
+    folder = tmp_path / "house"
+    folder.mkdir()
+    for name, size in {"b.whl": 200_000_001, "a.whl": 3000, "c.whl": 1000}.items():
+        with (folder / name).open("wb") as file:
+            file.truncate(size)
+    return folder
+
+
+def of(host: Asked) -> Session:
+    return cast("Session", host)
+
+
+def test_files_go_one_by_one_and_are_taken_away_when_they_are_installed(house: Path) -> None:
+    host, told = Asked("h1"), list[str]()
+    with delivery.delivered(of(host), house, told.append):
+        assert host.sent == ["c.whl", "a.whl", "b.whl"]
+        assert not host.removed
+    hashes = {file.sha256 for bundle in wheels.each(house) for file in bundle.files}
+    assert set(host.removed) == {delivery.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
+    assert told == [
+        f"{x} of 200 MB went through this connection" for x in ("1.0 kB", "4.0 kB", "200 MB")
+    ]
+
+
+def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
+    host, told = Asked("h1"), list[str]()
+    with pytest.raises(OSError), delivery.delivered(of(host), house, told.append):
+        raise OSError
+    assert host.removed == []
+
+
+@pytest.fixture
+def cluster(debian: HostFacts) -> Cluster:
+    """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
+    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False)))
+    facts = {"h1": shut, "h2": debian}
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts))
+    return Cluster(inventory, facts, environment, peers, None)
+
+
+def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, Asked]:
+    hosts = {name: Asked(name) for name in cluster.facts}
+    opened = cast("dict[str, Session]", hosts)
+    install.apply(
+        cluster, Plan(tuple(hosts), tuple(steps)), opened, Board(io.StringIO(), list(hosts))
+    )
+    return hosts
+
+
+def test_a_host_installs_from_what_the_plan_sends_it(
+    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def fetch(locks: list[str], python: str, told: Callable[[int], None]) -> Path:
+        assert python == "3.11"
+        asked.append(locks)
+        return house
+
+    monkeypatch.setattr(wheels, "fetch", fetch)
+    hosts = apply(
+        cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
+    )
+    sync = {name: next(a for a, _ in host.ran if "sync" in a) for name, host in hosts.items()}
+    assert set(delivery.FOR_UV) <= set(sync["h1"])
+    assert "--require-hashes" in sync["h1"]
+    assert not {"--offline", "--no-index"} & set(sync["h2"])
+    assert asked == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
+    assert hosts["h2"].sent == [] and delivery.FOLDER in hosts["h1"].removed
+
+
+@pytest.mark.parametrize("shut", [True, False])
+def test_a_builder_gets_horovods_source_the_same_way(
+    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch, shut: bool
+) -> None:
+    locks: list[str] = []
+
+    def fetch_source(lock: str, told: Callable[[int], None]) -> Path:
+        locks.append(lock)
+        return house
+
+    monkeypatch.setattr(wheels, "fetch_source", fetch_source)
+    if not shut:
+        cluster = replace(cluster, facts={"h1": cluster.facts["h2"]})
+    host = Asked("h1")
+    plan = Plan(("h1",), (Step("h1", "horovod", ""),))
+    work = install._Work(cluster, plan, {"h1": of(host)}, Board(io.StringIO(), ["h1"]))
+    with work._source(of(host)) as variables:
+        assert dict(variables) == (delivery.FOR_PIP if shut else {})
+    assert locks == ([(runtimes.LOCKS / "horovod.txt").read_text()] if shut else [])

@@ -1,0 +1,121 @@
+"""Which way parts take to hosts that do not get out, as the plan says it, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap import ready, runtimes
+from bootstrap.errors import UsageError
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.outside import Outside, Way
+from bootstrap.plan import MINUTES, Plan, Step
+from bootstrap.supply import cut_off, routed
+from bootstrap.survey import Cluster, Options
+
+SHUT = Outside(Way("mirror.example", False), Way("proxy.example:3128", False))
+RUNTIME = Step("h1", "runtime", "not there", MINUTES, fetches=317)
+WHEEL = Path("horovod-0.28.1.whl")
+
+
+@pytest.fixture
+def shut_in(debian: HostFacts) -> HostFacts:
+    return replace(debian, outside=SHUT)
+
+
+def cluster(*hosts: HostFacts, wheel: Path | None = WHEEL, gpu: bool = False) -> Cluster:
+    facts = {f"h{i}": host for i, host in enumerate(hosts, 1)}
+    runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
+    environment = runtimes.Environment(runtime, "3.11", "a reason")
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="aws", bucket="s3://results")
+    return Cluster(inventory, facts, environment, peers, wheel)
+
+
+def plan(*hosts: HostFacts, wheel: Path | None = WHEEL) -> Plan:
+    return ready.decide(cluster(*hosts, wheel=wheel), Options())
+
+
+@pytest.mark.parametrize(("answered", "sends"), [(True, 0), (None, 0), (False, 317)])
+def test_only_a_host_that_was_seen_to_be_shut_in_is_sent_its_wheels(
+    debian: HostFacts, answered: bool | None, sends: int
+) -> None:
+    way = Outside(Way("", None), Way("", answered))
+    step = routed(RUNTIME, replace(debian, outside=way))
+    assert (step.sends, step.fetches) == (sends, 317 - sends)
+    assert cut_off(replace(debian, outside=way)) is bool(sends)
+
+
+def test_the_plan_says_which_way_each_part_takes_and_how_much(
+    debian: HostFacts, shut_in: HostFacts
+) -> None:
+    told = plan(shut_in, debian).describe()
+    assert [line for line in told if "does not get out" in line] == [
+        "[h1] does not get out (no answer from proxy.example:3128): wheels are fetched here, once, "
+        "checked by hash, and go through this connection"
+    ]
+    runtime = [line.rpartition("(")[2] for line in told if " runtime: " in line]
+    assert runtime == [
+        "minutes, about 317 MB through this connection)",
+        "minutes, fetches about 317 MB)",
+    ]
+    assert [line for line in told if "bucket:" in line][0].endswith(" MB through this connection)")
+
+
+def test_what_has_to_be_there_already_changes_no_step(
+    debian: HostFacts, shut_in: HostFacts
+) -> None:
+    names = [step.name for step in plan(shut_in).steps]
+    assert names == [step.name for step in plan(debian).steps]
+
+
+def test_what_is_sent_takes_more_room_than_what_is_fetched(
+    debian: HostFacts, shut_in: HostFacts
+) -> None:
+    room = 2_000_000_000
+    assert plan(replace(debian, disk_free=room))
+    with pytest.raises(UsageError, match=r"\[h1\] runtime, bucket needs 2.4 GB"):
+        plan(replace(shut_in, disk_free=room))
+
+
+def test_packages_that_no_mirror_brings_are_refused_by_name(
+    debian: HostFacts, shut_in: HostFacts
+) -> None:
+    bare = replace(shut_in, tools={})
+    with pytest.raises(UsageError) as refused:
+        plan(debian, bare)
+    assert "[h2] needs openmpi-bin; no answer from mirror.example" in refused.value.message
+    assert "h1" not in refused.value.message
+    assert refused.value.hint.endswith("apt-get update && apt-get install -y openmpi-bin")
+    open_to_apt = replace(bare, outside=replace(SHUT, apt=Way("mirror.example", True)))
+    assert plan(debian, open_to_apt).needs("h2", "system")
+    unknown = replace(bare, outside=replace(SHUT, apt=Way("", None)))
+    assert plan(debian, unknown).needs("h2", "system")
+
+
+def test_the_host_that_builds_is_one_that_can_or_whose_apt_may_help(
+    debian: HostFacts, shut_in: HostFacts
+) -> None:
+    bare, far = replace(debian, mpi_headers=False), replace(shut_in, mpi_headers=False)
+    assert cluster(bare, shut_in).builder == "h2"
+    assert cluster(far, bare).builder == "h2"
+    assert cluster(debian, shut_in).builder == cluster(far, far).builder == "h1"
+
+
+def test_a_wheel_for_gpus_is_built_only_with_a_toolkit_that_is_there(shut_in: HostFacts) -> None:
+    host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12)
+    with pytest.raises(UsageError, match="h1 does not get out, and has no CUDA 12") as refused:
+        ready.decide(cluster(host, wheel=None, gpu=True), Options())
+    assert refused.value.hint.startswith("make gpu-wheel ")
+    own = replace(host, gpu=replace(host.gpu, cuda={"12.8": "/usr/local/cuda-12.8"}))
+    for wheel, facts in ((None, own), (WHEEL, host)):
+        (step,) = [
+            step
+            for step in ready.decide(cluster(facts, wheel=wheel, gpu=True), Options()).steps
+            if step.name == "horovod"
+        ]
+        assert (step.fetches, step.sends) == (0, 0)

@@ -1,0 +1,144 @@
+"""Wheels fetched here for hosts elsewhere: which, by hash, once. The index is a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bootstrap import record, runtimes, wheels
+from bootstrap.errors import RailheadError
+
+HASH = " \\\n    --hash=sha256:"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that pip takes everything from."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def wheel(index: Path, tags: str = "py3-none-any", name: str = "demo") -> str:
+    """Put a wheel there; its entry in a lock."""
+    path = index / f"{name}-1.0-{tags}.whl"
+    with zipfile.ZipFile(path, "w") as files:
+        info = f"{name}-1.0.dist-info"
+        files.writestr(f"{name}.py", "")
+        files.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        files.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tags}\n")
+        files.writestr(f"{info}/RECORD", "")
+    return f"{name}==1.0{HASH}{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def source(index: Path) -> str:
+    """Put a source distribution there; its entry in a lock."""
+    path = index / "demo-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as files:
+        for name, text in {
+            "setup.py": "from setuptools import setup\nsetup(name='demo', version='1.0')\n",
+            "PKG-INFO": "Metadata-Version: 1.0\nName: demo\nVersion: 1.0\n",
+        }.items():
+            member = tarfile.TarInfo(f"demo-1.0/{name}")
+            member.size = len(text)
+            files.addfile(member, io.BytesIO(text.encode()))
+    return f"demo==1.0{HASH}{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def quiet(count: int) -> None:
+    """Nobody listens."""
+
+
+def test_the_entries_that_apply_are_those_of_the_host_not_of_this_machine() -> None:
+    lock = (
+        f"# a comment\nwin==1.0 ; sys_platform == 'win32'{HASH}aa\nold==1.0 ; python_full_version"
+    )
+    lock += f" < '3.11'{HASH}bb\nnew==1.0 ; python_full_version >= '3.11' and platform_machine =="
+    lock += f" 'x86_64' and sys_platform == 'linux'{HASH}cc{HASH}dd\nplain==1.0{HASH}ee\n"
+    both = [lock, f"plain==1.0{HASH}ee\n"]
+    new, plain = "new==1.0 --hash=sha256:cc --hash=sha256:dd\n", "plain==1.0 --hash=sha256:ee\n"
+    assert wheels.applying(both, "3.12") == new + plain
+    assert wheels.applying(both, "3.10") == "old==1.0 --hash=sha256:bb\n" + plain
+
+
+@pytest.mark.parametrize("name", ["runtime-tf2.18-cpu", "runtime-tf2.18-gpu", "bucket"])
+def test_every_entry_of_our_locks_is_understood(name: str) -> None:
+    lock = (runtimes.LOCKS / f"{name}.txt").read_text()
+    entries = [x for x in lock.splitlines() if x[:1].isalnum()]
+    found = wheels.applying([lock], "3.11").splitlines()
+    assert len(entries) * 0.8 < len(found) <= len(entries)
+    assert all("==" in x and "--hash=sha256:" in x and ";" not in x for x in found)
+
+
+FIT = {
+    "one": "py3-none-any",
+    "two": "cp311-cp311-manylinux_2_35_x86_64",
+    "three": "cp39-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64",
+    "four": "cp311-cp311-linux_x86_64",
+}
+
+
+def test_wheels_come_that_run_on_the_oldest_system(index: Path) -> None:
+    told: list[int] = []
+    locks = [wheel(index, tags, name) for name, tags in FIT.items()]
+    found = wheels.fetch(locks, "3.11", told.append)
+    assert {path.name for path in found.iterdir()} == {path.name for path in index.iterdir()}
+    assert told
+
+
+@pytest.mark.parametrize("tags", ["cp312-cp312-linux_x86_64", "cp311-cp311-manylinux_2_36_x86_64"])
+def test_a_wheel_that_would_not_run_there_does_not_come(index: Path, tags: str) -> None:
+    with pytest.raises(RailheadError, match=r"were not fetched:\n[^$]*demo==1\.0"):
+        wheels.fetch([wheel(index, tags)], "3.11", quiet)
+
+
+def test_what_came_once_is_not_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = wheel(index)
+    first = wheels.fetch([lock], "3.11", quiet)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert wheels.fetch([lock], "3.11", quiet) == first
+    assert first.is_relative_to(record.cache("wheelhouse"))
+    assert not list(first.parent.glob("*.part"))
+
+
+def test_another_content_than_the_lock_says_is_refused_and_not_kept(index: Path) -> None:
+    lock, path = wheel(index), index / "demo-1.0-py3-none-any.whl"
+    right = path.read_bytes()
+    path.write_bytes(b"another")
+    with pytest.raises(RailheadError, match="(?i)hash"):
+        wheels.fetch([lock], "3.11", quiet)
+    path.write_bytes(right)
+    assert (wheels.fetch([lock], "3.11", quiet) / path.name).read_bytes() == right
+
+
+def test_a_package_without_a_wheel_does_not_come(index: Path) -> None:
+    lock = source(index)
+    with pytest.raises(RailheadError, match="demo==1.0"):
+        wheels.fetch([lock], "3.11", quiet)
+    (found,) = wheels.fetch_source(lock, quiet).iterdir()
+    assert found.name == "demo-1.0.tar.gz"
+
+
+def test_hosts_that_need_the_same_at_once_fetch_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = []
+
+    def download(part: Path, *_: object) -> None:
+        time.sleep(0.2)
+        came.append(part)
+
+    monkeypatch.setattr(wheels, "_download", download)
+    asks = [threading.Thread(target=wheels.fetch, args=(["a==1"], "3.11", quiet)) for _ in "123"]
+    for ask in asks:
+        ask.start()
+    for ask in asks:
+        ask.join()
+    assert len(came) == 1
