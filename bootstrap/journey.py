@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bootstrap import (
+    checkup,
     cloud,
     connect,
     demolition,
     door,
     ending,
+    examine,
     follow,
     install,
     local,
@@ -156,6 +158,12 @@ def make_ready(
         return install.apply(cluster, todo, opened, board)
 
 
+def health(inventory: Inventory, options: Options) -> None:
+    """Check the hosts before a run; leaves nothing on them."""
+    with door.sessions(inventory) as opened:
+        examine.examine(inventory, options, opened, say)
+
+
 @dataclass(frozen=True)
 class Trip:
     """How a training is to be run: what, on hosts made ready how, and where results go."""
@@ -190,8 +198,8 @@ def _start(cluster: Cluster, opened: dict[str, Session], trip: Trip) -> Run:
     record.save_cluster(cluster.inventory)
     say(*choices(trip.asked, cluster))
     cluster = make_ready(cluster, opened, trip.options)
-    for name, session in opened.items():
-        session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+    checkup.start_agents(cluster, opened)
+    checkup.refuse_fallback(cluster, opened)
     run.refuse_closed_pairs(cluster, opened)
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
 

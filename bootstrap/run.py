@@ -25,6 +25,8 @@ from bootstrap.survey import Cluster
 REMOTE = Path(__file__).parent / "remote"
 SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py", "attached.py", "manifest.py")
 KEEPER = ("keeper.py", "policy.py", "ship.py")
+OPEN_PORTS = "open all TCP ports between the hosts, or tell addresses: --peer-address a,b"
+HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -42,19 +44,33 @@ class Run:
 
 
 def refuse_second(cluster: Cluster) -> None:
-    """UsageError when a run is going on on any of the hosts."""
+    """UsageError when a run, or somebody's health check, is going on on any of the hosts."""
     for name, facts in cluster.facts.items():
         for trace in facts.traces:
+            known = f"fab attach --run {trace.run_id}   # or: fab cancel --run {trace.run_id}"
+            check = "wait until it has ended; fab teardown ends what a broken one has left"
             raise UsageError(
                 f"{name} is busy with run {trace.run_id}: one run at a time",
-                hint=f"fab attach --run {trace.run_id}   # or: fab cancel --run {trace.run_id}",
+                hint=check if trace.run_id == HEALTH else known,
             )
 
 
 def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None:
     """Let every host call every other one, both ways; HostsNotReady names the pairs that fail."""
+    told = closed_pairs(cluster, opened)
+    if any(told.values()):
+        raise HostsNotReady(
+            "the hosts do not reach each other",
+            {name: text or "ok" for name, text in told.items()},
+            hint=OPEN_PORTS,
+        )
+
+
+def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, str]:
+    """Let every host call every other one, both ways; for each host a line per peer that it does
+    not reach."""
     if len(cluster.peers) < 2:
-        return
+        return {}
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
         opened,
@@ -73,13 +89,7 @@ def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None
             if why
         )
 
-    told = everywhere(opened, call, what="calling the peers", error=HostsNotReady)
-    if any(told.values()):
-        raise HostsNotReady(
-            "the hosts do not reach each other",
-            {name: text or "ok" for name, text in told.items()},
-            hint="open all TCP ports between the hosts, or tell addresses: --peer-address a,b",
-        )
+    return everywhere(opened, call, what="calling the peers", error=HostsNotReady)
 
 
 def start(
@@ -90,9 +100,34 @@ def start(
     ending: launch.Ending,
 ) -> Run:
     """Ship the bundle to every host and start the supervisor on the chief."""
-    document = _document(cluster, opened, asked, ending)
+    document = document_of(launch.new_run_id(), cluster, opened, asked, ending)
     run = Run(document["run_id"], results / document["run_id"])
     record.save_run(document, run.results)
+    try:
+        lay_out(cluster, opened, asked, document, run)
+    except BaseException:
+        record.forget_run(document)
+        raise
+    chief = opened[cluster.chief]
+    python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
+    chief.ask(
+        "start",
+        argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
+        cwd=run.folder,
+        env=environment_of(run),
+        log=f"{run.folder}/logs/supervisor.log",
+    )
+    return run
+
+
+def lay_out(
+    cluster: Cluster,
+    opened: Mapping[str, Session],
+    asked: Asked,
+    document: Mapping[str, Any],
+    run: Run,
+) -> None:
+    """Ship all that a run is made of, and see that the chief can start ranks; or take it back."""
     chief = opened[cluster.chief]
     try:
         everywhere(
@@ -101,18 +136,8 @@ def start(
         chief.ask("write", files=_chief_files(cluster, document, run))
         _refuse_closed_doors(cluster, chief, run)
     except BaseException:
-        record.forget_run(document)
-        _take_back(opened, run)
+        take_back(opened, run)
         raise
-    python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
-    chief.ask(
-        "start",
-        argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
-        cwd=run.folder,
-        env=_supervisor_environment(run),
-        log=f"{run.folder}/logs/supervisor.log",
-    )
-    return run
 
 
 # All at once, by the very words with which mpirun will start a rank there; the last line that
@@ -141,25 +166,31 @@ def _refuse_closed_doors(cluster: Cluster, chief: Session, run: Run) -> None:
         )
 
 
-def _take_back(opened: Mapping[str, Session], run: Run) -> None:
-    """Remove what was shipped of a run that does not begin, secrets too, where that can be done."""
+def take_back(opened: Mapping[str, Session], run: Run) -> None:
+    """Remove all of a run from the hosts, secrets too, where that can be done."""
     for session in opened.values():
         with contextlib.suppress(Exception):
             session.ask("remove", paths=[run.folder])
 
 
-def _supervisor_environment(run: Run) -> dict[str, str]:
+def environment_of(run: Run) -> dict[str, str]:
+    """What marks the processes of a run, and lets root start them."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {"RAILHEAD_RUN": run.run_id, "RAILHEAD_HOME": "~", **root}
 
 
-def _document(
-    cluster: Cluster, opened: Mapping[str, Session], asked: Asked, ending: launch.Ending
+def document_of(
+    run_id: str,
+    cluster: Cluster,
+    opened: Mapping[str, Session],
+    asked: Asked,
+    ending: launch.Ending,
 ) -> dict[str, Any]:
+    """run.json for these hosts, with ports that are free on them."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
     return launch.run_document(
-        run_id=launch.new_run_id(now),
+        run_id=run_id,
         cluster=cluster.inventory.name,
         created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         ask=asked.ask,

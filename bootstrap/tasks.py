@@ -218,6 +218,23 @@ def bootstrap(
 
 
 @task()
+def health(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    requirements: str | None = None,
+    runtime: str | None = None,
+    slots: str | None = None,
+    peer_address: str | None = None,
+) -> None:
+    """Check GPUs, TensorFlow, links, ports, clocks and room before a run; ends with 1 if unfit."""
+    from bootstrap import journey
+
+    options = _options(False, requirements, peer_address, runtime, mixed=True)
+    journey.health(_inventory(hosts, stack, slots), options)
+
+
+@task()
 def status(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:

@@ -21,9 +21,11 @@ LINES = (
     "record uv wheels pins hops session connect trust",
     "processes loopback local",
     "show board picture delivery",
+    "xids health chart",
     "stack cloud door bucket receipt identity rotation",
     "survey changes supply ready overhaul reboot groundwork install",
     "run machines power results whereabouts follow ending teardown demolition",
+    "checkup examine",
     "access journey",
     "program tasks",
     "fatbin tested gpu_wheel gpu_check",
@@ -47,6 +49,8 @@ SDKS["bootstrap/remote/ship.py"] = {"boto3", "botocore", "google"}
 # As ranks, in a runtime.
 SDKS["bootstrap/remote/try_wheel.py"] = {"horovod", "tensorflow"}
 SDKS["bootstrap/remote/gpu_probe.py"] = {"horovod", "keras", "tensorflow"}
+SDKS["bootstrap/remote/health_host.py"] = {"tensorflow"}
+SDKS["bootstrap/remote/health_links.py"] = {"horovod", "tensorflow"}
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 MODULES = sorted((ROOT / "bootstrap").glob("[!_]*.py"))
 CLOUDS = sorted((ROOT / "bootstrap/cloud").glob("*.py"))

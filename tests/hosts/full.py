@@ -188,6 +188,10 @@ class FullHost:
         """
         self.legs.block(peer.address if peer else None, port, refuse=refuse, calls=calls)
 
+    def slow(self, peer: FullHost, mbit: int) -> None:
+        """Let what it sends to a peer go at so many Mbit/s, until it is removed."""
+        self.legs.slow(peer.address, mbit)
+
     def heal(self) -> None:
         """End every partition and block."""
         self.legs.unblock()

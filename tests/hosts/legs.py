@@ -72,5 +72,19 @@ class Legs:
         """Take all blocks away; a host without any is left as it is."""
         self._nft("add table inet faults\ndelete table inet faults\n")
 
+    def slow(self, peer: str, mbit: int) -> None:
+        """Let no more than so many Mbit/s leave to an address: a class that the packets name."""
+        inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
+        tc = [*inside, "tc"]
+        run(*tc, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb")
+        shape = ["htb", "rate", f"{mbit}mbit", "burst", "64k"]
+        run(*tc, "class", "replace", "dev", "eth0", "parent", "1:", "classid", "1:10", *shape)
+        leaving = f"ip daddr {peer} meta priority set 1:10"
+        self._nft(
+            "table inet slowness {\n"
+            f"chain leaving {{ type filter hook output priority 0; {leaving}; }}\n"
+            "}\n"
+        )
+
     def _nft(self, rules: str) -> None:
         run("nsenter", f"--net=/run/netns/{self.namespace}", "nft", "-f", "-", stdin=rules)

@@ -1,0 +1,84 @@
+"""A run that `fab health` starts: an all-reduce over all ranks, then over each pair of ranks.
+
+Its one argument is the pairs, [[0, 1], [0, 2]]. Rank 0 writes health.json to the run's results.
+Other pairs wait while one is measured: Horovod's cycles are common to all ranks, so pairs that
+reduce at the same time would show each other's time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+FIRST, LAST = 1 << 20, 1 << 26  # bytes: from 1 MiB, times four, up to 64 MiB
+LONG = 0.2  # seconds; no size is tried that would take longer
+ROUNDS = 3
+
+
+def main() -> None:
+    """Measure, and let rank 0 write what came out."""
+    pairs = json.loads(sys.argv[1])
+    groups = [hvd.ProcessSet(pair) for pair in pairs]
+    hvd.init(process_sets=groups)
+    take_gpu(hvd.local_rank())
+    size, seconds = measure("all", hvd.global_process_set, hvd.size())
+    rates = [in_turn(f"pair-{i}", group) for i, group in enumerate(groups)]
+    if hvd.rank() == 0:
+        found = {"ranks": hvd.size(), "size": size, "seconds": seconds, "rates": rates}
+        with open(os.path.join(os.environ["RAILHEAD_RESULTS"], "health.json"), "w") as file:
+            json.dump(found, file)
+    hvd.shutdown()
+
+
+def take_gpu(index: int) -> None:
+    """One GPU for each rank of a host, as a run has it."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.experimental.set_memory_growth(gpus[index], True)
+        tf.config.set_visible_devices(gpus[index], "GPU")
+
+
+def in_turn(name: str, group: Any) -> float:
+    """Bytes per second of one pair, known to all ranks once it is done."""
+    rate = 0.0
+    if group.included():
+        size, seconds = measure(name, group, 2)
+        rate = size / seconds
+    told = hvd.allreduce(tf.constant([rate]), op=hvd.Sum, name=f"{name}-told")
+    return float(told[0]) / 2
+
+
+def measure(name: str, group: Any, ranks: int) -> tuple[int, float]:
+    """The largest size that does not take too long, and its best time on the slowest rank."""
+    size = FIRST
+    while True:
+        best = min(once(f"{name}-{size}", size, group, ranks) for _ in range(ROUNDS))
+        last = tf.constant([best], tf.float64)
+        slow = hvd.allreduce(last, op=hvd.Max, name=f"{name}-{size}-slow", process_set=group)
+        seconds = float(slow[0])
+        if seconds * 4 > LONG or size == LAST:
+            return size, seconds
+        size *= 4
+
+
+def once(name: str, size: int, group: Any, ranks: int) -> float:
+    """Seconds of one all-reduce; RuntimeError where the sum is wrong."""
+    ones = tf.ones((size // 4,))
+    start = time.perf_counter()
+    total = hvd.allreduce(ones, op=hvd.Sum, name=name, process_set=group)
+    total[0].numpy()  # a GPU is waited for
+    seconds = time.perf_counter() - start
+    low, high = float(tf.reduce_min(total)), float(tf.reduce_max(total))
+    if not low == high == ranks:
+        raise RuntimeError(f"{name}: the sum over {ranks} ranks is {low} to {high}")
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""What a GPU's driver says of errors: nvidia-smi's counters, and Xids in the kernel's log. Pure.
+
+What each Xid means and asks for is from NVIDIA's catalog:
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+RESET = "restart the machine, or as root: nvidia-smi --gpu-reset -i {bus}"
+REPLACE = f"{RESET}; if it comes again, the card is broken: take another machine"
+PROGRAM = "a program's own fault, as a rule: run it under compute-sanitizer; the GPU is fine"
+CATALOG = "look it up: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """An Xid in words, and what to do; `harmless` ones stand in no run's way."""
+
+    what: str
+    todo: str
+    harmless: bool = False
+
+
+XIDS = {
+    13: Meaning("exception in the graphics engine", PROGRAM, harmless=True),
+    31: Meaning("page fault in the GPU's memory", PROGRAM, harmless=True),
+    43: Meaning("a program was ended by its own fault", PROGRAM, harmless=True),
+    45: Meaning(
+        "clean-up after a program was killed or another error",
+        "look at the Xids before it; alone it is nothing",
+        harmless=True,
+    ),
+    48: Meaning("memory error that ECC cannot correct", REPLACE),
+    63: Meaning(
+        "bad memory was retired or remapped",
+        "nothing now; the next restart of the machine puts it into effect",
+        harmless=True,
+    ),
+    64: Meaning("bad memory could not be retired or remapped", REPLACE),
+    74: Meaning("NVLink error", f"nvidia-smi nvlink -e   # which link; then {REPLACE}"),
+    79: Meaning(
+        "the GPU has fallen off the bus",
+        "stop the machine and start it again (a reset does not reach the card); "
+        "if it comes again, take another machine",
+    ),
+    94: Meaning("memory error, contained to one program", f"soon: {RESET}"),
+    95: Meaning("memory error, not contained: it hit several programs", REPLACE),
+    119: Meaning("the GPU's own processor (GSP) does not answer", REPLACE),
+    120: Meaning("error in the GPU's own processor (GSP)", REPLACE),
+}
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An Xid in the kernel's log since the boot: which, on which card, how often."""
+
+    bus: str
+    number: int
+    times: int
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it is; for one that is not in our table, where it is looked up."""
+        return XIDS.get(self.number, Meaning("not in our table", CATALOG))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A card's memory: errors since the driver was loaded that ECC could not correct, pages or
+    rows that wait for a restart to be taken out, and whether taking out failed.
+
+    None for what this kind of card does not tell.
+    """
+
+    bus: str
+    uncorrected: int | None
+    pending: bool | None
+    failed: bool | None
+    reset: bool
+
+
+def script() -> str:
+    """POSIX sh that asks the driver and the kernel's log; writes nothing.
+
+    Rows are asked for apart: a driver refuses a whole query for one field that it does not know.
+    """
+    pages = "pci.bus_id,ecc.errors.uncorrected.volatile.total,retired_pages.pending"
+    rows = "gpu_bus_id,remapped_rows.pending,remapped_rows.failure"
+    return f"""echo @pages; nvidia-smi --query-gpu={pages} --format=csv,noheader 2>&1
+echo @rows; nvidia-smi --query-remapped-rows={rows} --format=csv,noheader 2>&1
+echo @log; l=$(dmesg 2>/dev/null) || l=$(sudo -n dmesg 2>/dev/null) ||
+  l=$(journalctl -k -b -q --no-pager 2>/dev/null) || echo @closed
+printf '%s\\n' "$l" | grep -a 'NVRM: Xid'"""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What `script` found; `xids` is None where the kernel's log may not be read."""
+
+    memory: tuple[Memory, ...]
+    xids: tuple[Xid, ...] | None
+
+
+def parse(output: str) -> Errors:
+    """Turn what `script` printed into what is known of the cards."""
+    parts = re.split(r"^@(pages|rows|log)\n", output, flags=re.MULTILINE)
+    said = dict(zip(parts[1::2], parts[2::2], strict=True))
+    log = said.get("log", "@closed")
+    xids = None if "@closed" in log else read_log(log)
+    return Errors(_memory(said.get("pages", ""), said.get("rows", "")), xids)
+
+
+def read_log(log: str) -> tuple[Xid, ...]:
+    """The Xids of a kernel's log, each card's and number's once."""
+    found = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", log)
+    times = Counter((bus.lower(), int(number)) for bus, number in found)
+    return tuple(Xid(bus, number, count) for (bus, number), count in times.items())
+
+
+def _memory(pages: str, rows: str) -> tuple[Memory, ...]:
+    remapped = {words[0]: words for words in _table(rows, 3)}
+    cards = []
+    for bus, uncorrected, pending in _table(pages, 3):
+        _, waiting, failure = remapped.get(bus, (bus, "N/A", "N/A"))
+        waits = [x for x in (_yes(pending), _yes(waiting)) if x is not None]
+        cards.append(
+            Memory(
+                bus=short(bus),
+                uncorrected=int(uncorrected) if uncorrected.isdigit() else None,
+                pending=any(waits) if waits else None,
+                failed=_yes(failure),
+                reset="requires reset" in f"{uncorrected} {pending} {waiting}".lower(),
+            )
+        )
+    return tuple(cards)
+
+
+def _table(text: str, width: int) -> list[list[str]]:
+    """The rows of a CSV that begin with a card's address; what else is said is no row."""
+    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
+    bus = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d")
+    return [row for row in rows if len(row) == width and bus.fullmatch(row[0])]
+
+
+def _yes(word: str) -> bool | None:
+    return {"yes": True, "no": False, "1": True, "0": False}.get(word.lower())
+
+
+def short(bus: str) -> str:
+    """A card's address as the kernel writes it: 00000000:00:1E.0 is 0000:00:1e.0."""
+    return bus.lower()[4:] if len(bus) == 16 else bus.lower()

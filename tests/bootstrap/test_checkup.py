@@ -1,0 +1,85 @@
+"""What hosts answer to a health check, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bootstrap import checkup
+from bootstrap.facts import HostFacts
+from bootstrap.health import Bench, Device
+from bootstrap.session import Reply
+
+DEVICE = '{"name": "GPU:0", "width": 8192, "seconds": 0.08, "right": true}'
+CUDA = "2026-11-21 10:00:00.1: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] "
+NO_CUDA = "failed call to cuInit: UNKNOWN ERROR (303)"
+
+PROBES = {
+    "one GPU": (
+        Reply(0, ("WARNING: something", f'{{"gpus": 1, "devices": [{DEVICE}]}}')),
+        Bench(1, (Device("GPU:0", 8192, 0.08, right=True),)),
+    ),
+    "counted alone": (Reply(0, ('{"gpus": 4, "devices": []}',)), Bench(4)),
+    "no CUDA": (
+        Reply(0, (CUDA + NO_CUDA, '{"gpus": 0, "devices": []}')),
+        Bench(0, said=NO_CUDA),
+    ),
+    "no TensorFlow": (
+        Reply(1, ("Traceback", "ModuleNotFoundError: No module named 'tensorflow'", "")),
+        Bench(None, said="ModuleNotFoundError: No module named 'tensorflow'"),
+    ),
+    "killed": (Reply(-9, ()), Bench(None, said="it ended with -9")),
+    "a line that clears the screen": (Reply(1, ("\x1b[2Jno",)), Bench(None, said="no")),
+    "an answer that never came": (Reply(0, ("Segmentation",)), Bench(None, said="Segmentation")),
+}
+
+
+@pytest.mark.parametrize(("reply", "bench"), PROBES.values(), ids=PROBES)
+def test_what_the_probe_answered_is_read(reply: Reply, bench: Bench) -> None:
+    assert checkup.read_probe(reply) == bench
+
+
+class Clockwork:
+    """A host whose clock is 5 s ahead of ours, answering after some seconds."""
+
+    def __init__(self, *delays: float) -> None:
+        self.now, self.delays = 1000.0, iter(delays)
+
+    def sh(self, text: str) -> str:
+        assert text.startswith("date ")
+        delay = next(self.delays)
+        self.now += delay
+        return f"{self.now + 5 - delay / 2:.9f}\n"
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_a_clock_is_read_in_the_middle_of_the_way_there_and_back() -> None:
+    host: Any = Clockwork(0.4)
+    clock = checkup.clock_of(host, host.time)
+    assert (round(clock.skew, 6), round(clock.error, 6)) == (5.0, 0.2)
+
+
+def test_of_three_answers_the_quickest_counts() -> None:
+    host: Any = Clockwork(0.4, 0.1, 3)
+    clock = checkup.best_clock(host, host.time)
+    assert (round(clock.skew, 6), round(clock.error, 6)) == (5.0, 0.05)
+
+
+def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
+    class Busybox:
+        def sh(self, text: str) -> str:
+            return "1000.%N\n"
+
+    host: Any = Busybox()
+    times: Iterator[float] = iter((1000.0, 1001.0))
+    assert checkup.clock_of(host, lambda: next(times)).skew == -0.5
+
+
+def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
+    cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
+    checkup.refuse_fallback(cluster, {})

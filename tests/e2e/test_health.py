@@ -1,0 +1,124 @@
+"""`fab health` on real hosts: what is well, what is not, and that nothing of it stays behind.
+
+A GPU is a program `nvidia-smi` on a host's PATH and nothing more: no machine of ours has one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from e2e import local
+from e2e.local import Person
+from e2e.named import introduce, marked_on
+from hosts.full import FullHost
+
+Start = Callable[..., list[FullHost]]
+
+# What a T4's driver answers to the questions that are asked of it.
+SMI = """#!/bin/sh
+case "$*" in
+-L) echo 'GPU 0: Tesla T4 (UUID: GPU-39cd9454-0976-646a-acef-01a35ad02034)' ;;
+*retired_pages*) echo '00000000:00:1E.0, {bad}, No' ;;
+*remapped_rows*) echo '00000000:00:1E.0, [N/A], [N/A]' ;;
+*) echo 'Tesla T4' ;;
+esac
+"""
+DMESG = "#!/bin/sh\necho '[ 9.1] NVRM: Xid (PCI:0000:00:1e): {xid}, pid=12, name=python'\n"
+
+
+def give_gpu(home: Path, *, bad: int = 0, xid: int = 0) -> None:
+    """Put a T4 on the PATH of a local host, with so many bad bits and an Xid in its log."""
+    (home / "bin").mkdir(exist_ok=True)
+    texts = {"nvidia-smi": SMI.format(bad=bad)}
+    texts |= {"dmesg": DMESG.format(xid=xid) if xid else "#!/bin/sh\n"}
+    for name, text in texts.items():
+        (home / "bin" / name).write_text(text)
+        (home / "bin" / name).chmod(0o755)
+    # bash reads it for every command by ssh
+    (home / ".bashrc").write_text('PATH="$HOME/bin:$PATH"\n')
+
+
+def take_gpu(home: Path) -> None:
+    """Take the T4 away again."""
+    (home / ".bashrc").unlink()
+
+
+def homes(person: Person, name: str) -> list[Path]:
+    """The homes of a cluster's local hosts."""
+    return sorted(person.home.glob(f".railhead/clusters/{name}/hosts/*/home"))
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, shared_caches: Path) -> Iterator[Person]:
+    """Somebody with two local hosts that nothing was installed on."""
+    person = Person(tmp_path / "fresh", tmp_path, shared_caches)
+    with local.cluster(person.home, "fresh", shared_caches):
+        yield person
+
+
+def test_before_the_runtime_is_there_all_else_is_checked(fresh: Person) -> None:
+    first, second = homes(fresh, "fresh")
+    give_gpu(first, xid=13)
+    give_gpu(second, bad=2, xid=79)
+    done = fresh.fab("health").ended(2, "ports: 2 of 2 ways", "next: fab bootstrap")
+    assert "[h1] note: GPU 0000:00:1e: Xid 13: exception in the graphics engine" in done.out
+    assert "[h2] GPU 0000:00:1e: Xid 79: the GPU has fallen off the bus" in done.out
+    assert "[h2] GPU 0000:00:1e.0: 2 memory errors that ECC cannot correct" in done.out
+    assert re.search(r"^h1 +1 .* lo 127\.", done.out, re.MULTILINE)
+    assert not [path for home in (first, second) for path in home.glob(".railhead/*")]
+
+
+@pytest.mark.slow
+def test_two_hosts_are_healthy_and_nothing_of_the_check_stays(person: Person) -> None:
+    done = person.fab("health").ended(0, "GFLOP/s", "healthy: 2 hosts")
+    assert re.search(r"^all-reduce of [\d.]+ MB over 2 ranks: .* [MG]B/s", done.out, re.MULTILINE)
+    assert "the slowest host is h" in done.out
+    assert not [path for home in homes(person, "ready") for path in home.glob(".railhead/runs/h*")]
+    assert not local.marked(person.home)
+
+
+@pytest.mark.slow
+def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(person: Person) -> None:
+    """The runtime of CPU hosts stands where that of GPU hosts would be."""
+    here = homes(person, "ready")
+    for home in here:
+        give_gpu(home)
+    try:
+        plan = person.fab("plan").out
+        (digest,) = set(re.findall(r"environment ([0-9a-f]{16}) is not there", plan))
+        for home in here:
+            (env,) = {path.parent for path in home.glob(".railhead/envs/*/.ok")}
+            (env.parent / digest).symlink_to(env)
+        seen = "1 GPU by nvidia-smi, TensorFlow sees no GPU: it would train on the CPU"
+        person.fab("health").ended(1, f"[h1] {seen}", f"[h2] {seen}", "not healthy: 2 findings")
+        refused = person.fab("train", "--preset", "smoke")
+        refused.ended(2, "nothing was started", seen, "next: fab health")
+    finally:
+        for home in here:
+            take_gpu(home)
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_closed_way_between_two_hosts_is_found(laptop: Person, full_hosts: Start) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    h1.block(h2, calls=True)
+    hosts = introduce(laptop, h1, h2)
+    done = laptop.fab("health", "--hosts", hosts)
+    done.ended(2, "ports: 1 of 2 ways", f"[lap-h2] cannot reach lap-h1 at {h1.address}")
+    assert "open all TCP ports between the hosts" in done.out
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_the_slow_pair_of_three_hosts_is_named(laptop: Person, ready_hosts: Start) -> None:
+    h1, h2, h3 = ready_hosts("h1", "h2", "h3")
+    h2.slow(h3, mbit=20)
+    hosts = introduce(laptop, h1, h2, h3)
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0)  # the keys
+    done = laptop.fab("health", "--hosts", hosts)
+    done.ended(1, "the slowest pair is lap-h2 and lap-h3: ", "[lap-h2 and lap-h3]")
+    assert not [line for host in (h1, h2, h3) for line in marked_on(host)]
