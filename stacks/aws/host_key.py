@@ -10,8 +10,6 @@ import json
 from typing import Any
 
 import pulumi
-from cryptography.hazmat.primitives import serialization as form
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pulumi import dynamic
 
 HEAD = "#cloud-config\n"  # what cloud-init takes for its own; JSON is YAML, too
@@ -27,6 +25,10 @@ class Maker(dynamic.ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
         """A new pair, in OpenSSH's forms."""
+        # Here, as it costs every preview 0.2 s, and only Pulumi's other process makes keys.
+        from cryptography.hazmat.primitives import serialization as form
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
             form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
