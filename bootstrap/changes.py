@@ -146,6 +146,7 @@ def _whys(
     busy = f"; after {', '.join(facts.system.apt_busy)}" if facts.system.apt_busy else ""
     lacks = f"{', '.join(parts)} missing: apt {' '.join(sorted(set(parts.values())))}"
     wrong = drivers.wrong(facts) if facts.gpu.cards else ""
+    loads = "loads the new driver" + (" in place of Nouveau" if facts.gpu.nouveau else "")
     driver = "held against upgrades"
     if row:
         what = row.installer or " ".join(row.packages)
@@ -155,7 +156,7 @@ def _whys(
         "mend": "an installation was broken off: dpkg --configure -a",
         "system": lacks + busy,
         "driver": driver,
-        "reboot": f"{wrong}, though the driver is installed" if there else "loads the new driver",
+        "reboot": f"{wrong}, though the driver is installed" if there else loads,
     }
 
 

@@ -105,7 +105,7 @@ def row(facts: HostFacts) -> DriverRow:
             kind = card.arch or "of a kind that we do not know"
             raise UsageError(f"no driver row for {card} ({kind}): there are {', '.join(KNOWN)}")
     if facts.gpu.installer and not has_volta(facts):
-        return _of_image(facts.gpu.installer)
+        return _of_image(facts.gpu.installer, facts.gpu.nouveau)
     if facts.os not in SYSTEMS or facts.arch != "x86_64":
         raise UsageError(
             f"no driver row for {facts.os} on {facts.arch}: there are {', '.join(SYSTEMS)} on "
@@ -115,9 +115,10 @@ def row(facts: HostFacts) -> DriverRow:
     return (_debian if facts.os.startswith("debian") else _ubuntu)(facts, flavour)
 
 
-def _of_image(installer: str) -> DriverRow:
+def _of_image(installer: str, nouveau: bool) -> DriverRow:
+    """It loads the module itself, if no other one has the card."""
     why = "the image brings its own installer"
-    return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=False)
+    return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=nouveau)
 
 
 def _ubuntu(facts: HostFacts, flavour: str) -> DriverRow:

@@ -129,6 +129,7 @@ def test_a_card_without_a_driver_gets_one_is_held_and_restarts(t4: HostFacts) ->
     )
     assert (driver.reboots, driver.fetches) == (False, 670)
     assert str(reboot) == "reboot: loads the new driver (minutes, reboots)"
+    assert why(of_gpu(t4, nouveau=True), "reboot") == "loads the new driver in place of Nouveau"
 
 
 def test_a_driver_that_serves_is_left_alone(t4: HostFacts) -> None:

@@ -96,6 +96,8 @@ def test_the_images_own_installer_is_taken_except_for_v100(debian: HostFacts) ->
         row = drivers.row(there)
         assert bool(row.installer) is taken and bool(row.packages) is not taken
         assert row.reboot is not taken
+        nouveau = replace(there, gpu=replace(there.gpu, nouveau=True))
+        assert drivers.row(nouveau).reboot, "Nouveau has the card until the next start"
 
 
 def test_a_v100_beside_another_card_decides(debian: HostFacts) -> None:
