@@ -165,7 +165,7 @@ def overhaul(
     Raises:
         RailheadError: it failed, or the connection broke; again does what is missing.
     """
-    heard = _Heard(told)
+    heard = _Heard(told, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings)
     session.sh(as_root(facts, text), told=heard.line, silence=SILENCE)
     if heard.end != "@done":
@@ -175,8 +175,8 @@ def overhaul(
 class _Heard:
     """What the script has said: its step, its end, and the lines of its last command."""
 
-    def __init__(self, told: Callable[[str], None]) -> None:
-        self.told = told
+    def __init__(self, told: Callable[[str], None], whys: Mapping[str, str]) -> None:
+        self.told, self.whys = told, whys
         self.step, self.end = "", ""
         self.said: list[str] = []
 
@@ -184,6 +184,7 @@ class _Heard:
         word, _, rest = line.partition(" ")
         if word == "@step":
             self.step = rest
+            self.told(f"{rest}: {self.whys.get(rest, 'begins')}")
         elif word in ("@done", "@failed"):
             self.end = line
         elif word == "@try":

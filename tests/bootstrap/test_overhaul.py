@@ -195,7 +195,7 @@ def test_unattended_upgrades_leave_alone_what_is_held() -> None:
 
 def heard(text: str) -> tuple[list[str], o._Heard]:
     told: list[str] = []
-    listener = o._Heard(told.append)
+    listener = o._Heard(told.append, {"system": "x missing"})
     for line in text.splitlines():
         listener.line(line)
     return told, listener
@@ -209,6 +209,7 @@ def test_lines_become_progress_and_the_last_command_is_kept() -> None:
     )
     assert told == [
         "an earlier fab bootstrap is still at work here: waiting for it",
+        "system: x missing",
         "system: Hit:1 http://a",
         "system: E: it fails",
     ]
