@@ -120,6 +120,12 @@ def test_another_content_than_the_lock_says_is_refused_and_not_kept(index: Path)
     assert (wheels.fetch([lock], "3.11", quiet) / path.name).read_bytes() == right
 
 
+def test_an_entry_without_a_hash_is_refused(index: Path) -> None:
+    wheel(index)
+    with pytest.raises(RailheadError, match="(?i)hash"):
+        wheels.fetch(["demo==1.0\n"], "3.11", quiet)
+
+
 def test_a_package_without_a_wheel_does_not_come(index: Path) -> None:
     lock = source(index)
     with pytest.raises(RailheadError, match="demo==1.0"):
