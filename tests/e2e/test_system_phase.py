@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,19 @@ from hosts.network import Network
 from hosts.packages import Repository, sha256
 from hosts.systemd import SystemdHost
 
-from bootstrap import connect, hops
+from bootstrap import connect, hops, runtimes
 from bootstrap.board import Board
-from bootstrap.changes import Changes
+from bootstrap.changes import Changes, changes
 from bootstrap.drivers import DriverRow
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.groundwork import groundwork, take_back
+from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
-from bootstrap.overhaul import Keyring, Pace, overhaul
+from bootstrap.overhaul import KEYRINGS, Keyring, Pace, overhaul
 from bootstrap.reboot import Patience, reboot
 from bootstrap.session import Session
+from bootstrap.survey import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -46,6 +49,28 @@ NOTE = f"echo $DPKG_MAINTSCRIPT_PACKAGE >>{RAN}"
 SMI = '#!/bin/sh\n[ "$1" = -pm ] || echo Tesla T4\n'
 UNIT = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
 UNIT += "[Install]\nWantedBy=multi-user.target\n"
+# The hardware, at the outermost seam: a card on the bus, and a driver that is there from the boot
+# after its installation on.
+BUS, LOADED = "/srv/pci", "/opt/driver"
+MODULES = {
+    "cuda-drivers-580": "x86_64 Kernel Module",
+    "nvidia-open-580": "Open Kernel Module for x86_64",
+}
+LOADED_SMI = """#!/bin/sh
+if [ ! -e /proc/driver/nvidia/version ]; then
+  echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."; exit 9
+fi
+[ "$1" = -L ] && echo "GPU 0: Tesla T4 (UUID: GPU-0)" || echo "Tesla T4"
+"""
+HARDWARE = f"""[Unit]
+Before=ssh.service
+[Service]
+Type=oneshot
+ExecStart=/bin/mount --bind {BUS} /sys/bus/pci/devices
+ExecStart=/bin/sh -c '[ ! -e {LOADED} ] || mount --bind {LOADED} /proc/driver'
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +89,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
         made.add("cuda-drivers", version=version, postinst=NOTE, files={
             "/usr/bin/nvidia-smi": SMI, "/lib/systemd/system/nvidia-persistenced.service": UNIT,
             "/usr/sbin/modprobe": f'#!/bin/sh\necho "$@" >>{RAN}\n'})  # fmt: skip
+    for name, kind in MODULES.items():
+        version = f"NVRM version: NVIDIA UNIX {kind}  580.95.05  Tue Sep 23\n"
+        made.add(name, postinst=NOTE, files={
+            "/usr/bin/nvidia-smi": LOADED_SMI, f"{LOADED}/nvidia/version": version,
+            "/lib/systemd/system/nvidia-persistenced.service": UNIT})  # fmt: skip
     return made
 
 
@@ -266,6 +296,51 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
         assert {"cuda-drivers", "nvidia-driver-pinning-580"} < set(there) and not left
         assert take_back(session, session.facts()) == ([], [])
     assert host.exec("apt-mark", "showhold").stdout == ""
+
+
+def put_card(host: SystemdHost, device: str) -> None:
+    """A card on the bus, headers for the kernel that runs, and the units that show them."""
+    for name, text in {"vendor": "0x10de", "class": "0x030200", "device": device}.items():
+        host.write(f"{BUS}/0000:00:1e.0/{name}", f"{text}\n")
+    host.write(f"/lib/modules/{os.uname().release}/build/Makefile", "")
+    host.write("/etc/systemd/system/hardware.service", HARDWARE)
+    wants = host.disk.root / "etc/systemd/system/multi-user.target.wants"
+    (wants / "hardware.service").symlink_to("/etc/systemd/system/hardware.service")
+    host.restart()
+
+
+def lacks(team: Team, facts: Mapping[str, HostFacts]) -> dict[str, Changes]:
+    """What these hosts lack for their cards, by the plan; Python and others are left out."""
+    runtime = runtimes.RUNTIMES["tf2.18-gpu"]
+    environment = runtimes.Environment(runtime, "3.11", "")
+    peers = tuple(Peer(h.name, h.address, 22, "root", 1, "") for h in team.hosts)
+    cluster = Cluster(team.inventory, facts, environment, peers, Path("a.whl"))
+    return {name: replace(changes(cluster, name), packages=()) for name in facts}
+
+
+def test_cards_without_a_driver_get_theirs_and_are_seen_after_the_reboot(
+    team: Start, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From facts to row to packages, hold and reboot, and then nothing: V100 and T4."""
+    monkeypatch.setitem(KEYRINGS, "debian-12", known_keyring(repository)["debian-12"])
+    both = team("a", "b")
+    put_card(both.hosts[0], "0x1db1")
+    put_card(both.hosts[1], "0x1eb8")
+    with both.sessions() as opened:
+        wanted = lacks(both, connect.all_facts(opened))
+        assert [todo.names for todo in wanted.values()] == [("driver", "reboot")] * 2
+        facts = both.work_on(opened, wanted)
+        assert not any(lacks(both, facts).values())
+    drivers = {name: host.gpu.driver for name, host in facts.items()}
+    assert [d and (d.branch, d.flavour) for d in drivers.values()] == [
+        (580, "proprietary"),
+        (580, "open"),
+    ]
+    assert who_ran(both.hosts[0])[1:] == ["nvidia-driver-pinning-580", "cuda-drivers-580"]
+    assert who_ran(both.hosts[1])[1:] == ["nvidia-driver-pinning-580", "nvidia-open-580"]
+    for host in both.hosts:
+        host.wait()
+        assert host.systemctl("is-active", "nvidia-persistenced") == "active"
 
 
 # What is waited for
