@@ -47,7 +47,7 @@ class Asked:
         self.ran.append(list(argv))
         if self.fails and argv[0] == self.fails:
             return Reply(1, ("the last words",))
-        return Reply(0, (f"/home/u/.railhead/build/out/{WHEEL}",))
+        return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(self, bundle: Any, dest: str, *, prune: bool = True) -> None:
         self.ran.append(["sent", dest])

@@ -24,8 +24,8 @@ from bootstrap.reboot import OUR_BOOT, _refuse_this_machine
 # mostly passes by itself, and whether it was a lock.
 WORDS = {
     "no name server": (
-        "Err:1 http://deb.debian.org/debian bookworm InRelease\n"
-        "  Temporary failure resolving 'deb.debian.org'\n"
+        "Err:1 http://mirror.example/debian bookworm InRelease\n"
+        "  Temporary failure resolving 'mirror.example'\n"
         "E: Unable to locate package openmpi-bin",
         True,
         False,
@@ -234,7 +234,7 @@ ENDS = [
     (
         "@failed apt",
         WORDS["no name server"][0].splitlines(),
-        r"from http://deb.debian.org/debian: Temporary failure resolving 'deb.debian.org'",
+        r"from http://mirror.example/debian: Temporary failure resolving 'mirror.example'",
     ),
     (
         "@failed mend",
@@ -253,7 +253,7 @@ def test_an_end_becomes_an_error(end: str, said: list[str], message: str) -> Non
 @pytest.mark.parametrize(
     ("address", "mirror"),
     [
-        ("http://deb.debian.org/debian", "http://deb.debian.org/debian"),
+        ("http://mirror.example/debian", "http://mirror.example/debian"),
         ("http://a/debian/dists/bookworm/main/Packages.gz", "http://a/debian"),
         ("http://a/debian/pool/main/a/a_1.deb", "http://a/debian"),
         ("http://10.77.0.1:8000/./quick_1_all.deb", "http://10.77.0.1:8000"),
