@@ -143,14 +143,18 @@ def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session:
         address=address,
         port=facts.inside[1],
         user=facts.user,
-        slots=slots or len(gpus_of(facts)) or 1,
+        slots=_slots(slots, facts),
         host_key=f"{key.get_name()} {key.get_base64()}",
     )
 
 
+def _slots(told: int | None, facts: HostFacts) -> int:
+    return told or len(gpus_of(facts)) or 1
+
+
 def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
     """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
-    slots = {h.name: h.slots or len(facts[h.name].gpus) or 1 for h in cluster.inventory.hosts}
+    slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
     cluster = replace(cluster, facts=facts, peers=peers, wheel=None)
     return replace(cluster, wheel=cached_wheel(cluster))

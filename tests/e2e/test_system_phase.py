@@ -24,13 +24,13 @@ from hosts.network import Network
 from hosts.packages import Repository, sha256
 from hosts.systemd import SystemdHost
 
-from bootstrap import connect, hops, runtimes
+from bootstrap import connect, hops, runtimes, teardown
 from bootstrap.board import Board
 from bootstrap.changes import Changes, changes
 from bootstrap.drivers import DriverRow
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts import HostFacts
-from bootstrap.groundwork import groundwork, take_back
+from bootstrap.groundwork import groundwork
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
 from bootstrap.overhaul import KEYRINGS, Keyring, Pace, overhaul
@@ -292,9 +292,9 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     assert who_ran(host) == [*want, "nvidia"], "the second time only the module is asked for"
     with one.sessions() as opened:
         session = opened["a"]
-        there, left = take_back(session, session.facts())
-        assert {"cuda-drivers", "nvidia-driver-pinning-580"} < set(there) and not left
-        assert take_back(session, session.facts()) == ([], [])
+        (line,) = teardown._of_system(session, session.facts())
+        assert line.verified and line.text.startswith("52railhead, cuda-drivers, nvidia-driver-pin")
+        assert not teardown._of_system(session, session.facts())
     assert host.exec("apt-mark", "showhold").stdout == ""
 
 

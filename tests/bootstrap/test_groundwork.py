@@ -1,0 +1,84 @@
+"""Root's part of a plan: when it is done, and what is known after it. The work itself is done on
+whole hosts, in tests/e2e/test_system_phase.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.cards import with_cards
+
+from bootstrap import install, runtimes
+from bootstrap.board import Board
+from bootstrap.changes import Changes, changes
+from bootstrap.errors import HostsFailed
+from bootstrap.facts import HostFacts
+from bootstrap.hostfile import Peer
+from bootstrap.inventory import Host, Inventory
+from bootstrap.plan import Plan
+from bootstrap.survey import Cluster, known_anew
+
+
+def cluster(facts: HostFacts) -> Cluster:
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+    peers = (Peer("h1", "10.0.0.1", 22, "u", 1, "k"),)
+    inventory = Inventory("c", (Host("h1", "h1"),))
+    return Cluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(StringIO(), ["h1"])
+
+
+@pytest.fixture
+def lacking(debian: HostFacts) -> Cluster:
+    """A host that lacks Open MPI."""
+    tools = {name: path for name, path in debian.tools.items() if name != "mpirun"}
+    return cluster(replace(debian, tools=tools))
+
+
+def plan_of(whole: Cluster) -> Plan:
+    return Plan(("h1",), tuple(changes(whole, "h1").steps("h1")))
+
+
+def test_without_roots_work_nothing_is_asked_of_any_host(debian: HostFacts, board: Board) -> None:
+    whole = cluster(debian)
+    nobody: dict[str, Any] = {"h1": None}
+    assert install.rooted(whole, Plan(("h1",)), nobody, board) is whole
+
+
+def test_what_is_known_afterwards_is_what_was_read_afterwards(
+    lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[dict[str, Changes]] = []
+
+    def work(_i: Any, _f: Any, todo: dict[str, Changes], *_: Any) -> dict[str, HostFacts]:
+        wanted.append(todo)
+        return {"h1": debian}
+
+    monkeypatch.setattr(install, "groundwork", work)
+    nobody: dict[str, Any] = {"h1": None}
+    after = install.rooted(lacking, plan_of(lacking), nobody, board)
+    assert after.facts == {"h1": debian}
+    assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
+
+
+def test_work_that_brought_nothing_is_an_error(
+    lacking: Cluster, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "groundwork", lambda *_: dict(lacking.facts))
+    nobody: dict[str, Any] = {"h1": None}
+    with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
+        install.rooted(lacking, plan_of(lacking), nobody, board)
+
+
+def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
+    cards = with_cards(debian, "turing", 4)
+    whole = known_anew(cluster(debian), {"h1": replace(cards, gpus=("Tesla T4",) * 4)})
+    assert whole.peers[0].slots == 4
+    old = known_anew(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
+    assert old.peers[0].slots == 1
