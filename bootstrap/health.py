@@ -18,7 +18,7 @@ from bootstrap.xids import RESET, Errors
 
 CLOCK_LIMIT = 1.0  # seconds: beyond it, records of two hosts stand in the wrong order
 DISK_LIMIT = 2_000_000_000  # bytes: a rank's log alone takes up to 100 MB, a model's files more
-MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone take half of it
+MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone took 0.45 GB
 SLOW = 2.0  # times the time that the median takes
 ALL_PAIRS = 8  # hosts up to which each pair is measured; beyond, each host with the next
 HERE = "here"  # where a finding is about the machine on which the command was typed

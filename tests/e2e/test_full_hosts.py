@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,34 @@ def test_lost_calls_close_one_direction_for_every_port(full_hosts: Start) -> Non
     h1, h2 = full_hosts("h1", "h2")
     h1.block(h2, calls=True)
     assert cut_off(h2, h1) and connects(h1, h2)
+
+
+RECEIVE = """import socket
+server = socket.create_server(("", 5000))
+caller, _ = server.accept()
+while caller.recv(1 << 16): pass"""
+SEND = """import socket, sys, time
+end = time.monotonic() + 5
+while True:
+    try: peer = socket.create_connection((sys.argv[1], 5000)); break
+    except OSError: assert time.monotonic() < end
+start = time.monotonic()
+peer.sendall(bytes(1_000_000)); peer.shutdown(socket.SHUT_WR); peer.recv(1)
+print(time.monotonic() - start)"""
+
+
+def seconds(source: FullHost, target: FullHost) -> float:
+    """How long a million bytes take from one host to another."""
+    with ThreadPoolExecutor() as pool:
+        pool.submit(target.exec, "python3", "-c", RECEIVE)
+        return float(source.exec("python3", "-c", SEND, target.address).stdout)
+
+
+def test_a_slow_way_is_slow_to_that_peer_and_from_nobody(full_hosts: Start) -> None:
+    h1, h2, h3 = full_hosts("h1", "h2", "h3")
+    h1.slow(h2, mbit=8)
+    assert seconds(h1, h2) > 0.8
+    assert seconds(h2, h1) < 0.5 and seconds(h1, h3) < 0.5
 
 
 def test_a_frozen_host_takes_the_connection_and_says_nothing(full_hosts: Start) -> None:

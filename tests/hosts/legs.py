@@ -79,7 +79,7 @@ class Legs:
         run(*tc, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb")
         shape = ["htb", "rate", f"{mbit}mbit", "burst", "64k"]
         run(*tc, "class", "replace", "dev", "eth0", "parent", "1:", "classid", "1:10", *shape)
-        leaving = f"ip daddr {peer} meta priority set 1:10"
+        leaving = f'ip daddr {peer} meta priority set "1:10"'
         self._nft(
             "table inet slowness {\n"
             f"chain leaving {{ type filter hook output priority 0; {leaving}; }}\n"
