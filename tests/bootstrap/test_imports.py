@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,10 @@ assert tf_keras.Sequential([tf_keras.layers.Dense(2)])(tf.ones([1, 3])).shape ==
 print(tf.__version__)"""
 
 
+@cache
 def python_here(version: str) -> str | None:
     """The path of this Python, if it is on this machine and runs."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or REAL_HOME / ".pyenv").glob("versions/*")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or REAL_HOME / ".pyenv").glob(f"versions/{version}.*")
     names = [shutil.which(f"python{version}"), *(str(path / "bin/python") for path in pyenv)]
     code = (
         "import sys; print(sys.executable); sys.exit('%d.%d' % sys.version_info[:2] != sys.argv[1])"
