@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bootstrap.ending import sweep
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.health import Bench, Clock, Device, Finding, Reduction, Vitals
+from bootstrap.hostfile import Peer
 from bootstrap.install import one_file
 from bootstrap.launch import Ask, Ending, Program
 from bootstrap.ready import cluster_line
@@ -34,6 +35,12 @@ ASKINGS = 3  # of the clock; the answer that came quickest counts
 BENCH_SECONDS = 180.0
 LINK_SECONDS = 180  # also when nobody is there any more to end it
 TIMED_OUT = 124  # what timeout(1) ends with
+SHOWN = 6  # lines of what went wrong
+TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
+# The rank that mpirun names: one that ended, that was killed, that called MPI_Abort.
+FIRST_ENDED = re.compile(
+    r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
+)
 SAID = 200  # letters of what a program said
 # TensorFlow's own reasons for doing without a GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
@@ -164,7 +171,7 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     run.take_back(opened, check)
     run.lay_out(cluster, opened, asked, document, check)
     try:
-        said = _measured(opened[cluster.chief], check)
+        said = _measured(cluster, opened[cluster.chief], check)
     except RailheadError:
         with contextlib.suppress(RailheadError):
             _clear(cluster, opened, check)
@@ -185,7 +192,7 @@ def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> Asked:
     return Asked(Ask(script=True, keras=3), program, one_file(LINKS), {})
 
 
-def _measured(chief: Session, check: Run) -> dict[str, Any]:
+def _measured(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += run.read_json(chief, f"{check.folder}/mpirun.json")
@@ -194,10 +201,33 @@ def _measured(chief: Session, check: Run) -> dict[str, Any]:
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
     if reply.rc or said is None:
-        lines = [clean(part) for line in reply.tail for part in line.split("\x1e")]
-        shown = "\n".join([line for line in lines if line][-6:])
-        raise RailheadError(f"mpirun ended with {reply.rc}\n{shown}")
+        raise RailheadError(f"mpirun ended with {reply.rc}{blame(reply.tail, cluster.peers)}")
     return dict(said)
+
+
+def blame(tail: Sequence[str], peers: Sequence[Peer]) -> str:
+    """The host whose rank ended first, and what that rank said; else mpirun's own last words.
+
+    mpirun puts a tag before what a rank says, and a rank ends its lines with no newline.
+    """
+    own, *tagged = TAG.split("\n".join(tail))
+    said: dict[int, str] = {}
+    for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
+        words, _, rest = text.partition("\n")
+        said[int(rank)] = said.get(int(rank), "") + words
+        own += rest
+    hosts = [peer.name for peer in peers for _ in range(peer.slots)]
+    found = FIRST_ENDED.search(own)
+    first = int(found[1] or found[2] or found[3]) if found else len(hosts)
+    if first < len(hosts):
+        return f", first on {hosts[first]}\n{_last(said.get(first, own))}"
+    return f"\n{_last(own)}"
+
+
+def _last(text: str) -> str:
+    lines = [clean(line).rstrip() for line in text.replace("\x1e", "\n").split("\n")]
+    kept = [x for x in lines if x.strip(" -") and not x.startswith("@railhead ")]
+    return "\n".join(kept[-SHOWN:])
 
 
 def _clear(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from bootstrap import checkup
 from bootstrap.facts import HostFacts
 from bootstrap.health import Bench, Device
+from bootstrap.hostfile import Peer
 from bootstrap.session import Reply
 
+CASES = Path(__file__).parents[1] / "cases/mpirun"
 DEVICE = '{"name": "GPU:0", "width": 8192, "seconds": 0.08, "right": true}'
 CUDA = "2026-11-21 10:00:00.1: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] "
 NO_CUDA = "failed call to cuInit: UNKNOWN ERROR (303)"
@@ -83,3 +86,23 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
 def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
     cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
     checkup.refuse_fallback(cluster, {})
+
+
+PEERS = [Peer(f"h{i}", f"10.0.0.{i}", 22, "ann", slots, "k") for i, slots in ((1, 1), (2, 2))]
+SAID = "[1,0]<stdout>:fine here\x1e[1,1]<stdout>:Traceback\x1e[1,1]<stdout>:no horovod\x1e"
+SAID += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
+
+
+@pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])
+def test_the_host_whose_rank_ended_first_is_named_with_its_words(name: str) -> None:
+    own = (CASES / f"{name}.txt").read_text()
+    told = checkup.blame([SAID, *own.splitlines()], PEERS)
+    assert told == ", first on h2\nTraceback\nno horovod"
+
+
+@pytest.mark.parametrize("name", ["lost", "unreachable", "no-program"])
+def test_where_mpirun_names_no_rank_its_own_last_words_are_told(name: str) -> None:
+    own = (CASES / f"{name}.txt").read_text()
+    told = checkup.blame([*own.splitlines()], PEERS)
+    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + checkup.SHOWN
+    assert "---" not in told and all(line in own for line in told.splitlines())
