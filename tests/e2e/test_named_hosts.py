@@ -209,7 +209,7 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Person, ready_host
 def shut_in(ready_disk: Path) -> Iterator[FullHost]:
     """A host with Python and OpenMPI that gets out nowhere, when the wheel for it is built."""
     network = Network()
-    host = FullHost(network, "h1")
+    host = FullHost(network, "h1", disk_mb=4000)  # in memory: to remove 1.7 GB of files takes long
     host.start()
     yield host
     network.close()
