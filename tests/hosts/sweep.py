@@ -94,11 +94,15 @@ def cgroups(name: str) -> list[Path]:
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove a host's control groups; one with a process in it stays."""
-    for top in cgroups(name):
-        for folder, _, _ in os.walk(top, topdown=False):
-            with suppress(OSError):
-                Path(folder).rmdir()
+    """Remove a host's control groups (within a second: the last process may still be ending)."""
+    for _ in range(20):
+        for top in cgroups(name):
+            for folder, _, _ in os.walk(top, topdown=False):
+                with suppress(OSError):
+                    Path(folder).rmdir()
+        if not any(top.exists() for top in cgroups(name)):
+            return
+        time.sleep(0.05)
 
 
 def mounts_below(folder: Path) -> list[str]:

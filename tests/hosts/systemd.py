@@ -93,10 +93,12 @@ class SystemdHost(FullHost):
         self.write("/etc/machine-id", uuid.uuid4().hex + "\n")
         self.boots = 0
         self.comes_back = True
+        self._wanted = False
 
     def start(self, *, wait: bool = True) -> None:
         """Boot, with the disk as it is. Raises RuntimeError where no sshd comes up."""
         self.legs.turn("up")
+        self._wanted = True
         self._boot()
         threading.Thread(target=self._keep_up, daemon=True).start()
         if wait:
@@ -127,13 +129,14 @@ class SystemdHost(FullHost):
     def _keep_up(self) -> None:
         """Boot it again whenever it asked for that, as a machine's firmware does."""
         outer = self._outer
-        while outer and outer.wait() == REBOOTED and self.comes_back:
+        while outer and outer.wait() == REBOOTED and self.comes_back and self._wanted:
             self.init = 0
             self._boot()
             outer = self._outer
 
     def stop(self, *, silent: bool = False) -> None:
         """As a full host's; also for one that went down by itself."""
+        self._wanted = False
         if self._outer and self._outer.poll() is not None:
             self._outer, self.init = None, 0
         super().stop(silent=silent)
