@@ -94,7 +94,8 @@ def _runtime(
         for name, bench in benches.items()
         for finding in health.fallback_findings(name, cluster.facts[name], bench)
     ]
-    findings = [*unfit, *health.bench_findings(benches)]
+    machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
+    findings = [*unfit, *health.bench_findings(benches, machines)]
     if why := _no_links(cluster, unfit + before):
         say(f"all-reduce: not measured, {why}")
     else:

@@ -196,15 +196,18 @@ def fallback_findings(name: str, facts: HostFacts, bench: Bench) -> Iterator[Fin
         yield Finding(name, what + said, todo, stops_links=True)
 
 
-def bench_findings(benches: Mapping[str, Bench]) -> Iterator[Finding]:
-    """Devices that multiply wrong, and hosts that are far slower than the median."""
+def bench_findings(benches: Mapping[str, Bench], machines: Mapping[str, str]) -> Iterator[Finding]:
+    """Devices that multiply wrong, and hosts that are far slower than the median. Hosts that share
+    one machine took its time from each other: what they took says nothing of them."""
     for name, bench in benches.items():
         for device in bench.devices:
             if not device.right:
                 what = f"{device.name}: a product of matrices came out wrong"
                 yield Finding(name, what, "take another machine: this device is broken")
     done = {name: bench.slowest for name, bench in benches.items() if bench.devices}
-    usual = median_low([x.seconds for x in done.values()]) if done else 0.0
+    if len({machines[name] for name in done}) < 2:
+        return
+    usual = median_low([x.seconds for x in done.values()])
     for name, device in done.items():
         if device.seconds > SLOW * usual:
             what = f"{device.name}: {times(device.seconds, usual)} the time of the median host"

@@ -289,12 +289,14 @@ def test_a_devices_speed_is_two_operations_for_each_of_width_cubed() -> None:
     ],
 )
 def test_the_host_that_others_wait_for_is_found(hosts: list[Bench], slow: list[str]) -> None:
-    found = list(health.bench_findings({f"h{i}": b for i, b in enumerate(hosts)}))
+    benches = {f"h{i}": b for i, b in enumerate(hosts)}
+    found = list(health.bench_findings(benches, {name: name for name in benches}))
     assert [finding.host for finding in found] == slow
+    assert not list(health.bench_findings(benches, dict.fromkeys(benches, "one machine")))
 
 
 def test_a_device_that_multiplies_wrong_is_found() -> None:
-    (found,) = health.bench_findings({"h1": bench(1, right=False)})
+    (found,) = health.bench_findings({"h1": bench(1, right=False)}, {"h1": "m"})
     assert found.what == "GPU:0: a product of matrices came out wrong"
 
 
