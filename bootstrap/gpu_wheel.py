@@ -116,13 +116,24 @@ def for_building(lock: str) -> str:
 
 
 def install(folder: Path, python: str, lock: Path) -> None:
-    """An environment that holds exactly what a lock says."""
+    """An environment that holds exactly what a lock says.
+
+    Raises:
+        RailheadError: it could not be fetched; what this machine must reach for it is told.
+    """
     caches = {"UV_CACHE_DIR": str(record.cache("uv"))}
     run([uv.uv_here(), "venv", "--quiet", "--python", python, str(folder)], caches)
     words = [uv.uv_here(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
     words += [str(folder / "bin" / "python"), str(lock)]
     print(f"installing {lock.name} into {folder}", flush=True)
-    run(words, caches)
+    try:
+        run(words, caches)
+    except RailheadError as error:
+        raise RailheadError(
+            f"the runtime was not installed: {error.message}",
+            hint="let this machine reach the package index: 891 MB are fetched for the wheel, "
+            "117 MB for nvcc from Debian's archive, and 2511 MB for make gpu-check",
+        ) from None
 
 
 def build(folder: Path, environment: Environment) -> Path:

@@ -127,6 +127,21 @@ def test_a_command_that_fails_is_told_with_its_last_words() -> None:
         gpu_wheel.run(["sh", "-c", "echo one; echo two >&2; exit 3"])
 
 
+def test_a_machine_without_a_network_is_told_what_it_has_to_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\n[ $1 = venv ] || { echo 'no route' >&2; exit 2; }\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr("bootstrap.uv.uv_here", lambda: str(uv))
+    with pytest.raises(RailheadError) as caught:
+        gpu_wheel.install(tmp_path / "env", "python3", tmp_path / "lock.txt")
+    assert caught.value.message == "the runtime was not installed: uv ended with 2\nno route"
+    assert "package index: 891 MB" in caught.value.hint
+    fetched = Environment(GPU, "3.11", "").megabytes
+    assert f"{fetched} MB for make gpu-check" in caught.value.hint
+
+
 @pytest.mark.parametrize(("error", "code"), [(UsageError("no"), 2), (RailheadError("no"), 1)])
 def test_an_error_is_a_sentence_and_a_code(
     error: RailheadError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
