@@ -68,7 +68,9 @@ def _left(cluster: Cluster, name: str) -> str:
         return str(wrong)
     if left.packages:
         return f"still missing: {' '.join(left.packages)}"
-    return f"the driver is installed, and {left.whys['driver']}" if left.driver else ""
+    if left.driver:
+        return f"the driver is not there: {left.whys['driver']}"
+    return left.whys["reboot"] if left.reboot else ""
 
 
 class _Work:

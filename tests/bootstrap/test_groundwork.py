@@ -14,6 +14,7 @@ from standins.cards import with_cards
 from bootstrap import install, runtimes
 from bootstrap.board import Board
 from bootstrap.changes import Changes, changes
+from bootstrap.drivers import choose
 from bootstrap.errors import HostsFailed
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
@@ -74,6 +75,20 @@ def test_work_that_brought_nothing_is_an_error(
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
         install.rooted(lacking, plan_of(lacking), nobody, board)
+
+
+def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
+    debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = with_cards(debian, "turing", 1)
+    row = choose(bare)
+    assert row
+    there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
+    installed = replace(bare, system=replace(bare.system, packages=there))
+    monkeypatch.setattr(install, "groundwork", lambda *_: {"h1": installed})
+    nobody: dict[str, Any] = {"h1": None}
+    with pytest.raises(HostsFailed, match="though the driver is installed"):
+        install.rooted(cluster(bare), plan_of(cluster(bare)), nobody, board)
 
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
