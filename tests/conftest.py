@@ -81,8 +81,10 @@ def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
     python = os.environ.get("RAILHEAD_TEST_PYTHON")
     if not python:
         home: Path = request.getfixturevalue("ready")
-        made = sorted(home.glob(".railhead/clusters/ready/hosts/h1/home/.railhead/envs/*/.ok"))
-        python = str(made[-1].parent / "bin" / "python")
+        envs = home / ".railhead/clusters/ready/hosts/h1/home/.railhead/envs"
+        # Tests may have made more environments there: a bucket's client, one without Horovod.
+        found = sorted(envs.glob("*/lib/python*/site-packages/horovod/tensorflow"))
+        python = str(found[0].parents[4] / "bin" / "python")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAILHEAD_TEST_PYTHON", python)
         yield python
