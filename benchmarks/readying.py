@@ -3,7 +3,7 @@
     python -m benchmarks.readying [--hosts 8]
 
 Local hosts on this machine, fresh ones for each run; downloads come from the person's own cache,
-the Horovod wheel does not. One host, then several, in one go. Exit 1 over 1.3 x the one host's time.
+the Horovod wheel does not. One host, then several in one go. Exit 1 over 1.3 x one host's time.
 """
 
 from __future__ import annotations
