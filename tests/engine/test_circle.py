@@ -41,6 +41,7 @@ def environment(clone: Path, engine: Path, caches: Path) -> dict[str, str]:
         "PATH": ":".join(paths),
         "PYTHONPATH": str(clone),
         "XDG_CACHE_HOME": str(caches),
+        "PULUMI_HOME": str(clone.parent / ".pulumi"),  # else it logs into the tester's own
         "PULUMI_BACKEND_URL": "file://~",
         "PULUMI_CONFIG_PASSPHRASE": "a test",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
