@@ -202,7 +202,7 @@ def test_ten_thousand_lines_a_second_are_kept_and_shown_as_one_line(person: Pers
 
 def test_kill_9_of_one_rank_ends_all_within_five_seconds(person: Person) -> None:
     start_slow(person)
-    victim = _pid_of_rank(1)
+    victim = _pid_of_rank(person, 1)
     attached = person.start("attach")
     time.sleep(1)
     os.kill(victim, signal.SIGKILL)
@@ -217,15 +217,18 @@ def _ranks(person: Person) -> list[str]:
     return [line for line in marked(person.home) if "rank.py" in line or "sleep 360" in line]
 
 
-def _pid_of_rank(rank: int) -> int:
+def _pid_of_rank(person: Person, rank: int) -> int:
+    """The rank of this person's run: another test may have one on this machine, too."""
+    whose = f"\0RAILHEAD_HOME={person.home}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 words = (entry / "cmdline").read_bytes()
-                around = (entry / "environ").read_bytes().split(b"\0")
+                around = b"\0" + (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if b"rank.py" in words and f"OMPI_COMM_WORLD_RANK={rank}".encode() in around:
+            this = f"\0OMPI_COMM_WORLD_RANK={rank}\0".encode()
+            if b"rank.py" in words and whose in around and this in around:
                 return int(entry.name)
     raise AssertionError(f"rank {rank} does not run")
 
