@@ -62,7 +62,7 @@ def groundwork(
     if work.failed:
         told = {name: work.failed.get(name, "ok") for name in opened}
         raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(told)} hosts", told)
-    return work.seen
+    return {name: work.seen[name] for name in wanted}  # in their order, whoever answered first
 
 
 class _Groundwork:
