@@ -6,7 +6,6 @@ built again only when something changes that goes into it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -88,8 +87,7 @@ def make(environment: Environment, facts: HostFacts) -> Path:
 @contextmanager
 def alone(folder: Path) -> Iterator[Path]:
     """An empty folder, for one process at a time; what a killed one left is removed."""
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with record.alone(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:

@@ -8,13 +8,11 @@ but these sshd and their children.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ def start(cluster: str, count: int, base: str | None = None) -> Inventory:
     loopback.program()
     names = [f"h{i}" for i in range(1, count + 1)]
     _recorded(cluster)
-    with _alone(cluster) as folder:
+    with record.alone_in(cluster) as folder:
         hosts = [_made(folder, name, base) for name in names]
         inventory = _record(cluster, folder, hosts)
         _run(hosts)
@@ -50,7 +48,7 @@ def start_one(cluster: str, name: str) -> Inventory:
     """
     loopback.program()
     _index(name)
-    with _alone(cluster) as folder:
+    with record.alone_in(cluster) as folder:
         others = [host for host in _recorded(cluster) if host.name != name]
         host = _made(folder, name)
         hosts = sorted([*others, host], key=lambda each: _index(each.name))
@@ -58,16 +56,6 @@ def start_one(cluster: str, name: str) -> Inventory:
         _run([host])
     loopback.wait_for(host)
     return inventory
-
-
-@contextlib.contextmanager
-def _alone(cluster: str) -> Iterator[Path]:
-    """The cluster's folder, which no other process starts or removes hosts in meanwhile."""
-    folder = record.cluster_folder(cluster)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
 
 
 def _index(name: str) -> int:
@@ -162,7 +150,7 @@ def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
         RailheadError: some of a host's processes do not end; it is kept.
     """
     said = {}
-    with _alone(cluster) as folder:
+    with record.alone_in(cluster) as folder:
         left = {host.name: host for host in _recorded(cluster)}
         for name in [name for name in names if name in left]:
             said[name] = processes.end(left[name].folder)

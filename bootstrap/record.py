@@ -5,9 +5,11 @@ Written before the first process starts, so that `fab teardown` finds what a cra
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,23 @@ def cache(kind: str) -> Path:
 def cluster_folder(name: str) -> Path:
     """The folder of one cluster: cluster.json, known_hosts, key, runs/."""
     return home() / "clusters" / check_name(name, "a cluster's name")
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock on a file: no other process of this computer that asks for it goes on."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def alone_in(cluster: str) -> Iterator[Path]:
+    """The cluster's folder, in which no other process changes hosts or their keys meanwhile."""
+    folder = cluster_folder(cluster)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with alone(folder / "lock"):
+        yield folder
 
 
 def known_hosts_files(cluster: str) -> list[Path]:

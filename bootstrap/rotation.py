@@ -8,10 +8,8 @@ the host has shown a new one, the injected one counts no more.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bootstrap import connect, door, identity, record
@@ -57,7 +55,7 @@ def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | N
     Raises:
         HostsNotReady: a host cannot be reached, or its key not be changed.
     """
-    with _alone(inventory.name):
+    with record.alone_in(inventory.name):
         some = due(inventory)
         if some is None:
             return
@@ -65,16 +63,6 @@ def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | N
         with door.sessions(some) as opened:
             _change(some, _settle(some, opened))
         _see(some, clock or Clock())
-
-
-@contextlib.contextmanager
-def _alone(cluster: str) -> Iterator[None]:
-    """No other process of this computer changes keys of the cluster meanwhile."""
-    folder = record.cluster_folder(cluster)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _settle(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:

@@ -5,15 +5,13 @@ By pip, which every environment made by Python has: uv installs, but hands out n
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -86,7 +84,8 @@ def applying(locks: Sequence[str], python: str) -> str:
 def _fetched(requirements: str, options: Sequence[str], told: Told) -> Path:
     whole = "\0".join([requirements, *options])
     folder = record.cache("wheelhouse") / hashlib.sha256(whole.encode()).hexdigest()[:16]
-    with _alone(folder):
+    # Two who need the same fetch it once.
+    with record.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
             part = folder.with_name(f"{folder.name}.part")
             shutil.rmtree(part, ignore_errors=True)
@@ -96,14 +95,6 @@ def _fetched(requirements: str, options: Sequence[str], told: Told) -> Path:
             (part / "files").replace(folder)
             shutil.rmtree(part)
     return folder
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock beside the folder: two who need the same fetch it once."""
-    with folder.with_name(f"{folder.name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _download(part: Path, requirements: str, options: Sequence[str], told: Told) -> None:
