@@ -10,7 +10,6 @@ from bootstrap.errors import HostsFailed
 from bootstrap.inventory import Host, Inventory
 from bootstrap.launch import choose
 from bootstrap.pins import alias
-from bootstrap.session import Session
 
 
 def known(inventory: Inventory, name: str) -> str:
@@ -58,18 +57,10 @@ def execute(inventory: Inventory, command: str) -> None:
         HostsFailed: it ended with another code than 0 on some host.
     """
     with door.sessions(inventory) as opened:
-        script = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"'
-        said = connect.everywhere(opened, lambda s: _shell(s, script), what="the command")
+        said = connect.everywhere(opened, lambda s: s.shell(command), what="the command")
     for name, (lines, _) in said.items():
         for line in lines:
             print(f"[{name}] {line}")
     if any(code for _, code in said.values()):
         told = {name: f"exit {code}" if code else "ok" for name, (_, code) in said.items()}
         raise HostsFailed(f"{shlex.quote(command)} failed", told)
-
-
-def _shell(session: Session, script: str) -> tuple[list[str], int]:
-    lines = session.sh(script).splitlines()
-    at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
-    body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
-    return body, int(lines[at].split()[1])

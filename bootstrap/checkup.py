@@ -23,7 +23,7 @@ from bootstrap.health import Bench, Clock, Device, Finding, Reduction, Vitals
 from bootstrap.hostfile import Peer
 from bootstrap.install import one_file
 from bootstrap.launch import Ask, Ending, Program
-from bootstrap.ready import cluster_line
+from bootstrap.ready import let_in
 from bootstrap.run import HEALTH, REMOTE, Run
 from bootstrap.session import Reply, Session
 from bootstrap.show import clean
@@ -91,16 +91,8 @@ def without_runtime(
 
 def lacking(cluster: Cluster) -> list[str]:
     """The hosts that have no runtime yet, or do not let the chief in."""
-    public = cluster.facts[cluster.chief].cluster_key
-    line = cluster_line(cluster, public) if public else ""
     digest = cluster.environment.digest
-    return [n for n, f in cluster.facts.items() if digest not in f.envs or line not in f.authorized]
-
-
-def start_agents(cluster: Cluster, opened: Mapping[str, Session]) -> None:
-    """An agent on every host, on the Python that the runtime is for."""
-    for name, session in opened.items():
-        session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+    return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
 
 
 def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Finding]:

@@ -14,6 +14,7 @@ from bootstrap.choice import gpus_of
 from bootstrap.connect import all_facts
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import Finding
+from bootstrap.install import start_agents
 from bootstrap.inventory import Inventory
 from bootstrap.session import Session
 from bootstrap.show import count
@@ -69,7 +70,7 @@ def _settle(
 
 
 def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Finding]:
-    checkup.start_agents(cluster, opened)
+    start_agents(cluster, opened)
     closed = checkup.port_findings(cluster, opened)
     pairs = len(opened) * (len(opened) - 1)
     if pairs:

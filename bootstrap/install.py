@@ -91,8 +91,7 @@ class _Work:
         for name in self.opened:
             if self.plan.of(name) and name not in busy:
                 self.board.line(name, "ready", state="ready")
-        for name, session in busy.items():
-            session.start_agent(self.cluster.facts[name].pythons[self.environment.python])
+        start_agents(self.cluster, busy)
         everywhere(busy, self._install, what="making hosts ready")
         if any(self.plan.needs(name, "key") for name in busy):
             self._exchange_keys(busy)
@@ -265,6 +264,12 @@ class _Work:
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")
+
+
+def start_agents(cluster: Cluster, opened: Mapping[str, Session]) -> None:
+    """An agent on every one of these hosts, on the Python that the runtime is for."""
+    for name, session in opened.items():
+        session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
 
 
 def authorize(session: Session, cluster: str, lines: list[str]) -> None:

@@ -198,7 +198,7 @@ def _start(cluster: Cluster, opened: dict[str, Session], trip: Trip) -> Run:
     record.save_cluster(cluster.inventory)
     say(*choices(trip.asked, cluster))
     cluster = make_ready(cluster, opened, trip.options)
-    checkup.start_agents(cluster, opened)
+    install.start_agents(cluster, opened)
     checkup.refuse_fallback(cluster, opened)
     run.refuse_closed_pairs(cluster, opened)
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)

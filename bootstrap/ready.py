@@ -84,7 +84,7 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
     if client is not None and client_missing:
         why = f"what writes to {cluster.inventory.bucket} is not there"
         steps.append(Step(name, "bucket", why, fetches=client.megabytes))
-    if not _let_in(cluster, name):
+    if not let_in(cluster, name):
         steps.append(Step(name, "key", "the chief cannot start ranks here yet"))
     return steps
 
@@ -102,7 +102,8 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
 
 
-def _let_in(cluster: Cluster, name: str) -> bool:
+def let_in(cluster: Cluster, name: str) -> bool:
+    """Whether a host lets the chief start ranks on it."""
     public = cluster.facts[cluster.chief].cluster_key
     return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
 

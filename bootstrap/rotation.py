@@ -114,10 +114,10 @@ def _as_root(session: Session, script: str) -> str:
         RailheadError: it failed; its last words are told.
     """
     run = f'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r sh -c {shlex.quote(script)}'
-    said = session.sh(f'( {run} ) </dev/null 2>&1; echo "@rc $?"').splitlines()
-    *lines, code = [line for line in said if line]
-    if code != "@rc 0":
-        raise _cannot(lines[-1] if lines else code)
+    said, code = session.shell(run)
+    lines = [line for line in said if line]
+    if code:
+        raise _cannot(lines[-1] if lines else f"@rc {code}")
     return "\n".join(lines)
 
 

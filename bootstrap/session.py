@@ -96,6 +96,14 @@ class Session:
         finally:
             self._channel.settimeout(None)
 
+    def shell(self, command: str) -> tuple[list[str], int]:
+        """Run a shell command that has no input: the lines of all it said, and its exit code."""
+        said = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"')
+        lines = said.splitlines()
+        at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
+        body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
+        return body, int(lines[at].split()[1])
+
     def _lines(self, told: Callable[[str], None] | None) -> Iterator[str]:
         self._pass_greeting()
         for raw in iter(self._out.readline, b""):
