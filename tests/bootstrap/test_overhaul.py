@@ -1,6 +1,6 @@
 """Root's work as text: what of the changes becomes which words, and what apt's own words mean.
 
-The script itself is run on whole hosts in tests/e2e/test_system_phase.py.
+The script itself is run on whole hosts in tests/e2e/test_system_*.py.
 """
 
 from __future__ import annotations

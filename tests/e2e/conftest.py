@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local, named
-from hosts import needs
+from e2e import local, mirror, named, stock
+from e2e.team import Start, Team
+from hosts import needs, systemd
 from hosts.bastion import Bastion
 from hosts.full import FullHost, start_hosts
 from hosts.network import Network
+from hosts.packages import Repository
+from hosts.systemd import SystemdHost
+
+from bootstrap import hops
 
 # Set where a skip would hide a broken machine, as in CI.
 REQUIRED = "RAILHEAD_FULL_HOSTS"
@@ -20,9 +25,14 @@ REQUIRED = "RAILHEAD_FULL_HOSTS"
 @pytest.fixture(scope="session")
 def full_hosts_possible() -> None:
     """Skip here, or fail with RAILHEAD_FULL_HOSTS=required, where there can be no full hosts."""
-    if reason := needs.missing() or needs.base_or_reason():
-        if os.environ.get(REQUIRED) == "required":
-            pytest.fail(reason)
+    refuse(needs.missing() or needs.base_or_reason())
+
+
+def refuse(reason: str | None) -> None:
+    """Skip for this reason, or fail where a skip would hide it."""
+    if reason and os.environ.get(REQUIRED) == "required":
+        pytest.fail(reason)
+    if reason:
         pytest.skip(reason)
 
 
@@ -100,3 +110,49 @@ def laptop(tmp_path: Path, shared_caches: Path) -> local.Person:
     folder = tmp_path / "project"
     folder.mkdir()
     return local.Person(tmp_path / "laptop", folder, shared_caches)
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Packages of ours: quick ones, ones that take their time, and a driver's."""
+    return stock.fill(tmp_path_factory.mktemp("packages") / "ours")
+
+
+@pytest.fixture(scope="session")
+def stocked(network: Network, repository: Repository) -> list[Path]:
+    """A systemd host's disk without a Python, whose apt knows our repository alone."""
+    refuse(systemd.missing())
+    return [stock.disk(network, repository)]
+
+
+@pytest.fixture
+def team(
+    network: Network, stocked: list[Path], repository: Repository, home: Path
+) -> Iterator[Start]:
+    """Start systemd hosts, `team("a", "b", user="rail")`; removed after the test."""
+    started: list[SystemdHost] = []
+
+    def start(*names: str, user: str = "root") -> Team:
+        binds = {repository.folder: stock.OURS}
+        hosts = [SystemdHost(network, name, binds=binds, layers=stocked) for name in names]
+        started.extend(hosts)
+        for host in hosts:
+            host.start(wait=False)
+        for host in hosts:
+            host.wait()
+        (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+        pins = "".join(host.known_hosts_line() for host in hosts)
+        (home / ".ssh/known_hosts").write_text(pins)
+        hops._config.cache_clear()
+        return Team(hosts, user)
+
+    yield start
+    for host in started:
+        host.remove()
+
+
+@pytest.fixture(name="mirror")
+def address_of_mirror(network: Network, repository: Repository) -> Iterator[str]:
+    """The address of a mirror of our packages that has bad minutes."""
+    with mirror.serving(network, repository) as address:
+        yield address

@@ -1,0 +1,84 @@
+"""Root's work on hosts with systemd: what is waited for, what is tried again and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.mirror import Mirror, use_mirror
+from e2e.team import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
+
+from bootstrap.changes import Changes
+from bootstrap.errors import RailheadError
+from bootstrap.overhaul import Pace, overhaul
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+def test_another_apt_is_waited_for(team: Start) -> None:
+    one = team("a")
+    other = start_apt(one.hosts[0], "slow", "postinst")
+    heard = one.overhaul(packages=("quick",))
+    other.join()
+    assert who_ran(one.hosts[0]) == ["slow", "quick"]
+    assert any("lock" in line for line in heard)
+
+
+def test_an_apt_that_never_ends_is_told(team: Start) -> None:
+    one = team("a")
+    other = start_apt(one.hosts[0], "slow", "postinst")
+    with pytest.raises(RailheadError, match=r"apt's lock is held .*dpkg/lock-frontend.*process"):
+        one.overhaul(Pace(patience=1, retries=0, pause=1), packages=("quick",))
+    assert timers(one.hosts[0]) == {"active"}
+    other.join()
+
+
+def test_the_first_boot_is_waited_for_and_its_end_told(team: Start) -> None:
+    """cloud-init's answers are recorded ones: there is no cloud here."""
+    one = team("a")
+    (host,) = one.hosts
+    host.write("/var/log/cloud-init-output.log", "E: the last of it\n")
+
+    give_cloud_init(host, 1, "error")
+    with pytest.raises(RailheadError, match=r"cloud-init.*log") as told:
+        one.overhaul(wait_cloud_init=True, packages=("quick",))
+    assert "scripts_user" in str(told.value) and "the last of it" in str(told.value)
+    assert who_ran(host) == []
+    give_cloud_init(host, 0, "done")
+    assert not any("degraded" in line for line in one.overhaul(wait_cloud_init=True))
+    give_cloud_init(host, 2, "done")
+    heard = one.overhaul(wait_cloud_init=True, packages=("quick",))
+    assert any("degraded" in line for line in heard)
+    assert who_ran(host) == ["quick"]
+
+
+def test_a_mirror_that_fails_for_a_while_is_asked_again(team: Start, mirror: str) -> None:
+    one = team("a")
+    use_mirror(one.hosts[0], mirror)
+    Mirror.bad = ["quick_1_all.deb"] * 6 + ["nothing"]
+    heard = one.overhaul(packages=("quick",))
+    assert any("passes by itself" in line for line in heard)
+    assert who_ran(one.hosts[0]) == ["quick"]
+
+
+def test_a_mirror_that_is_away_is_named(team: Start) -> None:
+    one = team("a")
+    use_mirror(one.hosts[0], "http://mirror.invalid/debian")
+    with pytest.raises(RailheadError, match=r"no packages from http://mirror.invalid/debian"):
+        one.overhaul(Pace(patience=20, retries=1, pause=1), packages=("quick",))
+
+
+def test_what_does_not_pass_is_tried_once(team: Start) -> None:
+    one = team("a")
+    heard: list[str] = []
+    wrong = {
+        "no-such": "Unable to locate package no-such",
+        "needs-more": "needs-more : Depends: no-such-package",
+        "fails": "returned an error code",
+    }
+    with one.sessions() as opened:
+        session = opened["a"]
+        facts = session.facts()
+        for package, says in wrong.items():
+            with pytest.raises(RailheadError, match=says):
+                overhaul(session, facts, Changes(packages=(package,)), heard.append, pace=BRIEF)
+    assert not any("once more" in line for line in heard)
+    assert timers(one.hosts[0]) == {"active"}
