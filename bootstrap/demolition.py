@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from bootstrap import bucket, cloud, record, stack
+from bootstrap import bucket, cloud, record, stack, voice
 from bootstrap.cloud import AT_REST, Clock, Cloud, Cost, Standing
 from bootstrap.cloud.store import NoBucket
 from bootstrap.errors import RailheadError, UsageError
@@ -38,6 +38,22 @@ class Witness:
             if standing.state in AT_REST:
                 self.rested.setdefault(name, standing.at)
         return said
+
+
+def end(
+    inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
+) -> Receipt:
+    """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
+    asked = cloud.of(inventory)
+    if not destroyed:
+        receipt = stop(inventory, asked, voice.say)
+    else:
+        agree = by_name(inventory.stack or "", yes)
+        receipt = destroy(
+            inventory, asked, voice.say, agree=agree, discard=discard, with_bucket=with_bucket
+        )
+    voice.say(*receipt.describe())
+    return receipt
 
 
 def stop(inventory: Inventory, asked: Cloud, say: Say, *, clock: Clock | None = None) -> Receipt:

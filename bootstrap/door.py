@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bootstrap import cloud, connect
-from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.errors import HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import Inventory
 from bootstrap.session import Session
 
@@ -45,6 +45,23 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     finally:
         for session in opened.values():
             session.close()
+
+
+@contextlib.contextmanager
+def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
+    """Connected to all hosts with an agent on each, and the path of each host's Python."""
+    with sessions(inventory) as opened:
+        pythons = connect.everywhere(opened, start_agent, what="starting the agent")
+        yield opened, pythons
+
+
+def start_agent(session: Session) -> str:
+    """An agent on a host, by the Python that is there; returns its path. UsageError for none."""
+    facts = session.facts()
+    if not facts.python:
+        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
+    session.start_agent(facts.python)
+    return facts.python
 
 
 def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from invoke import Context, Task
 
 from bootstrap.program import told_well
+from bootstrap.voice import for_programs, say
 
 if TYPE_CHECKING:
     from bootstrap.inventory import Inventory
@@ -193,7 +194,7 @@ def plan(
     from bootstrap import journey
 
     options = _options(system, requirements, peer_address, runtime, mixed=allow_mixed)
-    with journey.for_programs(json) as out:
+    with for_programs(json) as out:
         journey.plan(_inventory(hosts, stack), options, out)
 
 
@@ -213,7 +214,7 @@ def bootstrap(
     from bootstrap import journey
 
     options = _options(system, requirements, peer_address, runtime, mixed=allow_mixed)
-    with journey.for_programs(json) as out:
+    with for_programs(json) as out:
         journey.bootstrap(_inventory(hosts, stack), options, out)
 
 
@@ -239,9 +240,9 @@ def status(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
     """Where the hosts and the last run stand, asked of the hosts now."""
-    from bootstrap import journey
+    from bootstrap import journey, status
 
-    journey.status(journey.look(hosts, stack=stack), run)
+    status.tell(journey.look(hosts, stack=stack), run)
 
 
 @task()
@@ -253,10 +254,10 @@ def logs(
     rank: str = "0",
 ) -> None:
     """Print a rank's log as it is on the chief now."""
-    from bootstrap import journey
+    from bootstrap import watch
 
     inventory = _inventory(hosts, stack)
-    journey.logs(inventory, _find(inventory, run), rank)
+    watch.logs(inventory, _find(inventory, run), rank)
 
 
 @task()
@@ -264,10 +265,10 @@ def attach(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
     """Watch a run, then fetch its results. Ctrl-C detaches; the run goes on."""
-    from bootstrap import journey
+    from bootstrap import watch
 
     inventory = _inventory(hosts, stack)
-    journey.attach(inventory, _find(inventory, run))
+    watch.attach(inventory, _find(inventory, run))
 
 
 @task()
@@ -275,10 +276,10 @@ def fetch(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
     """Bring a run's results here, as far as there are any."""
-    from bootstrap import journey
+    from bootstrap import journey, watch
 
     seen = journey.look(hosts, stack=stack)
-    journey.fetch(seen, _find(seen.inventory, run))
+    watch.fetch(seen, _find(seen.inventory, run))
 
 
 @task()
@@ -286,10 +287,10 @@ def cancel(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
     """End a run on every host, and verify that nothing of it is left."""
-    from bootstrap import journey
+    from bootstrap import watch
 
     inventory = _inventory(hosts, stack)
-    journey.end(inventory, _find(inventory, run))
+    watch.end(inventory, _find(inventory, run))
 
 
 @task()
@@ -317,20 +318,20 @@ def start(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
     """Start a stack's machines, with the cloud's own deadline armed, and wait for ssh."""
-    from bootstrap import journey, power
+    from bootstrap import power
     from bootstrap.machines import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(_machines(hosts, stack), journey.say, hours=length)
-    journey.say("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+    started = power.start(_machines(hosts, stack), say, hours=length)
+    say("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
 def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
     """Stop a stack's machines, and wait until the cloud says so; their disks stay."""
-    from bootstrap import journey, power
+    from bootstrap import power
 
-    power.stop(_machines(hosts, stack), journey.say)
+    power.stop(_machines(hosts, stack), say)
 
 
 @task()
@@ -338,14 +339,14 @@ def extend(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
     """Move the moment at which the cloud stops a stack's machines by itself."""
-    from bootstrap import journey, power
+    from bootstrap import power
     from bootstrap.errors import UsageError
     from bootstrap.machines import number
 
     if hours is None:
         raise UsageError("for how long?", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(_machines(hosts, stack), length, journey.say)
+    power.extend(_machines(hosts, stack), length, say)
 
 
 @task()
@@ -353,12 +354,12 @@ def trust(
     c: Context, hosts: str | None = None, stack: str | None = None, yes: bool = False
 ) -> None:
     """Show the host keys of hosts that are not known yet, ask, and pin them."""
-    from bootstrap import journey, trust
+    from bootstrap import trust
 
     found = trust.unknown(_inventory(hosts, stack))
     if not found:
-        journey.say("every host's key is known already: nothing was pinned")
-    journey.say(*trust.pin(found, (lambda said: _agree(said, yes))))
+        say("every host's key is known already: nothing was pinned")
+    say(*trust.pin(found, (lambda said: _agree(said, yes))))
 
 
 def _agree(said: str, yes: bool) -> bool:
@@ -396,10 +397,10 @@ def exec_(
 @task()
 def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
     """Write a file for ssh's Include, so that ssh, scp, rsync and editors know the hosts."""
-    from bootstrap import access, journey
+    from bootstrap import access
 
     path = access.write_config(_inventory(hosts, stack))
-    journey.say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
+    say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
 @task()

@@ -20,6 +20,7 @@ from bootstrap.inventory import Inventory
 from bootstrap.receipt import Line, Receipt
 from bootstrap.session import Session
 from bootstrap.show import count
+from bootstrap.voice import say
 
 
 def unfetched(inventory: Inventory) -> list[str]:
@@ -27,6 +28,23 @@ def unfetched(inventory: Inventory) -> list[str]:
     folder = record.cluster_folder(inventory.name) / "runs"
     ids = sorted(path.stem for path in folder.glob("*.json"))
     return [i for i in ids if not (record.find_run(inventory, i)[1] / "result.json").exists()]
+
+
+def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
+    """Leave hosts that no stack made, with a receipt; with `destroy`, local ones lose their homes.
+
+    Raises:
+        UsageError: `destroy` of hosts that were only named, or what `take_away` raises.
+    """
+    if destroy and inventory.cloud != "local":
+        raise UsageError("--destroy is for local hosts; on named machines it is --purge")
+    receipt = take_away(inventory, purge=purge or destroy, discard=discard)
+    say(*receipt.describe())
+    if destroy:
+        record.forget_cluster(inventory.name)
+        local.destroy(inventory.name)
+        say(f"homes of {inventory.name} removed")
+    return receipt
 
 
 def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = False) -> Receipt:

@@ -15,7 +15,7 @@ ROOMS = ("stacks", "bootstrap", "training")
 
 # Each module imports only what stands before it: above, or to its left on its line.
 LINES = (
-    "errors",
+    "errors voice",
     "inventory system gpus outside facts drivers plan",
     "document runtimes choice hostfile tf_config ignore folder package launch asked",
     "record uv wheels pins hops session connect trust",
@@ -26,7 +26,7 @@ LINES = (
     "survey changes supply ready overhaul reboot groundwork install",
     "run machines power results whereabouts follow ending teardown demolition",
     "checkup examine",
-    "access journey",
+    "access watch status journey",
     "program tasks",
     "fatbin tested gpu_wheel gpu_check",
 )
@@ -124,7 +124,7 @@ def test_the_fabfile_loads_nothing_heavy() -> None:
     """`fab --list` is asked often; what a task needs is imported by the task."""
     heavy = ["pulumi", "boto3", "tensorflow", "matplotlib", "numpy", "keras", "training"]
     late = ["bootstrap.journey", "bootstrap.connect", "bootstrap.picture", "bootstrap.package"]
-    late += ["google", "bootstrap.cloud", "bootstrap.stack"]
+    late += ["bootstrap.watch", "google", "bootstrap.cloud", "bootstrap.stack"]
     code = f"import sys, fabfile; print(*(set({heavy + late}) & set(sys.modules)))"
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)

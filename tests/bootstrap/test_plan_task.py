@@ -18,6 +18,7 @@ from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
 from bootstrap.runtimes import RUNTIMES, Environment
 from bootstrap.survey import Cluster, Options
+from bootstrap.voice import say
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
@@ -40,7 +41,7 @@ def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         board.line("h1", "at work")
 
     def look(hosts: str | None, **_: Any) -> Inventory:
-        journey.say("c (hosts): h1, h2")
+        say("c (hosts): h1, h2")
         return INVENTORY
 
     monkeypatch.setattr(journey, "surveyed", surveyed)
