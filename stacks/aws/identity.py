@@ -1,4 +1,5 @@
-"""Who the hosts are to AWS: a role that can read and write the cluster's bucket, and nothing else.
+"""Who the hosts are to AWS: a role that can read the cluster's bucket and write runs there, and
+nothing else.
 
 A host reads its own tags from its metadata, which takes no right. It has none over machines: it
 stops itself from inside.
@@ -38,13 +39,15 @@ def identity(
 
 
 def rights_on(bucket: str) -> dict[str, object]:
-    """On one bucket: list, read, write. Not delete: what a run has written, a run cannot lose."""
-    objects = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
+    """On one bucket: list, read, and write below runs/. Not delete: what a run has written, a run
+    cannot lose. Not elsewhere: machines of later days install the wheels that are kept there."""
+    write = ["s3:PutObject", "s3:AbortMultipartUpload"]
     return {
         "Version": "2012-10-17",
         "Statement": [
             {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket]},
-            {"Effect": "Allow", "Action": objects, "Resource": [f"{bucket}/*"]},
+            {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]},
+            {"Effect": "Allow", "Action": write, "Resource": [f"{bucket}/runs/*"]},
         ],
     }
 

@@ -11,8 +11,10 @@ from stacks.gcp.labels import description
 from stacks.gcp.place import Place
 from stacks.settings import ClusterConfig
 
-# Objects: list, read, write, remove. Not the bucket itself and not who may use it.
-ROLE = "roles/storage.objectUser"
+# Objects: list and read; below runs/ also write and remove, which to write again takes. Not the
+# bucket itself and not who may use it.
+READS = "roles/storage.objectViewer"
+WRITES = "roles/storage.objectUser"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
@@ -25,7 +27,10 @@ def account_id(config: ClusterConfig) -> str:
 def identity(
     config: ClusterConfig, place: Place, bucket: storage.Bucket, parent: pulumi.Resource
 ) -> serviceaccount.Account:
-    """A service account that can use the objects of this bucket and nothing else."""
+    """A service account that can read this bucket, write runs there, and nothing else.
+
+    Not elsewhere: machines of later days install the wheels that are kept there.
+    """
     account = serviceaccount.Account(
         f"{config.name}-hosts",
         project=place.project,
@@ -34,11 +39,24 @@ def identity(
         description=description(config),
         opts=pulumi.ResourceOptions(parent=parent),
     )
+    opts = pulumi.ResourceOptions(parent=parent)
+    member = account.email.apply(lambda email: f"serviceAccount:{email}")
     storage.BucketIAMMember(
-        f"{config.name}-hosts-objects",
+        f"{config.name}-hosts-read", bucket=bucket.name, role=READS, member=member, opts=opts
+    )
+    storage.BucketIAMMember(
+        f"{config.name}-hosts-write",
         bucket=bucket.name,
-        role=ROLE,
-        member=account.email.apply(lambda email: f"serviceAccount:{email}"),
-        opts=pulumi.ResourceOptions(parent=parent),
+        role=WRITES,
+        member=member,
+        condition=storage.BucketIAMMemberConditionArgs(
+            title="runs only", expression=bucket.name.apply(below_runs)
+        ),
+        opts=opts,
     )
     return account
+
+
+def below_runs(bucket: str) -> str:
+    """The condition that an object of this bucket is one of a run."""
+    return f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/runs/")'

@@ -68,10 +68,10 @@ def instances(cloud: Cloud) -> list[str]:
 
 def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> None:
     seen = stack.preview().ended(0, f"({ALL_GPUS}, global): have 8, need 2 GPU")
-    assert len(changes(seen)) == 9 and not cloud.things
+    assert len(changes(seen)) == 10 and not cloud.things
 
     assert changes(stack.up()) == changes(seen)
-    assert len(cloud.things) == 9 and instances(cloud) == ["t4-1", "t4-2"]
+    assert len(cloud.things) == 10 and instances(cloud) == ["t4-1", "t4-2"]
 
     cloud.image = "v20270301"
     again = stack.up("--expect-no-changes").ended(0, "v20270301; hosts that exist keep theirs")

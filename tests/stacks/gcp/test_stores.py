@@ -1,4 +1,4 @@
-"""The bucket, and who the machines are: rights on this bucket and on nothing else."""
+"""The bucket, and who the machines are: they read it, write runs there, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,15 +42,23 @@ def test_its_name_is_the_chosen_one_or_pulumis() -> None:
     assert own.outputs["cluster"]["bucket"] == "gs://railhead-t4-1a2b3c4"
 
 
-def test_the_machines_can_use_the_objects_of_this_bucket_and_nothing_else() -> None:
+def test_the_machines_can_read_this_bucket_and_write_only_runs() -> None:
     everything = made()
-    member = everything.one(MEMBER).inputs
     account = everything.one(ACCOUNT).inputs["accountId"]
-    assert member == {
+    whose = {
         "bucket": "railhead-t4-1a2b3c4",
-        "role": "roles/storage.objectUser",
         "member": f"serviceAccount:{account}@p-12345.iam.gserviceaccount.com",
     }
+    runs = 'resource.name.startsWith("projects/_/buckets/railhead-t4-1a2b3c4/objects/runs/")'
+    # A host that could write elsewhere could change the wheels that later machines install.
+    assert [one.inputs for one in everything.every(MEMBER)] == [
+        {**whose, "role": "roles/storage.objectViewer"},
+        {
+            **whose,
+            "role": "roles/storage.objectUser",
+            "condition": {"title": "runs only", "expression": runs},
+        },
+    ]
     granting = {kind for kind in everything.kinds if re.search(r"iam|policy", kind, re.I)}
     assert granting == {MEMBER}
 

@@ -207,7 +207,11 @@ def _lifecycle(inputs: Taken) -> dict[str, Any]:
 def _member(inputs: Taken) -> Request:
     where = inputs.only(bucket="bucket")
     binding = {"role": inputs.take("role"), "members": [inputs.take("member")]}
-    return Request("storage.buckets.setIamPolicy", where, inputs.done({"bindings": [binding]}))
+    body: dict[str, Any] = {"bindings": [binding]}
+    if condition := inputs.take("condition"):
+        binding["condition"] = condition
+        body["version"] = 3  # Google takes conditions in no earlier one
+    return Request("storage.buckets.setIamPolicy", where, inputs.done(body))
 
 
 def _preference(inputs: Taken) -> Request:
