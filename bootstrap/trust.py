@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 
 from bootstrap import connect, record
@@ -49,3 +50,16 @@ def pin(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list
 def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
     """Each key once, though several hosts stand behind the same jump host."""
     return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()
+
+
+def by_person(yes: bool) -> Callable[[str], bool]:
+    """Agreement by who types the command; with `yes` nobody is asked."""
+
+    def agreed(said: str) -> bool:
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError(f"{said}\nnobody is here to ask", hint="the same command with --yes")
+        return input(f"{said}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
+
+    return agreed

@@ -27,7 +27,7 @@ LINES = (
     "run machines power results whereabouts follow ending teardown demolition",
     "checkup examine",
     "access watch status journey",
-    "program tasks",
+    "program options tasks",
     "fatbin tested gpu_wheel gpu_check",
 )
 ORDER = [name for line in LINES for name in line.split()]
