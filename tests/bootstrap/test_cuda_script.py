@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from standins.bare import BareHost
 
 SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/cuda.sh"
 TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
@@ -19,18 +19,18 @@ exit 9
 """
 # Writes down what was asked for, and makes what is not checked here.
 HELPER = """#!{sh}
-echo "$*" >>{asked}
+echo "$*" >>{folder}/asked
 exit {code}
 """
 UNPACK = """#!{sh}
 from=$3/usr/lib/nvidia-cuda-toolkit
 mkdir -p "$from/bin/crt" "$from/libdevice" "$3/usr/bin"
-cp {nvcc} "$from/bin/nvcc"
+cp {folder}/good "$from/bin/nvcc"
 for file in "$from/bin/cicc" "$from/libdevice/libdevice.10.bc"; do echo >"$file"; done
 for tool in cudafe++ fatbinary ptxas nvlink bin2c cuobjdump; do echo >"$3/usr/bin/$tool"; done
 """
 PIP = """#!{sh}
-echo "$*" >>{asked}
+echo "$*" >>{folder}/asked
 while [ "$1" != --target ]; do shift; done
 mkdir -p "$2/nvidia/cuda_runtime/include" "$2/nvidia/cuda_runtime/lib" \\
     "$2/nvidia/cuda_cccl/include/nv"
@@ -40,19 +40,14 @@ exit {code}
 """
 
 
-class Host:
+class Host(BareHost):
     """A host that has what every Debian has, and apt's sources in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("bin", "env/bin", "tmp", "apt/sources.list.d", "own/bin"):
-            (folder / name).mkdir(parents=True)
-        for tool in TOOLS:
-            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
-        self.sh = str(shutil.which("sh"))
+        super().__init__(folder, TOOLS, ("env/bin", "apt/sources.list.d", "own/bin"))
         self.place("bin/ar", "#!{sh}\necho >$2\n")
         self.place("good", NVCC, code=0)
-        self.place("bin/dpkg", UNPACK, nvcc=folder / "good")
+        self.place("bin/dpkg", UNPACK)
         self.place("helper", HELPER, code=0)
         self.place("env/bin/python", PIP, code=0)
         (folder / "apt/sources.list").write_text(f"# no {DEBIAN}x\ndeb {DEBIAN}/ bookworm main\n")
@@ -60,26 +55,13 @@ class Host:
     @property
     def asked(self) -> str:
         """What was fetched."""
-        path = self.folder / "asked"
-        return path.read_text() if path.exists() else ""
-
-    def place(self, name: str, text: str, **words: object) -> None:
-        path = self.folder / name
-        path.write_text(text.format(sh=self.sh, asked=self.folder / "asked", **words))
-        path.chmod(0o755)
+        return self.told("asked")
 
     def make(self, **variables: str) -> subprocess.CompletedProcess[str]:
-        folder = self.folder
-        mine = {"PATH": str(folder / "bin"), "TMPDIR": str(folder / "tmp")}
-        mine |= {"RAILHEAD_APT_SOURCES": str(folder / "apt")}
-        mine |= {"RAILHEAD_APT_HELPER": str(folder / "helper")}
-        return subprocess.run(
-            [self.sh, SCRIPT, folder / "env", folder / "home", folder / "locks"],
-            env={**mine, **variables},
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
+        here = self.folder
+        apt = {"RAILHEAD_APT_SOURCES": str(here / "apt")}
+        apt |= {"RAILHEAD_APT_HELPER": str(here / "helper")}
+        return self.run(SCRIPT, here / "env", here / "home", here / "locks", **apt, **variables)
 
 
 @pytest.fixture
@@ -95,7 +77,7 @@ def test_a_toolkit_of_the_hosts_own_is_taken_where_it_compiles(host: Host) -> No
     assert done.returncode == 0, done.stderr
     assert (host.folder / "home").resolve() == host.folder / "own"
     assert host.asked == ""
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
 
 
 def own_toolkit(host: Host, code: int) -> None:
@@ -125,7 +107,7 @@ def test_otherwise_one_is_made_of_what_is_pinned(
     for line, lock in ((headers, "cuda-headers.txt"), (parts_, "cuda-parts.txt")):
         assert "--require-hashes" in line
         assert line.endswith(lock)
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
 
 
 def test_a_mirror_that_is_told_comes_before_apts(host: Host) -> None:
@@ -173,4 +155,4 @@ def test_what_fails_is_named_and_nothing_is_left(
     done = host.make()
     assert done.returncode == 1
     assert says in done.stderr
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from standins.bare import BareHost
 
 SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/horovod.sh"
 TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]
@@ -18,7 +19,7 @@ PYTHON = """#!{sh}
 case "$*" in
 *zipfile*) echo {listing} ;;
 *" wheel "*)
-    env >{seen}
+    env >{folder}/seen
     for last; do :; done
     echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler said this"
     [ {code} = 0 ] || exit {code}
@@ -28,39 +29,23 @@ esac
 WHOLE = "horovod/tensorflow/mpi_lib.cpython-311-x86_64-linux-gnu.so"
 
 
-class Host:
+class Host(BareHost):
     """A host with the tools of the build, and an environment whose pip is a fake."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("bin", "env/bin", "tmp", "include"):
-            (folder / name).mkdir(parents=True)
-        for tool in TOOLS:
-            (folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+        super().__init__(folder, TOOLS, ("env/bin", "include"))
         for tool in ("g++", "cmake", "make", "mpicxx"):
-            self.place(folder / "bin" / tool, f"#!{folder}/bin/sh\necho {folder}/include\n")
+            self.place(f"bin/{tool}", "#!{sh}\necho {folder}/include\n")
         (folder / "include/mpi.h").touch()
         (folder / "horovod.txt").touch()
         self.pip()
 
-    def place(self, path: Path, text: str) -> None:
-        path.write_text(text)
-        path.chmod(0o755)
-
     def pip(self, code: int = 0, listing: str = WHOLE) -> None:
-        words = {"sh": self.folder / "bin/sh", "seen": self.folder / "seen", "wheel": WHEEL}
-        text = PYTHON.format(code=code, listing=listing, **words)
-        self.place(self.folder / "env/bin/python", text)
+        self.place("env/bin/python", PYTHON, code=code, listing=listing, wheel=WHEEL)
 
     def build(self, script: Path = SCRIPT, **variables: str) -> subprocess.CompletedProcess[str]:
-        folder = self.folder
-        return subprocess.run(
-            ["sh", script, folder / "env", folder / "out", folder / "horovod.txt"],
-            env={"PATH": str(folder / "bin"), "TMPDIR": str(folder / "tmp"), **variables},
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
+        here = self.folder
+        return self.run(script, here / "env", here / "out", here / "horovod.txt", **variables)
 
 
 @pytest.fixture
@@ -74,7 +59,7 @@ def test_the_last_line_is_the_wheel(host: Host) -> None:
     wheel = host.folder / "out" / WHEEL
     assert done.stdout.splitlines()[-1] == str(wheel)
     assert wheel.exists()
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
 
 
 def test_progress_is_a_line_for_each_twentieth(host: Host) -> None:
@@ -88,7 +73,7 @@ def test_a_failed_build_ends_with_its_log_and_leaves_nothing(host: Host) -> None
     assert done.returncode == 1
     assert "compiler said this" in done.stderr
     assert "pip ended with 3" in done.stderr
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
     assert not (host.folder / "out").exists()
 
 
@@ -138,12 +123,10 @@ def with_nccl(host: Host, code: int = 0) -> Path:
     nccl = host.folder / "env/lib/python3.11/site-packages/nvidia/nccl"
     (nccl / "lib").mkdir(parents=True)
     (nccl / "lib/libnccl.so.2").touch()
-    for tool in ("ln", "readlink"):
-        (host.folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    host.link("ln", "readlink")
     (host.folder / "recipe").mkdir()
     shutil.copy(SCRIPT, host.folder / "recipe/horovod.sh")
-    text = CUDA.format(sh=host.folder / "bin/sh", folder=host.folder, code=code)
-    host.place(host.folder / "recipe/cuda.sh", text)
+    host.place("recipe/cuda.sh", CUDA, code=code)
     return nccl
 
 
@@ -164,7 +147,7 @@ def test_an_environment_with_nccl_gets_operations_on_gpus(host: Host) -> None:
     assert (nccl / "lib/libnccl.so").resolve() == nccl / "lib/libnccl.so.2"
     env, _, locks = (host.folder / "asked").read_text().split()
     assert (env, locks) == (str(host.folder / "env"), str(host.folder))
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -173,4 +156,4 @@ def test_without_a_toolkit_nothing_is_built(host: Host, code: int) -> None:
     done = host.build(script=host.folder / "recipe/horovod.sh")
     assert done.returncode == code
     assert not (host.folder / "seen").exists()
-    assert list((host.folder / "tmp").iterdir()) == []
+    assert host.left == []
