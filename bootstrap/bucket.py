@@ -15,6 +15,8 @@ from bootstrap.cloud.store import NoBucket, Store
 from bootstrap.errors import UsageError
 from bootstrap.inventory import Inventory
 
+WHEELS = "wheels/"  # what stands below it can be made again, and only persons may write there
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -44,15 +46,15 @@ class Bucket:
             file.writelines(sent)
         part.replace(path)
 
-    def empty(self, tell: Callable[[str], None] = lambda _: None) -> int:
-        """Remove all objects with all their versions; how many there were.
+    def empty(self, tell: Callable[[str], None] = lambda _: None, below: str = "") -> int:
+        """Remove all objects whose names begin so, with all their versions; how many there were.
 
         Args:
             tell: gets a line after each thousand.
         """
         removed = 0
         try:
-            while page := next(self.store.pages(), None):
+            while page := next(self.store.pages(below), None):
                 removed += self.store.remove(page)
                 tell(f"{self.store.url}: {removed} objects and old versions removed")
         except NoBucket:

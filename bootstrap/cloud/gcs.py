@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
+import json
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +34,9 @@ class Gcs:
         """Its address."""
         return f"gs://{self.name}"
 
-    def pages(self) -> Iterator[list[Version]]:
+    def pages(self, below: str = "") -> Iterator[list[Version]]:
         """All versions, old ones too."""
-        query = {"versions": "true", "fields": FIELDS}
+        query = {"versions": "true", "fields": FIELDS, "prefix": below}
         while True:
             page = self._list(query)
             if found := page.get("items", []):
@@ -53,6 +58,26 @@ class Gcs:
             self._list({"maxResults": "1"})  # of a missing bucket Google says the same
             raise KeyError(key) from None
         return _after(first, sent)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Make an object. Google refuses what has another MD5 than the one that is sent along."""
+        digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        kind, body = _in_two_parts({"name": key, "md5Hash": digest}, data)
+        try:
+            said = self.ask(
+                "POST",
+                f"{self.ask.storage}upload/{self._path()}",
+                params={"uploadType": "multipart", "fields": "md5Hash"},
+                # As a stream: a timeout is then for each piece and not for all of it.
+                data=io.BytesIO(body),
+                headers={"Content-Type": kind},
+            )
+        except Refused as error:
+            if error.word in ABSENT:
+                raise NoBucket(self.url) from None
+            raise self._told(error) from None
+        if said.get("md5Hash") != digest:
+            raise RailheadError(f"{key} came into {self.url} with another content")
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions, a hundred in one request."""
@@ -85,16 +110,16 @@ class Gcs:
             raise RailheadError(f"Google's answer to a batch is not understood: {error}") from None
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
-        address = f"{self.ask.storage}storage/v1/b/{quote(self.name, safe='')}/o"
         try:
-            return self.ask("GET", address, params=query)
+            return self.ask("GET", f"{self.ask.storage}{self._path()}", params=query)
         except Refused as error:
             if error.word in ABSENT:
                 raise NoBucket(self.url) from None
             raise self._told(error) from None
 
-    def _path(self, key: str) -> str:
-        return f"storage/v1/b/{quote(self.name, safe='')}/o/{quote(key, safe='')}"
+    def _path(self, key: str = "") -> str:
+        objects = f"storage/v1/b/{quote(self.name, safe='')}/o"
+        return f"{objects}/{quote(key, safe='')}" if key else objects
 
     def _told(self, error: Refused) -> Refused:
         """With what a person does who lacks a right; Google's own sentence names it."""
@@ -107,3 +132,12 @@ class Gcs:
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
+
+
+def _in_two_parts(resource: dict[str, str], data: bytes) -> tuple[str, bytes]:
+    """An upload's body, with its content type: what the object is to be, and its bytes."""
+    edge = secrets.token_hex(16)  # 128 bits: they do not stand in the data
+    first = f"--{edge}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+    second = f"\r\n--{edge}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    head = f"{first}{json.dumps(resource)}{second}".encode()
+    return f"multipart/related; boundary={edge}", head + data + f"\r\n--{edge}--".encode()

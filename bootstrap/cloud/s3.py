@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +26,9 @@ class S3:
         """Its address."""
         return f"s3://{self.name}"
 
-    def pages(self) -> Iterator[list[Version]]:
+    def pages(self, below: str = "") -> Iterator[list[Version]]:
         """All versions, the marks of removed objects too."""
-        words: dict[str, Any] = {}
+        words: dict[str, Any] = {"Prefix": below}
         while True:
             page = self._ask("list_object_versions", **words)
             found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
@@ -45,6 +48,12 @@ class S3:
                 raise KeyError(key) from None
             raise
         return pieces(body)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Make an object. S3 refuses what has another sha256 than the one that is sent along."""
+        digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        # As a stream: a timeout is then for each piece and not for all of it.
+        self._ask("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions, all in one call."""

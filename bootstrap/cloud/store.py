@@ -50,11 +50,15 @@ class Store(Protocol):
     def url(self) -> str:
         """Its address: s3://name, gs://name."""
 
-    def pages(self) -> Iterator[list[Version]]:
-        """All versions of all objects, up to a thousand at a time."""
+    def pages(self, below: str = "") -> Iterator[list[Version]]:
+        """All versions of the objects whose names begin so, up to a thousand at a time."""
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes; KeyError when there is none of this name."""
+
+    def write(self, key: str, data: bytes) -> None:
+        """Make an object of some megabytes, whole or not at all: the cloud compares a hash before
+        others see it. Refused when it has another."""
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove up to a thousand versions for good; how many went. One that is gone already

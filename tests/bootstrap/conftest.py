@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from standins.cards import with_cards
 
+from bootstrap.cloud import rest
 from bootstrap.facts import HostFacts, parse
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -52,6 +53,59 @@ def s3(s3_server: Any) -> Any:
     import boto3
 
     return boto3.client("s3")
+
+
+@pytest.fixture
+def on_s3(s3: Any) -> Any:
+    """A bucket of S3."""
+    from tests.standins.buckets import OnS3
+
+    return OnS3(s3)
+
+
+@pytest.fixture(scope="session")
+def private_key() -> str:
+    """A private key as a service account has one."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
+
+
+@pytest.fixture
+def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[Any]:
+    """A Cloud Storage of its own, and a service account that it knows."""
+    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+    from tests.standins.buckets import OnGcs
+    from tests.standins.storage import Store
+
+    world = Store({"results-b": []}, token="t-1")
+    server = world.serve()
+    key = {
+        "type": "service_account",
+        "client_email": "me@p-1.iam.gserviceaccount.com",
+        "token_uri": f"{world.base}/token",
+        "private_key": private_key,
+    }
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setenv(rest.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # google-auth asks a public host, beside its work, in which places the account may act.
+    held = "google.auth.credentials.CredentialsWithRegionalAccessBoundary"
+    monkeypatch.setattr(f"{held}._is_regional_access_boundary_lookup_required", lambda _: False)
+    yield OnGcs(world)
+    server.shutdown()
+    server.server_close()
+    assert not world.wrong, world.wrong
+
+
+@pytest.fixture(params=["on_s3", "on_gcs"])
+def world(request: pytest.FixtureRequest) -> Any:
+    """A bucket of each cloud."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -6,133 +6,31 @@ document. Where both must do the same, both are asked.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
-from cryptography.hazmat.primitives import serialization  # noqa: E402
-from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: E402
-
 from bootstrap import bucket, record, whereabouts  # noqa: E402
 from bootstrap.cloud import Refused, batch, bills, rest, store  # noqa: E402
 from bootstrap.cloud.boto import pieces  # noqa: E402
+from bootstrap.cloud.gcs import Gcs  # noqa: E402
 from bootstrap.cloud.s3 import S3  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
-from bootstrap.inventory import Host, Inventory  # noqa: E402
+from bootstrap.inventory import Inventory  # noqa: E402
 from bootstrap.receipt import price  # noqa: E402
 from bootstrap.remote.manifest import home_name, manifest  # noqa: E402
 from bootstrap.run import Run  # noqa: E402
-from tests.standins.storage import Store, flipped  # noqa: E402
-
-MACHINE = (Host("m1", "192.0.2.1"),)
-ON_AWS = Inventory("dev", MACHINE, cloud="aws", region="us-east-1", bucket="s3://results-b")
-ON_GCP = Inventory("dev", MACHINE, cloud="gcp", region="us-central1", bucket="gs://results-b")
-
-
-class OnS3:
-    """A bucket of S3, versioned as a stack's is."""
-
-    inventory = ON_AWS
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object."""
-        self.client.put_object(Bucket="results-b", Key=name, Body=data)
-
-    def flip(self, name: str) -> None:
-        """Change one bit of an object, by somebody else's hand."""
-        body = self.client.get_object(Bucket="results-b", Key=name)["Body"].read()
-        self.put(name, flipped(body))
-
-    def take(self, name: str) -> None:
-        """Remove an object; it stays as an old version."""
-        self.client.delete_object(Bucket="results-b", Key=name)
-
-    def drop(self) -> None:
-        """Remove the bucket, which must be empty of every version."""
-        self.client.delete_bucket(Bucket="results-b")
-
-
-@dataclass
-class OnGcs:
-    """A bucket of Google Cloud, versioned as a stack's is."""
-
-    store: Store
-    inventory = ON_GCP
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object."""
-        self.store.put("results-b", name, data)
-
-    def flip(self, name: str) -> None:
-        """Change one bit of an object, by somebody else's hand."""
-        self.put(name, flipped(self.store.live("results-b", name)[0]["data"]))
-
-    def take(self, name: str) -> None:
-        """Remove an object; it stays as an old version."""
-        self.store.live("results-b", name)[0]["timeDeleted"] = "2026-11-21T00:00:00Z"
-
-    def drop(self) -> None:
-        """Remove the bucket, which must be empty of every version."""
-        assert self.store.buckets.pop("results-b") == []
-
-
-World = OnS3 | OnGcs
-
-
-@pytest.fixture
-def on_s3(s3: Any) -> OnS3:
-    """A bucket of S3."""
-    return OnS3(s3)
-
-
-@pytest.fixture(scope="session")
-def private_key() -> str:
-    """A private key as a service account has one."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
-
-
-@pytest.fixture
-def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[OnGcs]:
-    """A Cloud Storage of its own, and a service account that it knows."""
-    world = Store({"results-b": []}, token="t-1")
-    server = world.serve()
-    key = {
-        "type": "service_account",
-        "client_email": "me@p-1.iam.gserviceaccount.com",
-        "token_uri": f"{world.base}/token",
-        "private_key": private_key,
-    }
-    (tmp_path / "key.json").write_text(json.dumps(key))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    monkeypatch.setenv(rest.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    # google-auth asks a public host, beside its work, in which places the account may act.
-    held = "google.auth.credentials.CredentialsWithRegionalAccessBoundary"
-    monkeypatch.setattr(f"{held}._is_regional_access_boundary_lookup_required", lambda _: False)
-    yield OnGcs(world)
-    server.shutdown()
-    server.server_close()
-    assert not world.wrong, world.wrong
-
-
-@pytest.fixture(params=["on_s3", "on_gcs"])
-def world(request: pytest.FixtureRequest) -> Any:
-    """A bucket of each cloud."""
-    return request.getfixturevalue(request.param)
-
+from tests.standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
+from tests.standins.storage import flipped  # noqa: E402
 
 FILES = {
     "run.json": b"{}",
@@ -330,7 +228,61 @@ def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPat
     assert [len(page) for page in S3(small, "results-b").pages()] == [2, 2, 1]
 
 
+# --- Write
+
+WHEEL = b"PK\x03\x04\r\n--\xff" * 9999
+
+
+def test_what_is_written_is_read_again_whole(world: World) -> None:
+    kept = bucket.of(world.inventory)
+    for data in (b"{}", WHEEL):
+        kept.store.write("wheels/k1/a b+m\u00f6.whl", data)
+        assert kept.read("wheels/k1/a b+m\u00f6.whl") == data
+    (page,) = kept.store.pages()
+    assert len(page) == 2, "the one before is an old version"
+
+
+def test_google_refuses_what_changes_on_its_way(on_gcs: OnGcs) -> None:
+    on_gcs.store.flips = True
+    with pytest.raises(Refused, match="MD5 hash does not match"):
+        bucket.of(ON_GCP).store.write("wheels/k1", WHEEL)
+    assert on_gcs.names() == []
+
+
+def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
+    class Answers:
+        storage = "https://storage/"
+
+        def __call__(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"md5Hash": "another"}
+
+    with pytest.raises(RailheadError, match="k came into gs://b with another content"):
+        Gcs(cast("rest.Google", Answers()), "b").write("k", WHEEL)
+
+
+def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
+    """moto takes any bytes; S3 refuses those of another sha256."""
+    said: dict[str, Any] = {}
+    S3(lambda *_, **words: said.update(words), "b").write("k", b"weights")
+    digest = base64.b64decode(said["ChecksumSHA256"])
+    assert (said["Key"], digest) == ("k", hashlib.sha256(b"weights").digest())
+
+
+def test_nothing_is_written_into_a_bucket_that_is_gone(world: World) -> None:
+    world.drop()
+    with pytest.raises(store.NoBucket):
+        bucket.of(world.inventory).store.write("k", b"1")
+
+
 # --- Empty
+
+
+def test_what_stands_below_a_name_is_removed_and_nothing_else(world: World) -> None:
+    for name in ("wheels/k1/wheel.json", "wheels/k2/a", "runs/r1/wheels/x", "wheel"):
+        world.put(name, b"1")
+        world.put(name, b"2")
+    assert bucket.of(world.inventory).empty(below="wheels/") == 4
+    assert world.names() == ["runs/r1/wheels/x", "wheel"]
 
 
 def test_a_bucket_is_emptied_of_old_versions_too(world: World) -> None:

@@ -3,12 +3,13 @@
 Every call, those inside a batch too, is held against Google's own discovery document; one that is
 not in it, or a parameter or key that is not, is an AssertionError and ends with 500. What Google
 does and no document says is written as it was seen: a download that is not there is answered in
-plain text, and an upload whose crc32c is another is refused.
+plain text, and an upload whose crc32c or MD5 is another is refused.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import threading
@@ -65,6 +66,7 @@ class Store:
             "generation": str(self.generation),
             "size": str(len(data)),
             "crc32c": crc32c(data),
+            "md5Hash": md5(data),
             **words,
             "data": data,
         }
@@ -215,8 +217,11 @@ class Store:
             data = flipped(data)
         if resource.get("crc32c", crc32c(data)) != crc32c(data):
             return error(400, "invalid", "Provided CRC32C does not match calculated CRC32C")
+        if resource.get("md5Hash", md5(data)) != md5(data):
+            return error(400, "invalid", "Provided MD5 hash does not match calculated MD5 hash")
         words = {key: resource[key] for key in ("metadata", "contentType") if key in resource}
-        return told(200, shown(self.put(params["bucket"], resource["name"], data, **words)))
+        made = self.put(params["bucket"], resource["name"], data, **words)
+        return told(200, shown(made), query.get("fields"))
 
     def serve(self) -> ThreadingHTTPServer:
         """Start serving."""
@@ -311,6 +316,11 @@ def flipped(data: bytes) -> bytes:
     """The same with one bit of its middle another."""
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def md5(data: bytes) -> str:
+    """As Google writes it: base64."""
+    return base64.b64encode(hashlib.md5(data).digest()).decode()
 
 
 def _table() -> Iterator[int]:
