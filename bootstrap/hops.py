@@ -23,9 +23,10 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from bootstrap import record
+from bootstrap import record, traffic
 from bootstrap.inventory import Host, Inventory
 from bootstrap.pins import ChangedHostKey, UnknownHostKey, alias, pin
+from bootstrap.traffic import Counted, Traffic
 
 # Its threads log what they raise, tracebacks and all; each error is told once, in our words.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -54,12 +55,13 @@ def _config() -> Config:
 
 def connected(host: Host, inventory: Inventory) -> list[Connection]:
     """Open the way to `host`: its jumps in order, and last the connection to itself."""
+    spent = traffic.to(host.name)
     hops = _way(host, inventory)
     for attempt in range(1, TRIES + 1):
         with _door(hops[0]):
             began = time.monotonic()
             try:
-                return _open(hops)
+                return _open(hops, spent)
             except (OSError, EOFError, SSHException) as error:
                 hang_up(hops)
                 if attempt == TRIES or not _busy(error, time.monotonic() - began):
@@ -126,11 +128,12 @@ def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> An
     return gateway
 
 
-def _open(hops: Sequence[Connection]) -> list[Connection]:
+def _open(hops: Sequence[Connection], spent: Traffic) -> list[Connection]:
     for hop in hops:
         try:
             if not hop.gateway:
-                hop.connect_kwargs["sock"] = _socket(hop)
+                hop.connect_kwargs["sock"] = Counted(_socket(hop), spent)
+            spent.connections += 1
             hop.open()
         except (UnknownHostKey, ChangedHostKey):
             raise

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import delivery, runtimes, supply, uv, wheels
+from bootstrap import delivery, runtimes, supply, traffic, uv, wheels
 from bootstrap.board import Board
 from bootstrap.changes import changes
 from bootstrap.connect import everywhere
@@ -90,7 +90,7 @@ class _Work:
         busy = {n: s for n, s in self.opened.items() if _parts(self.plan, n)[1]}
         for name in self.opened:
             if self.plan.of(name) and name not in busy:
-                self.board.line(name, "ready", state="ready")
+                self._ready(name)
         start_agents(self.cluster, busy)
         everywhere(busy, self._install, what="making hosts ready")
         if any(self.plan.needs(name, "key") for name in busy):
@@ -103,13 +103,16 @@ class _Work:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.doing:
                     self.doing[step.name](self, session)
-            self.board.line(name, "ready", state="ready")
+            self._ready(name)
         except RailheadError:
             self.board.line(name, "failed", state="failed")
             raise
         finally:
             if name == self.cluster.builder:
                 self.built.set()
+
+    def _ready(self, name: str) -> None:
+        self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
     def _uv(self, session: Session) -> None:
         session.send_tree(uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")

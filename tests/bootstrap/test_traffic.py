@@ -1,0 +1,100 @@
+"""What is told of the way to a host is what the host itself saw of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts.person import Cluster, Person, named
+
+from bootstrap import door, hops, local, traffic
+from bootstrap.errors import HostsNotReady
+from bootstrap.inventory import Host
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two hosts that anybody with the cluster's key may enter."""
+    yield Cluster(local.start("traffic", 2))
+    local.destroy("traffic")
+
+
+@pytest.fixture
+def person(home: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Somebody who has met no host yet and may enter all."""
+    monkeypatch.setattr(traffic, "_hosts", {})
+    person = Person(home)
+    person.has(cluster.key)
+    person.knows(*cluster.machines)
+    return person
+
+
+def logins(cluster: Cluster, index: int) -> int:
+    """How often somebody got in there, by its sshd's log."""
+    log = (cluster.machines[index].folder / "sshd.log").read_text()
+    return log.count("Accepted publickey")
+
+
+def test_each_connection_is_counted_as_its_host_counts_it(person: Person, cluster: Cluster) -> None:
+    before = logins(cluster, 0)
+    for _ in range(3):
+        with door.sessions(named(cluster.host(0))):
+            pass
+    assert traffic.to("h1").connections == logins(cluster, 0) - before == 3
+    assert traffic.to("h2").connections == 0
+
+
+def test_all_bytes_that_leave_are_counted(person: Person, cluster: Cluster) -> None:
+    with door.sessions(named(cluster.host(0))) as opened:
+        opened["h1"].start_agent("python3")
+        before = traffic.to("h1").sent
+        opened["h1"].ask("write", files=[["~/x", 0o644, os.urandom(1 << 20).hex()]])
+    assert 1.0 < (traffic.to("h1").sent - before) / (2 << 20) < 1.1
+
+
+def test_a_jump_on_the_way_is_a_connection_too(person: Person, cluster: Cluster) -> None:
+    jump, inner = cluster.machines
+    blocks = (
+        f"Host {name}\n  HostName {m.address}\n  Port {m.port}\n  User {cluster.user}\n  {more}\n"
+        for name, m, more in (("jump", jump, ""), ("inner", inner, "ProxyJump jump"))
+    )
+    person.configures("".join(blocks))
+    with door.sessions(named(Host("inner", "inner"))):
+        pass
+    assert traffic.to("inner").connections == 2
+
+
+def test_what_was_tried_again_is_counted_again(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda *_: 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_hang_up, args=(server, hops.TRIES), daemon=True).start()
+        busy = Host("busy", "127.0.0.1", port=server.getsockname()[1])
+        with pytest.raises(HostsNotReady), door.sessions(named(busy)):
+            pass
+    assert traffic.to("busy").connections == hops.TRIES
+
+
+def _hang_up(server: socket.socket, times: int) -> None:
+    for _ in range(times):
+        server.accept()[0].close()
+
+
+def test_what_never_answered_is_no_connection(person: Person) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = Host("closed", "127.0.0.1", port=server.getsockname()[1])
+    with pytest.raises(HostsNotReady), door.sessions(named(closed)):
+        pass
+    assert traffic.to("closed").connections == 0
+
+
+def test_it_is_told_in_a_few_words() -> None:
+    now = time.monotonic()
+    assert traffic.Traffic(now - 41, 1, 88_200_000).told() == "41 s, 1 connection, 88 MB sent"
+    assert traffic.Traffic(now - 100, 2, 812).told() == "1 min 40 s, 2 connections, 812 B sent"
