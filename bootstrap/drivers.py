@@ -16,6 +16,7 @@ from bootstrap.gpus import TOO_OLD, Card
 
 BRANCH = 580  # the last one that knows Volta, kept up until June 2028
 LEAST = (525, 60, 13)  # what CUDA 12 needs
+REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"  # NVIDIA's
 KNOWN = ("volta", "turing", "ampere", "ada", "hopper")
 SYSTEMS = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
 # Kernels for which Ubuntu has modules that are built, and signed, already; and those that its

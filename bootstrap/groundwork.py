@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from bootstrap import connect
+from bootstrap import connect, supply
+from bootstrap.apt_proxy import AptProxy, apt_proxy
 from bootstrap.board import Board
 from bootstrap.changes import Changes
 from bootstrap.errors import HostsFailed
@@ -55,7 +56,8 @@ def groundwork(
         HostsFailed: some failed; every host's outcome is told, and the same again goes on there.
     """
     work = _Groundwork(inventory, facts, wanted, opened, board)
-    work.stage(work.overhaul, list(wanted))
+    with apt_proxy() as proxy:
+        work.stage(lambda session: work.overhaul(session, proxy), list(wanted))
     work.stage(work.reboot, [name for name in wanted if wanted[name].reboot])
     work.revive()
     work.stage(work.look, list(wanted))
@@ -92,9 +94,11 @@ class _Groundwork:
             for name in bad:
                 self.board.line(name, "failed", state="failed")
 
-    def overhaul(self, session: Session) -> None:
+    def overhaul(self, session: Session, proxy: AptProxy) -> None:
         name = session.host.name
-        overhaul(session, self.facts[name], self.wanted[name], self._teller(name))
+        facts, changes = self.facts[name], self.wanted[name]
+        with proxy.on(session, supply.mirrors(facts, changes)) as address:
+            overhaul(session, facts, changes, self._teller(name), proxy=address)
 
     def reboot(self, session: Session) -> None:
         name = session.host.name

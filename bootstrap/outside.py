@@ -14,8 +14,7 @@ from dataclasses import dataclass
 # host's environment names, else the same mirror: where that answers, there is a way out.
 BEGIN = """railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
-    mirrors/* sources.list.d/* |
-    sed -n '/^ *#/d;/https*:/{s,.*\\(https*://[^] ]*\\).*,\\1,p;q;}'
+    mirrors/* sources.list.d/* | sed '/^ *#/d' | grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
 }
 railhead_try() {
   case $1 in *https://*) p=443;; *http://*) p=80;; *) return 2;; esac
@@ -25,16 +24,18 @@ railhead_try() {
   RES_OPTIONS='timeout:1 attempts:2' timeout 3 bash -c ': </dev/tcp/"$0"/"$1"' "$h" "$p"
 }
 {
+railhead_mirrors=$(railhead_lists | tr '\\n' ' ')
 railhead_apt=$(apt-config dump |
   sed -n '/^Acquire::https*::Proxy "http/{s,.*"\\(.*\\)";$,\\1,p;q;}')
-railhead_apt=${railhead_apt:-${http_proxy:-$(railhead_lists)}}
+railhead_apt=${railhead_apt:-${http_proxy:-${railhead_mirrors%% *}}}
 railhead_index=${https_proxy:-${HTTPS_PROXY:-${all_proxy:-${ALL_PROXY:-}}}}
 railhead_index=${railhead_index:-${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$railhead_apt}}}
 railhead_try "$railhead_apt" & railhead_p=$!
 railhead_try "$railhead_index" & railhead_q=$!
 } >/dev/null 2>&1 </dev/null"""
 END = """wait $railhead_p; echo "apt $? $railhead_apt"
-wait $railhead_q; echo "index $? $railhead_index\""""
+wait $railhead_q; echo "index $? $railhead_index"
+echo "mirrors $railhead_mirrors\""""
 SAID = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
 
 
@@ -49,10 +50,12 @@ class Way:
 
 @dataclass(frozen=True)
 class Outside:
-    """The ways out of a host: `apt` for packages of the system, `index` for wheels."""
+    """The ways out of a host: `apt` for packages of the system, `index` for wheels. `mirrors` are
+    the hosts and ports that its lists of packages name, each once."""
 
     apt: Way
     index: Way
+    mirrors: tuple[str, ...] = ()
 
 
 def parse(out: str) -> Outside:
@@ -61,9 +64,19 @@ def parse(out: str) -> Outside:
         name: Way(_place(address), SAID.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
     }
-    if len(found) != 2:
+    mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)
+    if len(found) != 2 or not mirrors:
         raise ValueError(out)
-    return Outside(**found)
+    places = (with_port(address) for address in mirrors[1].split())
+    return Outside(**found, mirrors=tuple(dict.fromkeys(places)))
+
+
+def with_port(address: str) -> str:
+    """The host and port that a web address leads to, as in mirror.example:80."""
+    place = _place(address).lower()
+    if re.search(r":\d+$", place):
+        return place
+    return f"{place}:{443 if address.startswith('https') else 80}"
 
 
 def _place(address: str) -> str:

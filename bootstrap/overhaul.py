@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.changes import Changes
+from bootstrap.drivers import REPOSITORY
 from bootstrap.errors import RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.session import Session
@@ -20,7 +21,6 @@ from bootstrap.show import clean
 
 SCRIPT = Path(__file__).parent / "remote" / "overhaul.sh"
 SILENCE = 60  # the script breathes every five seconds
-NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos"
 
 # Extended regular expressions that grep and Python read alike, over apt's and dpkg's own words.
 LOCKED = r"Could not get lock|Unable to (acquire|lock)|frontend lock was locked"
@@ -58,7 +58,7 @@ class Keyring:
 
 # By the sums that Google's own installer of GPU drivers pins.
 KEYRINGS = {
-    os: Keyring(f"{NVIDIA}/{folder}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
+    os: Keyring(f"{REPOSITORY}/{folder}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
     for os, folder, sha256 in (
         (
             "debian-12",
@@ -98,7 +98,9 @@ def locked(words: str) -> bool:
     return bool(re.search(LOCKED, words))
 
 
-def variables(changes: Changes, keyring: Keyring | None, pace: Pace) -> dict[str, str]:
+def variables(
+    changes: Changes, keyring: Keyring | None, pace: Pace, proxy: str = ""
+) -> dict[str, str]:
     """The words that remote/overhaul.sh is told; empty where there is nothing to do."""
     driver = changes.driver
     hold = dict.fromkeys([*changes.hold, *(driver.hold if driver else ())])
@@ -113,6 +115,7 @@ def variables(changes: Changes, keyring: Keyring | None, pace: Pace) -> dict[str
         "INSTALLER": (driver and driver.installer) or "",
         "HOLD": " ".join(hold),
         "BLACKLIST": blacklist(tuple(hold)),
+        "PROXY": proxy,
         "REBOOT": "yes" if changes.reboot else "",
         "LOCKED": LOCKED,
         "TRANSIENT": TRANSIENT,
@@ -137,10 +140,14 @@ def script(
     *,
     pace: Pace = Pace(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
+    proxy: str = "",
 ) -> str:
-    """The whole script for one host. KeyError: NVIDIA has no repository for this system."""
+    """The whole script for one host; its apt goes by `proxy`, where one is named.
+
+    KeyError: NVIDIA has no repository for this system.
+    """
     own = keyrings[os] if changes.driver and changes.driver.repository else None
-    words = variables(changes, own, pace)
+    words = variables(changes, own, pace, proxy)
     told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
     return f"{told}\n{SCRIPT.read_text()}"
 
@@ -159,14 +166,16 @@ def overhaul(
     *,
     pace: Pace = Pace(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
+    proxy: str = "",
 ) -> None:
-    """Do root's work on a host; `told` hears what is going on.
+    """Do root's work on a host; `told` hears what is going on, `proxy` is the way of its apt where
+    it has none of its own.
 
     Raises:
         RailheadError: it failed, or the connection broke; again does what is missing.
     """
     heard = _Heard(told, changes.whys)
-    text = script(changes, facts.os, pace=pace, keyrings=keyrings)
+    text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
     session.sh(as_root(facts, text), told=heard.line, silence=SILENCE)
     if heard.end != "@done":
         raise why(heard.end, heard.step, heard.said, pace)

@@ -28,8 +28,9 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     todo = _changes(cluster)
     supply.refuse(cluster.facts, todo)
     _refuse_system_changes(cluster, todo, options)
-    steps = [s for name in todo for s in [*todo[name].steps(name), *_ours(cluster, name)]]
-    plan = Plan(tuple(todo), tuple(steps), _notes(cluster))
+    wanted = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
+    steps = [supply.routed(s, cluster.facts[name]) for name in wanted for s in wanted[name]]
+    plan = Plan(tuple(todo), tuple(steps), _notes(cluster, todo))
     _refuse_little_room(cluster, todo, plan)
     return plan
 
@@ -48,7 +49,7 @@ def _changes(cluster: Cluster) -> dict[str, Changes]:
     return found
 
 
-def _notes(cluster: Cluster) -> tuple[str, ...]:
+def _notes(cluster: Cluster, todo: Mapping[str, Changes]) -> tuple[str, ...]:
     environment = cluster.environment
     notes = [
         f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
@@ -61,11 +62,9 @@ def _notes(cluster: Cluster) -> tuple[str, ...]:
             notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
         if host.system.cloud_init == "error":
             notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
-    return (*notes, *supply.notes(cluster.facts))
-
-
-def _ours(cluster: Cluster, name: str) -> list[Step]:
-    return [supply.routed(step, cluster.facts[name]) for step in _steps(cluster, name)]
+    if cluster.kept and cluster.kept.note:
+        notes.append(cluster.kept.note)
+    return (*notes, *supply.notes(cluster.facts, todo))
 
 
 def _steps(cluster: Cluster, name: str) -> list[Step]:
@@ -91,15 +90,24 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
 
 def _horovod_step(cluster: Cluster, name: str) -> Step:
     if cluster.wheel:
-        return Step(name, "horovod", f"install the wheel built before ({cluster.wheel.name})")
+        whence = f"kept in {kept.url}" if (kept := cluster.kept) and kept.taken else "built before"
+        why = f"install the wheel {whence} ({cluster.wheel.name})"
+        return Step(name, "horovod", why + _keeps(cluster, name))
     if name == cluster.builder:
         why, fetches = "no wheel for this system yet: built here, once", 0
         if cluster.environment.runtime.gpu:
             own = [path for v, path in cluster.facts[name].gpu.cuda.items() if v.startswith("12.")]
             why += f", for GPUs, with {own[0] if own else 'an nvcc 12.4 that is fetched'}"
             fetches = 0 if own else runtimes.CUDA_MEGABYTES
-        return Step(name, "horovod", why, MINUTES, fetches)
+        return Step(name, "horovod", why + _keeps(cluster, name), MINUTES, fetches)
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
+
+
+def _keeps(cluster: Cluster, name: str) -> str:
+    """That the wheel goes into the stack's bucket, which has none, once it serves this host."""
+    kept = cluster.kept
+    wanted = kept is not None and kept.holds is False and name == cluster.builder
+    return f", then kept in {kept.url}" if kept and wanted else ""
 
 
 def let_in(cluster: Cluster, name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -31,6 +32,7 @@ AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only 
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
 Told = Callable[[Mapping[str, Any]], None]
 Sent = Callable[[int], None]
+Serve = Callable[[paramiko.Channel], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
@@ -193,6 +195,33 @@ class Session:
                     left -= len(data)
 
             return self.ask("get", told=chunk, root=root, patterns=list(patterns), limit=limit)
+
+    @contextlib.contextmanager
+    def listening(self, serve: Serve) -> Iterator[int]:
+        """A port of the host's own loopback; each connection to it comes to `serve` here, in a
+        thread of its own.
+
+        Raises:
+            RailheadError: its sshd forwards no ports.
+        """
+        transport = self.connection.transport
+        assert transport is not None
+
+        def come(channel: paramiko.Channel, *_: Any) -> None:
+            threading.Thread(target=serve, args=(channel,), daemon=True).start()
+
+        try:
+            port = transport.request_port_forward("127.0.0.1", 0, come)
+        except SSHException:
+            raise RailheadError(
+                f"the sshd of {self.host} forwards no ports, and packages have no other way there",
+                hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
+            ) from None
+        try:
+            yield port
+        finally:
+            with contextlib.suppress(OSError, EOFError, SSHException):
+                transport.cancel_port_forward("127.0.0.1", port)
 
     def close(self) -> None:
         """End the channel and the connection; what was started to outlive them stays."""

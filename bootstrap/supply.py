@@ -7,14 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bootstrap.changes import Changes
+from bootstrap.drivers import REPOSITORY
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
+from bootstrap.outside import Way, with_port
 from bootstrap.plan import Step
+
+OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of the system
 
 
 def cut_off(facts: HostFacts) -> bool:
     """Whether the host was seen not to get wheels by itself."""
     return facts.outside.index.open is False
+
+
+def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
+    """The mirrors, with their ports, that a host's apt needs for these changes and reaches only
+    through this connection; none where it gets out, or nothing of apt's is to be done."""
+    asks = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
+    if facts.outside.apt.open is not False or not asks:
+        return ()
+    nvidia = changes.driver is not None and changes.driver.repository
+    return facts.outside.mirrors + ((with_port(REPOSITORY),) if nvidia else ())
 
 
 def routed(step: Step, facts: HostFacts) -> Step:
@@ -23,7 +37,8 @@ def routed(step: Step, facts: HostFacts) -> Step:
     Raises:
         UsageError: it is Horovod's build for GPUs on a host without a toolkit of its own.
     """
-    if not step.fetches or not cut_off(facts):
+    way = facts.outside.apt if step.name in OF_APT else facts.outside.index
+    if not step.fetches or way.open is not False:
         return step
     if step.name == "horovod":
         raise UsageError(
@@ -33,36 +48,34 @@ def routed(step: Step, facts: HostFacts) -> Step:
     return replace(step, fetches=0, sends=step.fetches)
 
 
-def notes(facts: Mapping[str, HostFacts]) -> list[str]:
-    """A line for each host that does not get out."""
-    return [
-        f"[{name}] does not get out (no answer from {host.outside.index.to}): wheels are fetched "
-        "here, once, checked by hash, and go through this connection"
-        for name, host in facts.items()
-        if cut_off(host)
-    ]
+def notes(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> list[str]:
+    """A line for each host that does not get out, and kind of what it then gets from here."""
+    told = []
+    for name, host in facts.items():
+        if cut_off(host):
+            told.append(
+                f"[{name}] does not get out ({_silent(host.outside.index)}): wheels are fetched "
+                "here, once, checked by hash, and go through this connection"
+            )
+        if asked := mirrors(host, todo[name]):
+            told.append(
+                f"[{name}] its apt does not get out ({_silent(host.outside.apt)}): what it asks "
+                f"of {', '.join(asked)} goes through this connection"
+            )
+    return told
+
+
+def _silent(way: Way) -> str:
+    return f"no answer from {way.to}"
 
 
 def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
-    """UsageError where a host needs packages of its system and its mirror does not answer."""
-    needs = {name: _packages(changes) for name, changes in todo.items()}
-    closed = {
-        name: packages
-        for name, packages in needs.items()
-        if packages and facts[name].outside.apt.open is False
-    }
-    if closed:
-        told = "\n".join(
-            f"  [{name}] needs {' '.join(packages)}; no answer from {facts[name].outside.apt.to}"
-            for name, packages in closed.items()
-        )
-        first = next(iter(closed))
-        raise UsageError(
-            f"packages are needed on hosts whose apt does not reach its mirror:\n{told}",
-            hint=f"ssh {first}, then as root, once a mirror or a proxy is set that it reaches: "
-            f"apt-get update && apt-get install -y {' '.join(closed[first])}",
-        )
-
-
-def _packages(changes: Changes) -> tuple[str, ...]:
-    return changes.packages + (changes.driver.packages if changes.driver else ())
+    """UsageError where a driver would be fetched by a program that is not ours to lead."""
+    for name, changes in todo.items():
+        installer = changes.driver and changes.driver.installer
+        if installer and facts[name].outside.apt.open is False:
+            raise UsageError(
+                f"{name} does not get out, and its driver comes by the image's own installer, "
+                f"which fetches by itself: {installer}",
+                hint="let it out for this (a NAT), or take an image that has a driver",
+            )

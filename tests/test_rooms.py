@@ -20,7 +20,7 @@ LINES = (
     "document runtimes choice hostfile tf_config ignore folder package launch asked",
     "record uv wheels pins show traffic hops session connect trust",
     "processes loopback local",
-    "board picture delivery",
+    "board picture delivery fetched apt_proxy",
     "xids health chart",
     "stack cloud door bucket receipt identity rotation",
     "survey changes supply ready overhaul reboot groundwork install",

@@ -67,7 +67,7 @@ def test_the_first_mirror_of_the_lists_is_tried(
 ) -> None:
     write(tmp_path, name, text.format(server))
     found = ask(tmp_path, shell=shell)
-    assert found == Outside(Way(server, True), Way(server, True))
+    assert found == Outside(Way(server, True), Way(server, True), (server,))
     write(tmp_path, name, text.format(nobody))
     assert ask(tmp_path, shell=shell).apt == Way(nobody, False)
 
@@ -100,7 +100,7 @@ def test_wheels_go_by_what_the_environment_names(
     write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
     named: dict[str, Any] = {name: f"http://me:secret@{server}/simple"}
     found = ask(tmp_path, **named)
-    assert found == Outside(Way(nobody, False), Way(server, True))
+    assert found == Outside(Way(nobody, False), Way(server, True), (nobody,))
     found = ask(tmp_path, UV_DEFAULT_INDEX=f"own=http://{server}/simple")
     assert found.index == Way(server, True)
 
@@ -110,7 +110,7 @@ def test_where_nothing_can_tell_nothing_is_said(tmp_path: Path, server: str) -> 
     write(tmp_path, "sources.list", f"deb http://{server}/debian b main\n")
     tools = tmp_path / "bin"
     tools.mkdir()
-    for tool in ("cat", "sed", "timeout"):
+    for tool in ("cat", "grep", "sed", "timeout", "tr"):
         (tools / tool).symlink_to(str(shutil.which(tool)))
     assert ask(tmp_path, path=str(tools)).apt == Way(server, None)
 
@@ -130,10 +130,28 @@ def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
     assert time.monotonic() - told < 2, "it began only when the other facts were there"
 
 
-@pytest.mark.parametrize("said", ["", "apt 0 http://m.example\n", "index 1\n"])
-def test_an_answer_that_is_not_whole_is_an_error(said: str) -> None:
+@each_shell
+def test_every_mirror_is_known_once_with_its_port_and_without_passwords(
+    shell: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, "sources.list", "deb [trusted=yes] http://A.example/debian b main\n")
+    text = "URIs: http://a.example:80/debian https://me:secret@b.example/x\n# http://no.example\n"
+    write(tmp_path, "sources.list.d/debian.sources", text)
+    write(tmp_path, "sources.list.d/own.list", "deb http://[2001:db8::7]:3142/x ./\n")
+    write(tmp_path, "mirrors/debian.list", "https://c.example/debian\tpriority:1\n")
+    found = ask(tmp_path, shell=shell).mirrors
+    assert found[0] == "a.example:80" and sorted(found[1:]) == [
+        "[2001:db8::7]:3142", "b.example:443", "c.example:443"]  # fmt: skip
+
+
+WHOLE = "apt 0 http://m.example\nindex 1\nmirrors\n"
+
+
+@pytest.mark.parametrize("missing", ["apt", "index", "mirrors"])
+def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
+    assert outside.parse(WHOLE)
     with pytest.raises(ValueError):
-        outside.parse(said)
+        outside.parse(WHOLE.replace(missing, "other"))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +164,4 @@ def test_an_answer_that_is_not_whole_is_an_error(said: str) -> None:
     ],
 )
 def test_no_password_of_an_address_is_kept(said: str, to: str) -> None:
-    assert outside.parse(f"apt 1 {said}\nindex 1 {said}\n").index == Way(to, False)
+    assert outside.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == Way(to, False)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from bootstrap import ready, runtimes
+from bootstrap.changes import Changes
+from bootstrap.drivers import DriverRow
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
 from bootstrap.outside import Outside, Way
 from bootstrap.plan import MINUTES, Plan, Step
-from bootstrap.supply import cut_off, routed
+from bootstrap.supply import cut_off, mirrors, refuse, routed
 from bootstrap.survey import Cluster, Options
 
 SHUT = Outside(Way("mirror.example", False), Way("proxy.example:3128", False))
@@ -82,19 +84,57 @@ def test_what_is_sent_takes_more_room_than_what_is_fetched(
         plan(replace(shut_in, disk_free=room))
 
 
-def test_packages_that_no_mirror_brings_are_refused_by_name(
+BARE = replace(SHUT, mirrors=("mirror.example:80", "b.example:443"))
+ROW = DriverRow(580, "open", ("nvidia-open-580",), "", repository=True, megabytes=670)
+NVIDIA = "developer.download.nvidia.com:443"
+
+
+@pytest.mark.parametrize(
+    ("changes", "extra"),
+    [
+        (Changes(), None),
+        (Changes(wait_cloud_init=True, hold=("*nvidia*",), reboot=True), None),
+        (Changes(driver=replace(ROW, packages=(), repository=False, installer="/opt/x")), None),
+        (Changes(packages=("python3",)), ()),
+        (Changes(mend_dpkg=True), ()),
+        (Changes(driver=replace(ROW, repository=False)), ()),
+        (Changes(driver=ROW), (NVIDIA,)),
+    ],
+)
+@pytest.mark.parametrize("answered", [False, True, None])
+def test_apt_asks_its_mirrors_through_this_connection_where_it_must(
+    debian: HostFacts, changes: Changes, extra: tuple[str, ...] | None, answered: bool | None
+) -> None:
+    host = replace(debian, outside=replace(BARE, apt=Way("mirror.example", answered)))
+    expected = () if extra is None or answered is not False else (*BARE.mirrors, *extra)
+    assert mirrors(host, changes) == expected
+
+
+@pytest.mark.parametrize("name", ["system", "driver"])
+def test_packages_go_the_way_of_apt_and_not_of_wheels(debian: HostFacts, name: str) -> None:
+    step = Step("h1", name, "", fetches=30)
+    for apt, index in ((True, False), (False, True)):
+        host = replace(debian, outside=Outside(Way("m", apt), Way("i", index)))
+        assert routed(step, host).sends == (0 if apt else 30)
+
+
+def test_the_plan_says_what_a_bare_host_gets_from_here(
     debian: HostFacts, shut_in: HostFacts
 ) -> None:
-    bare = replace(shut_in, tools={})
-    with pytest.raises(UsageError) as refused:
-        plan(debian, bare)
-    assert "[h2] needs openmpi-bin; no answer from mirror.example" in refused.value.message
-    assert "h1" not in refused.value.message
-    assert refused.value.hint.endswith("apt-get update && apt-get install -y openmpi-bin")
-    open_to_apt = replace(bare, outside=replace(SHUT, apt=Way("mirror.example", True)))
-    assert plan(debian, open_to_apt).needs("h2", "system")
-    unknown = replace(bare, outside=replace(SHUT, apt=Way("", None)))
-    assert plan(debian, unknown).needs("h2", "system")
+    bare = replace(shut_in, tools={}, outside=BARE)
+    told = plan(debian, bare).describe()
+    said = "[h2] its apt does not get out (no answer from mirror.example): what it asks of "
+    assert f"{said}mirror.example:80, b.example:443 goes through this connection" in told
+    (step,) = [line for line in told if "] system: " in line]
+    assert step.startswith("[h2] ") and step.endswith("about 30 MB through this connection)")
+
+
+def test_an_images_own_installer_is_refused_where_it_could_not_fetch(shut_in: HostFacts) -> None:
+    row = DriverRow(580, "either", (), "", installer="/opt/x.sh")
+    with pytest.raises(UsageError, match="h1 does not get out, .* by itself: /opt/x.sh"):
+        refuse({"h1": shut_in}, {"h1": Changes(driver=row)})
+    out = replace(shut_in, outside=replace(SHUT, apt=Way("m", True)))
+    refuse({"h1": out}, {"h1": Changes(driver=row)})
 
 
 def test_the_host_that_builds_is_one_that_can_or_whose_apt_may_help(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from e2e.conftest import refuse
 from e2e.local import Person
 from e2e.named import (
     TICKS,
@@ -22,9 +23,11 @@ from e2e.named import (
     wait_for_ticks,
     write_ssh,
 )
+from hosts import systemd
 from hosts.bastion import Bastion
 from hosts.full import FullHost
 from hosts.network import Network
+from hosts.systemd import SystemdHost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -206,24 +209,31 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Person, ready_host
 
 
 @pytest.fixture
-def shut_in(ready_disk: Path) -> Iterator[FullHost]:
-    """A host with Python and OpenMPI that gets out nowhere, when the wheel for it is built."""
+def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
+    """A bare host that gets out nowhere, when the wheel for its system is built."""
+    refuse(systemd.missing())
     network = Network()
-    host = FullHost(network, "h1", disk_mb=4000)  # in memory: to remove 1.7 GB of files takes long
+    # In memory: to remove 1.7 GB of files takes long.
+    host = SystemdHost(network, "h1", disk_mb=4000)
     host.start()
     yield host
     network.close()
 
 
 def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
-    laptop: Person, shut_in: FullHost
+    laptop: Person, shut_in: SystemdHost
 ) -> None:
-    """It imports TensorFlow and Horovod in the end: without that no host is ready."""
+    """Python and OpenMPI of the system, the runtime and Horovod: it imports them in the end,
+    without that no host is ready. What it asks for beside its mirrors it does not get."""
     hosts = introduce(laptop, shut_in)
-    done = laptop.fab("bootstrap", "--hosts", hosts, seconds=290).ended(0, "[lap-h1] ready")
+    words = ("bootstrap", "--hosts", hosts, "--system")
+    done = laptop.fab(*words, seconds=290).ended(0, "[lap-h1] ready")
+    assert "[lap-h1] its apt does not get out (no answer from " in done.out
+    assert "python3, mpirun missing" in done.out
     assert "[lap-h1] does not get out (no answer from " in done.out
-    assert "MB through this connection)" in done.out and "fetches" not in done.out
+    assert done.out.count("MB through this connection)") == 2 and "fetches" not in done.out
     ours = shut_in.disk.root / "root/.railhead"
     assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
     assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
+    assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")
