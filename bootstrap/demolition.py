@@ -19,8 +19,8 @@ from bootstrap.receipt import Line, Receipt, of_costs, of_machine
 from bootstrap.results import LEFT
 from bootstrap.show import count
 from bootstrap.teardown import unfetched
+from bootstrap.voice import Say
 
-Say = Callable[[str], None]
 BUCKETS = ("aws:s3/", "gcp:storage/")  # kinds of resources that may stay with their objects
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -15,11 +15,11 @@ from bootstrap.inventory import Inventory
 from bootstrap.launch import Ending
 from bootstrap.run import Run, read_json
 from bootstrap.session import Session
+from bootstrap.voice import Say
 
 STOPPING = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
 DEFAULT_KEEP = 20
 MOVE = "fab extend --hours HOURS"
-Say = Callable[[str], None]
 
 
 def read_ending(keep: str | None, no_stop: bool, max_hours: str | None) -> Ending:

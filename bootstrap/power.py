@@ -6,7 +6,7 @@ Addresses and states come from the cloud, asked by the machines' ids, never from
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -19,10 +19,10 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.pins import ChangedHostKey, UnknownHostKey
 from bootstrap.receipt import price
 from bootstrap.show import duration
+from bootstrap.voice import Say
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and knows the user
 DEFAULT_HOURS = 8.0
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
