@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts.person import Cluster, Person
 from standins.cards import with_cards
 
+from bootstrap import local
 from bootstrap.cloud import rest
 from bootstrap.facts import HostFacts, parse
 
@@ -112,3 +114,19 @@ def world(request: pytest.FixtureRequest) -> Any:
 def t4(debian: HostFacts) -> HostFacts:
     """The same host with a T4 in it, and no driver."""
     return with_cards(debian, "turing")
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three local hosts of this file's tests, that anybody with the cluster's key may enter."""
+    name = request.path.stem.removeprefix("test_")
+    yield Cluster(local.start(name, 3))
+    local.destroy(name)
+
+
+@pytest.fixture
+def person(home: Path, cluster: Cluster) -> Person:
+    """Somebody with the key, who knows no host yet."""
+    person = Person(home)
+    person.has(cluster.key)
+    return person

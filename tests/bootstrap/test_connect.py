@@ -20,21 +20,6 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.session import Session
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Three hosts that anybody with the cluster's key may enter."""
-    yield Cluster(local.start("connect", 3))
-    local.destroy("connect")
-
-
-@pytest.fixture
-def person(home: Path, cluster: Cluster) -> Person:
-    """Somebody with the key, who knows no host yet."""
-    person = Person(home)
-    person.has(cluster.key)
-    return person
-
-
 def outcome(*hosts: Host) -> dict[str, str]:
     """What is told of each host when they cannot all be reached."""
     with pytest.raises(HostsNotReady) as caught, door.sessions(named(*hosts)):

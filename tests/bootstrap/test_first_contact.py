@@ -56,9 +56,7 @@ def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
         ".railhead/cluster/key.pub": "ssh-ed25519 AAAA railhead\n",
         ".ssh/authorized_keys": "ssh-rsa BBBB me\nrestrict ssh-ed25519 AAAA railhead:c\n",
     }
-    for name, text in made.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
+    lay(home, made)
     found = parse(ask(shell, home, os.defpath))
     assert found.envs == {"aa11"}
     assert found.uvs == {"bb22"}

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hosts.person import Cluster, Person, line, make_key, named
 
-from bootstrap import door, local, trust
+from bootstrap import door, trust
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import Host
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Three hosts that anybody with the cluster's key may enter."""
-    yield Cluster(local.start("trust", 3))
-    local.destroy("trust")
-
-
-@pytest.fixture
-def person(home: Path, cluster: Cluster) -> Person:
-    """Somebody with the key, who knows no host yet."""
-    person = Person(home)
-    person.has(cluster.key)
-    return person
 
 
 class Asked:
