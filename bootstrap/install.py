@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tarfile
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import delivery, runtimes, supply, traffic, uv, wheels
+from bootstrap import delivery, runtimes, shelf, supply, traffic, uv, wheels
 from bootstrap.board import Board
 from bootstrap.changes import changes
 from bootstrap.connect import everywhere
@@ -20,7 +21,7 @@ from bootstrap.plan import Plan, Step
 from bootstrap.ready import cluster_line
 from bootstrap.session import Reply, Session
 from bootstrap.show import clean, size
-from bootstrap.survey import Cluster, cached_wheel, known_anew, wheel_folder
+from bootstrap.survey import Cluster, known_anew, wheel_folder
 
 KEY = "~/.railhead/cluster/key"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -184,7 +185,8 @@ class _Work:
         return lambda text: self.board.line(session.host.name, f"{step}: {text}")
 
     def _horovod(self, session: Session) -> None:
-        if session.host.name == self.cluster.builder and not self.wheel:
+        builder = session.host.name == self.cluster.builder
+        if builder and not self.wheel:
             self.wheel = self._build(session)
             self.built.set()
         while not self.built.wait(timeout=1):
@@ -194,6 +196,20 @@ class _Work:
         session.send_tree(one_file(self.wheel), "~/.railhead/wheels", prune=False)
         self._install_wheel(session, f"~/.railhead/wheels/{self.wheel.name}")
         self._complete(session, "horovod", IMPORTS_HOROVOD)
+        if builder:
+            self._keep(session, self.wheel)
+
+    def _keep(self, session: Session, wheel: Path) -> None:
+        """Bring a wheel that serves into the stack's bucket, which has none. Where that fails it
+        is said: hosts are ready without it."""
+        kept = self.cluster.kept
+        if kept is None or kept.holds is not False:
+            return
+        self._teller(session, "horovod")(f"the wheel goes to {kept.url}")
+        try:
+            shelf.put(self.cluster.inventory, wheel)
+        except RailheadError as error:
+            self.board.say(f"the wheel was not kept in {kept.url}: {error.message}")
 
     def _install_wheel(self, session: Session, path: str) -> None:
         words = [f"~/.railhead/uv/{uv.uv_digest()}/uv", "pip", "install", "--no-deps", "--python"]
@@ -212,14 +228,15 @@ class _Work:
         self._try(session)
         folder = wheel_folder(self.cluster)
         folder.mkdir(parents=True, exist_ok=True)
-        packed = folder / "wheel.tar.gz"
-        session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
-        with tarfile.open(packed) as tar:
-            tar.extractall(folder, filter="data")
-        packed.unlink()
+        with tempfile.TemporaryDirectory(dir=folder) as part:
+            packed = Path(part) / "wheel.tar.gz"
+            session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
+            with tarfile.open(packed) as tar:
+                tar.extractall(part, filter="data")
+            wheel = shelf.here(Path(part))
+            assert wheel is not None, "the build ended well and left no wheel"
+            wheel = wheel.replace(folder / wheel.name)  # whole, or it is not there
         session.ask("remove", paths=[BUILD])
-        wheel = cached_wheel(self.cluster)
-        assert wheel is not None, "the build ended well and left no wheel"
         return wheel
 
     def _try(self, session: Session) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap import facts as fact
-from bootstrap import record, runtimes
+from bootstrap import record, runtimes, shelf
 from bootstrap.choice import choose, gpus_of
 from bootstrap.connect import all_facts
 from bootstrap.errors import UsageError
@@ -16,6 +16,7 @@ from bootstrap.hostfile import Peer
 from bootstrap.inventory import Inventory
 from bootstrap.runtimes import BucketClient, Environment
 from bootstrap.session import Session
+from bootstrap.shelf import Kept
 from bootstrap.uv import uv_here
 
 
@@ -33,13 +34,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts whose facts are known: what to make of them, and how they see each other."""
+    """Hosts whose facts are known: what to make of them, and how they see each other. `wheel` is
+    the Horovod wheel that this computer has for them, `kept` what the stack's bucket has."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
     environment: Environment
     peers: tuple[Peer, ...]
     wheel: Path | None
+    kept: Kept | None = None
 
     @property
     def chief(self) -> str:
@@ -53,14 +56,21 @@ class Cluster:
 
     @property
     def builder(self) -> str:
-        """The host that builds the Horovod wheel if it has to be built: one that can, else one
-        whose apt may bring what it lacks."""
+        """The host that builds the Horovod wheel if it has to be built: one that needs it, and
+        can build it, else one whose apt may bring what it lacks."""
 
-        def lacks(name: str) -> tuple[bool, bool, bool]:
+        def lacks(name: str) -> tuple[bool, bool, bool, bool]:
             host, chief = self.facts[name], name == self.chief
-            return not host.builds_wheels, host.outside.apt.open is False, not chief
+            done = name not in self.incomplete
+            return done, not host.builds_wheels, host.outside.apt.open is False, not chief
 
         return min(self.facts, key=lacks)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The hosts on which the environment is missing, or not whole."""
+        digest = self.environment.digest
+        return tuple(name for name, host in self.facts.items() if digest not in host.envs)
 
 
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
@@ -73,8 +83,7 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
         extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
         environment = replace(environment, extra=extra)
     peers = see_peers(inventory, facts, opened, options.peer_addresses)
-    cluster = Cluster(inventory, facts, environment, peers, None)
-    return replace(cluster, wheel=cached_wheel(cluster))
+    return with_wheel(Cluster(inventory, facts, environment, peers, None))
 
 
 def without_idle_cards(
@@ -156,14 +165,16 @@ def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
     """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
     slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
-    cluster = replace(cluster, facts=facts, peers=peers, wheel=None)
-    return replace(cluster, wheel=cached_wheel(cluster))
+    return with_wheel(replace(cluster, facts=facts, peers=peers))
 
 
-def cached_wheel(cluster: Cluster) -> Path | None:
-    """The Horovod wheel for these hosts, if it was built before."""
-    found = sorted(wheel_folder(cluster).glob("horovod-*.whl"))
-    return found[0] if found else None
+def with_wheel(cluster: Cluster) -> Cluster:
+    """The cluster with the wheel that this computer has for its hosts. Where hosts need one, the
+    stack's bucket is asked too, and a wheel that is only there comes here."""
+    needed = cluster.environment.runtime.horovod and cluster.incomplete
+    folder = wheel_folder(cluster)
+    kept = shelf.look(cluster.inventory, folder) if needed else None
+    return replace(cluster, wheel=shelf.here(folder), kept=kept)
 
 
 def wheel_folder(cluster: Cluster) -> Path:

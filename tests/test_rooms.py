@@ -22,7 +22,7 @@ LINES = (
     "processes loopback local",
     "board picture delivery fetched apt_proxy",
     "xids health chart",
-    "stack cloud door bucket receipt identity rotation",
+    "stack cloud door bucket shelf receipt identity rotation",
     "survey changes supply ready overhaul reboot groundwork install",
     "run machines power results whereabouts follow ending teardown demolition",
     "checkup examine",

@@ -10,11 +10,11 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bootstrap import install, runtimes
+from bootstrap import install, journey, ready, runtimes, survey
 from bootstrap.board import Board
 from bootstrap.errors import HostsFailed
 from bootstrap.facts import HostFacts
@@ -23,8 +23,13 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.plan import Plan, Step
 from bootstrap.session import Reply, Session
 from bootstrap.survey import Cluster, wheel_folder
+from bootstrap.uv import uv_digest
+
+if TYPE_CHECKING:
+    from tests.standins.buckets import OnGcs, World
 
 WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+BUILT = b"PK a wheel\xff" * 999
 
 
 class Asked:
@@ -35,6 +40,7 @@ class Asked:
         self.fails = fails
         self.ran: list[list[str]] = []
         self.written: dict[str, str] = {}
+        self.got = b""  # the wheel that was sent to it
 
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
@@ -51,11 +57,15 @@ class Asked:
 
     def send_tree(self, bundle: Any, dest: str, *, prune: bool = True) -> None:
         self.ran.append(["sent", dest])
+        if dest.endswith("/wheels"):
+            self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
         self.ran.append(["fetched", root])
+        entry = tarfile.TarInfo(WHEEL)
+        entry.size = len(BUILT)
         with tarfile.open(out, "w:gz") as tar:
-            tar.addfile(tarfile.TarInfo(WHEEL), io.BytesIO())
+            tar.addfile(entry, io.BytesIO(BUILT))
 
     def words(self, name: str) -> list[str]:
         """The command that was run by this program; empty when it was not."""
@@ -103,6 +113,95 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fai
     assert caught.value.outcomes["h2"] == "no Horovod wheel: its build on h1 failed"
     assert not wheel_folder(cluster).exists()
     assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)
+
+
+def of_stack(cluster: Cluster, world: World) -> Cluster:
+    """Two hosts of a stack with a bucket, which lack only the runtime, as a computer sees them."""
+    environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.18-cpu"])
+    line = ready.cluster_line(cluster, "ssh-ed25519 AAAA c")
+    there = {"envs": frozenset({runtimes.BucketClient("3.11").digest})}
+    facts = {
+        name: replace(
+            host, cluster_key="ssh-ed25519 AAAA c", authorized=(line,), uvs=(uv_digest(),), **there
+        )
+        for name, host in cluster.facts.items()
+    }
+    inventory = replace(world.inventory, name="c", hosts=cluster.inventory.hosts)
+    cluster = replace(cluster, inventory=inventory, facts=facts, environment=environment)
+    return survey.with_wheel(cluster)
+
+
+def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
+    """What a person reads while hosts are made ready, and the hosts."""
+    hosts = {name: Asked(name) for name in cluster.facts}
+    journey.make_ready(cluster, cast("dict[str, Session]", hosts), survey.Options())
+    return capsys.readouterr().out, list(hosts.values())
+
+
+def test_a_wheel_that_was_built_once_is_built_on_no_other_computer(
+    cluster: Cluster, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    first = of_stack(cluster, world)
+    url = f"{world.inventory.bucket}/wheels/{wheel_folder(first).name}"
+    told, (builder, _) = made_ready(first, capsys)
+    assert (
+        f"[h1] horovod: no wheel for this system yet: built here, once, then kept in {url}" in told
+    )
+    assert "[h2] horovod: install the wheel that h1 builds\n" in told and builder.words("sh")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another computer"))
+    told, hosts = made_ready(of_stack(cluster, world), capsys)
+    for host in hosts:
+        assert f"[{host.host.name}] horovod: install the wheel kept in {url} ({WHEEL})\n" in told
+        assert host.words("sh") == host.words("mpirun") == [] and host.got == BUILT
+
+    told, _ = made_ready(of_stack(cluster, world), capsys)
+    assert f"[h1] horovod: install the wheel built before ({WHEEL})\n" in told
+    assert len(world.names()) == 2, "the second computer had nothing to bring"
+
+
+def test_a_wheel_that_was_here_before_the_bucket_is_kept_there(
+    cluster: Cluster, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = wheel_folder(of_stack(cluster, world))
+    folder.mkdir()
+    (folder / WHEEL).write_bytes(BUILT)  # as `make gpu-wheel` leaves it
+    told, _ = made_ready(of_stack(cluster, world), capsys)
+    url = f"{world.inventory.bucket}/wheels/{folder.name}"
+    assert f"[h1] horovod: install the wheel built before ({WHEEL}), then kept in {url}" in told
+    assert f"[h2] horovod: install the wheel built before ({WHEEL})\n" in told
+    assert f"wheels/{folder.name}/wheel.json" in world.names()
+
+
+def test_a_bucket_that_may_not_be_written_to_stops_nothing(
+    cluster: Cluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = of_stack(cluster, on_gcs)
+    on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.create access")
+    told, hosts = made_ready(seen, capsys)
+    assert f"the wheel was not kept in {seen.kept.url if seen.kept else ''}: Google refuses" in told
+    assert "ann does not have storage.objects.create access" in told
+    assert all(f"{seen.environment.folder}/.ok" in host.written for host in hosts)
+    assert wheel_folder(seen).joinpath(WHEEL).read_bytes() == BUILT
+
+
+def test_a_wheel_that_does_not_serve_its_builder_is_not_kept(
+    cluster: Cluster, world: World
+) -> None:
+    seen = of_stack(cluster, world)
+    hosts = {name: Asked(name) for name in seen.facts}
+    hosts["h1"].fails = f"{seen.environment.folder}/bin/python"
+    with pytest.raises(HostsFailed, match="horovod: python ended with 1"):
+        apply(seen, hosts, "horovod")
+    assert world.names() == []
+
+
+def test_a_host_that_comes_later_builds_for_itself(cluster: Cluster) -> None:
+    """The others are ready, and no computer has the wheel any more: none of them would build."""
+    done = replace(cluster.facts["h1"], envs=frozenset({cluster.environment.digest}))
+    grown = replace(cluster, facts={"h1": done, "h2": cluster.facts["h2"]})
+    assert cluster.builder == "h1" and grown.builder == "h2"
 
 
 @pytest.mark.parametrize(("name", "complete"), [("tf2.18-cpu", False), ("tf2.21-cpu", True)])

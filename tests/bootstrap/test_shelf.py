@@ -1,0 +1,164 @@
+"""The wheels that a stack's bucket keeps: what is believed, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bootstrap import bucket, record, shelf
+from bootstrap.cloud import Refused
+from bootstrap.errors import UsageError
+from bootstrap.inventory import Host, Inventory
+from bootstrap.shelf import Kept, look, put
+
+if TYPE_CHECKING:
+    from tests.standins.buckets import World
+
+HOSTS = (Host("h1", "192.0.2.1"),)
+NAME = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+BUILT = b"PK a wheel\xff" * 999
+
+
+@pytest.fixture
+def folder() -> Path:
+    """Where this computer would have the wheel."""
+    return record.cache("wheels") / "0123456789abcdef"
+
+
+@pytest.fixture
+def kept(world: World, folder: Path) -> str:
+    """A wheel that another computer has brought; its url."""
+    there = folder.with_name("there") / folder.name / NAME
+    there.parent.mkdir(parents=True)
+    there.write_bytes(BUILT)
+    put(world.inventory, there)
+    return f"{world.inventory.bucket}/wheels/{folder.name}"
+
+
+def content(folder: Path) -> list[str]:
+    """What is in a folder; nothing where there is none."""
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_without_a_bucket_nothing_is_asked(folder: Path) -> None:
+    assert look(Inventory("c", HOSTS, cloud="aws"), folder) is None
+
+
+def test_a_bucket_without_the_wheel_holds_none(world: World, folder: Path) -> None:
+    assert look(world.inventory, folder) == Kept(
+        f"{world.inventory.bucket}/wheels/{folder.name}", holds=False
+    )
+    assert content(folder) == []
+
+
+def test_a_wheel_comes_where_there_is_none(world: World, folder: Path, kept: str) -> None:
+    assert look(world.inventory, folder) == Kept(kept, holds=True, taken=True)
+    assert content(folder) == [NAME] and (folder / NAME).read_bytes() == BUILT
+    assert look(world.inventory, folder) == Kept(kept, holds=True)
+
+
+def test_a_wheel_that_is_here_stays(world: World, folder: Path, kept: str) -> None:
+    folder.mkdir()
+    (folder / NAME).write_bytes(b"our own")
+    assert look(world.inventory, folder) == Kept(kept, holds=True)
+    assert (folder / NAME).read_bytes() == b"our own"
+
+
+def test_a_wheel_is_there_only_when_it_is_whole(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the wheel and the file that names it, nobody finds anything."""
+    (folder / NAME).parent.mkdir()
+    (folder / NAME).write_bytes(BUILT)
+    write, names = type(bucket.of(world.inventory).store).write, []
+
+    def killed(self: Any, key: str, data: bytes) -> None:
+        names.append(key)
+        if len(names) == 2:
+            raise KeyboardInterrupt
+        write(self, key, data)
+
+    monkeypatch.setattr(type(bucket.of(world.inventory).store), "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        put(world.inventory, folder / NAME)
+    assert names[1] == f"wheels/{folder.name}/wheel.json" and world.names() == names[:1]
+    (folder / NAME).unlink()
+    found = look(world.inventory, folder)
+    assert found and found.holds is False and content(folder) == []
+
+
+def spoil(world: World, folder: Path, how: str) -> None:
+    """What somebody else's hand may do to what is kept."""
+    (wheel,) = (name for name in world.names() if name.endswith(".whl"))
+    entry = f"wheels/{folder.name}/wheel.json"
+    if how == "flip":
+        world.flip(wheel)
+    elif how == "take":
+        world.take(wheel)
+    else:
+        world.put(entry, how.encode())
+
+
+SPOILED = {
+    "flip": "has another sha256 than the one that was written down",
+    "take": "is not there any more",
+    "{": "its wheel.json names no wheel",
+    "[1]": "its wheel.json names no wheel",
+    json.dumps({"name": f"../{NAME}", "sha256": "0" * 64}): "its wheel.json names no wheel",
+    json.dumps({"name": f"{NAME}\n", "sha256": "0" * 64}): "its wheel.json names no wheel",
+    json.dumps({"name": NAME, "sha256": "../../runs/r1"}): "its wheel.json names no wheel",
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_what_is_no_wheel_is_not_used_and_makes_room(
+    world: World, folder: Path, kept: str, how: str
+) -> None:
+    spoil(world, folder, how)
+    found = look(world.inventory, folder)
+    assert found and found.holds is False, "the next wheel takes its place"
+    assert found.note.startswith(f"the wheel in {kept} is not used: ")
+    assert found.note.endswith(SPOILED[how])
+    assert content(folder) == []
+    folder.mkdir()
+    (folder / NAME).write_bytes(BUILT)
+    put(world.inventory, folder / NAME)
+    (folder / NAME).unlink()
+    assert look(world.inventory, folder) == Kept(kept, holds=True, taken=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        UsageError("AWS cannot be asked: Unable to locate credentials"),
+        Refused("AWS refuses get_object: AccessDenied: no", "AccessDenied"),
+    ],
+)
+def test_a_bucket_that_cannot_be_asked_is_a_note(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception
+) -> None:
+    def of(_: Inventory) -> bucket.Bucket:
+        raise wrong
+
+    monkeypatch.setattr(bucket, "of", of)
+    found = look(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
+    url = f"s3://b/wheels/{folder.name}"
+    note = f"wheels are neither taken from {url} nor kept there: {wrong}"
+    assert found == Kept(url, holds=None, note=note)
+
+
+def test_a_bucket_that_is_gone_is_a_note(world: World, folder: Path) -> None:
+    world.drop()
+    found = look(world.inventory, folder)
+    assert found and found.holds is None and "there is no bucket" in found.note
+
+
+def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
+    world: World, folder: Path, kept: str
+) -> None:
+    other = folder.with_name("fedcba9876543210")
+    found = look(world.inventory, other)
+    assert found and found.holds is False and shelf.here(other) is None
