@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -201,6 +203,60 @@ def test_a_bound_folder_of_the_machine_appears_on_the_host(
     assert (tmp_path / "wheel").exists()
 
 
+def connecting(host: FullHost) -> float:
+    """Seconds until its kernel takes a connection, the least of some: others work here too."""
+    found = []
+    for _ in range(5):
+        begun = time.monotonic()
+        socket.create_connection((host.address, 22), timeout=4).close()
+        found.append(time.monotonic() - begun)
+    return min(found)
+
+
+def test_a_far_host_answers_late_also_after_a_restart(full_hosts: Start) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    h1.far(rtt_ms=100)
+    for _ in range(2):
+        assert 0.1 <= connecting(h1) < 0.15
+        h1.restart()
+    assert connects(h1, h2) and connects(h2, h1) and connecting(h2) < 0.05
+    h1.partition()
+    assert cut_off(h2, h1)
+
+
+ECHO = """
+import socket
+served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+served.bind(("", 9000))
+while True:
+    served.sendto(*served.recvfrom(100))
+"""
+
+
+def test_a_lossy_host_loses_its_part_on_each_way(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    h1.far(lossy=5)
+    h1.write("/echo.py", ECHO)
+    h1.exec("sh", "-c", "python3 /echo.py >/dev/null 2>&1 &")
+    back = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect((h1.address, 9000))
+        asking.settimeout(0.05)
+        for _ in range(400):
+            with contextlib.suppress(OSError):  # also while its Python starts
+                asking.send(b"?")
+                back += len(asking.recv(100))
+    assert 320 < back < 385  # 361 of 400 is what is to be expected
+
+
+def test_the_kernels_count_of_calls_is_that_of_sshd(full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    h1.far(lossy=5)
+    before = h1.calls()
+    assert [ssh(h1, "true").returncode for _ in range(3)] == [0, 0, 0]
+    assert h1.calls() - before == 3
+
+
 def test_the_inner_host_is_reached_only_through_the_bastion(
     bastion: Bastion, tmp_path: Path
 ) -> None:
@@ -221,16 +277,16 @@ def test_an_alias_of_the_laptop_does_not_resolve_on_a_host(full_hosts: Start) ->
 def test_a_killed_run_is_swept_by_the_next_network(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
-    tag = killed_run()
-    assert (sweep.ROOT / tag).exists()
+    tag, relay = killed_run()
+    assert (sweep.ROOT / tag).exists() and not sweep.is_zombie(relay)
     Network().close()
-    assert traces(tag) == []
+    assert traces(tag) == [] and sweep.is_zombie(relay)
 
 
 def test_mounts_whose_namespace_is_gone_are_swept_too(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
-    tag = killed_run()
+    tag, _ = killed_run()
     sweep.end_processes(f"{tag}_0")
     subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
     assert any("overlay" in line for line in traces(tag))
@@ -238,15 +294,18 @@ def test_mounts_whose_namespace_is_gone_are_swept_too(
     assert traces(tag) == []
 
 
-def killed_run() -> str:
-    """Start one host in a process that dies by kill -9 (the tag of its network)."""
+def killed_run() -> tuple[str, int]:
+    """Start one far host in a process that dies by kill -9: the tag of its network, and the pid
+    of what stands between them."""
     code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
-    code += "n = Network(); start_hosts(n, 'h1'); print(n.tag, flush=True)\n"
+    code += "n = Network(); h, = start_hosts(n, 'h1'); h.far(rtt_ms=100)\n"
+    code += "print(n.tag, h.legs.relay.pid, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=env)
     assert done.returncode == -signal.SIGKILL
-    return done.stdout.strip()
+    tag, relay = done.stdout.split()
+    return tag, int(relay)
 
 
 def traces(tag: str) -> list[str]:

@@ -188,6 +188,11 @@ class FullHost:
         """
         self.legs.block(peer.address if peer else None, port, refuse=refuse, calls=calls)
 
+    def far(self, *, rtt_ms: int = 0, lossy: int = 0) -> None:
+        """Put it a long way off: there and back takes `rtt_ms` ms, of the packets `lossy` % are
+        lost on each way. For all who talk with it, until it is removed."""
+        self.legs.lengthen(rtt_ms, lossy)
+
     def slow(self, peer: FullHost, mbit: int) -> None:
         """Let what it sends to a peer go at so many Mbit/s, until it is removed."""
         self.legs.slow(peer.address, mbit)
@@ -226,6 +231,15 @@ class FullHost:
             if not left or time.monotonic() >= end:
                 return left
             time.sleep(0.02)
+
+    def calls(self) -> int:
+        """How many TCP connections its kernel has taken since it was made, whoever opened them."""
+        names, values = (
+            line.split()[1:]
+            for line in self.exec("cat", "/proc/net/snmp").stdout.splitlines()
+            if line.startswith("Tcp:")
+        )
+        return int(dict(zip(names, values, strict=True))["PassiveOpens"])
 
     def read(self, path: str) -> str:
         """The text of a file on its disk, by absolute path; also while it is stopped."""

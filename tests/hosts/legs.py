@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+
+from hosts import far
 from hosts.command import run
 from hosts.network import Network, outer_mtu
+
+# What most systems send by, whatever this machine does: it is what suffers from lost packets.
+SENDS_BY = "cubic"
 
 
 class Legs:
@@ -11,15 +17,18 @@ class Legs:
 
     def __init__(self, network: Network) -> None:
         self._wires: list[str] = []
+        self._network = network
+        self.relay: subprocess.Popen[str] | None = None
         address, wire = network.next_leg()
         self.namespace = wire
         self.address = address
         run("ip", "netns", "add", self.namespace)
         self._plug(network, wire, address)
-        lines = ["link set lo up"]
-        if network.reachable:
-            lines.append(f"route add default via {network.gateway}")
-        self._inside(*lines)
+        self._inside("link set lo up", *self._way_out())
+
+    def _way_out(self) -> list[str]:
+        reachable = self._network.reachable
+        return [f"route add default via {self._network.gateway}"] if reachable else []
 
     def add(self, network: Network) -> str:
         """One more leg, in another network; return its address there."""
@@ -35,6 +44,25 @@ class Legs:
         run("ip", "-batch", "-", stdin="\n".join(lines))
         self._inside(f"addr add {address}/24 dev {inside}", f"link set {inside} up")
         self._wires.append(wire)
+
+    def lengthen(self, rtt_ms: int, percent: int) -> None:
+        """Lay the first leg anew: there and back takes so long, and so many of a hundred frames
+        are lost on each way. Address and connections stay."""
+        wire = self._wires[0]
+        if self.relay:
+            self.relay.kill()
+            self.relay.wait()
+        run("ip", "link", "del", wire, check=False)
+        self.relay = far.lay(wire, self.namespace, "eth0", rtt_ms, percent)
+        state = f"mtu {outer_mtu()} txqueuelen 10000 up"
+        lines = [f"link set {wire} master {self._network.tag} {state}"]
+        if self._network.reachable:
+            road = f"{self.address}/32 dev {self._network.tag}"
+            lines.append(f"route replace {road} congctl {SENDS_BY}")
+        run("ip", "-batch", "-", stdin="\n".join(lines))
+        subnet = f"{self._network.subnet} dev eth0 src {self.address} congctl {SENDS_BY}"
+        leg = [f"addr add {self.address}/24 dev eth0 noprefixroute", f"route add {subnet}"]
+        self._inside(f"link set eth0 {state}", *leg, *self._way_out())
 
     def _inside(self, *lines: str) -> None:
         run("ip", "-n", self.namespace, "-batch", "-", stdin="\n".join(lines))
