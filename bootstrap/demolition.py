@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bootstrap import bucket, cloud, record, stack, voice
+from bootstrap.bucket import Bucket
 from bootstrap.cloud import AT_REST, Clock, Cloud, Cost, Standing
 from bootstrap.cloud.store import NoBucket
 from bootstrap.errors import RailheadError, UsageError
@@ -126,10 +127,7 @@ def destroy(
     kept = bucket.of(inventory) if with_bucket else None
     costs = asked.costs()
     agree("\n".join(what_goes(inventory, costs, with_bucket)))
-    lines = []
-    if kept:
-        emptied = kept.empty(say)
-        lines.append(Line("bucket", f"{count(emptied, 'object')} removed, with old versions"))
+    lines = [emptied(kept, say)] if kept else without_wheels(inventory, say)
     try:
         stack.destroy(name)
     except RailheadError as error:
@@ -138,6 +136,24 @@ def destroy(
     lines += of_costs_now(asked)
     record.forget_cluster(inventory.name)
     return Receipt(f"stack {name}", cloud.utc(), tuple(lines))
+
+
+def emptied(kept: Bucket, say: Say) -> Line:
+    """Remove all that is in the bucket."""
+    return Line("bucket", f"{count(kept.empty(say), 'object')} removed, with old versions")
+
+
+def without_wheels(inventory: Inventory, say: Say) -> list[Line]:
+    """Remove the wheels alone from the bucket, if there is one: they can be built again, and a
+    bucket that held nothing else goes with its stack."""
+    if not inventory.bucket:
+        return []
+    try:
+        gone = bucket.of(inventory).empty(say, bucket.WHEELS)
+    except RailheadError as error:
+        return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
+    told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
+    return [Line("bucket", told)] if gone else []
 
 
 def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> None:
@@ -172,7 +188,7 @@ def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) ->
     """What a destroy takes away, for the person who is asked."""
     hosts = [f"  machine {h.name} ({h.id or h.address}) with its disk" for h in inventory.hosts]
     others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
-    how = "  with all that is in it: " if with_bucket else "  stays if it has objects: "
+    how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
     kept = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
     rest = ["  the stack's network, keys, roles and deadline"] if inventory.cloud != "local" else []
     return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]

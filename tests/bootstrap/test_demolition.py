@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from bootstrap.cloud.store import NoBucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Host, Inventory
 from bootstrap.receipt import Receipt, check
+
+if TYPE_CHECKING:
+    from tests.standins.buckets import OnGcs, World
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
@@ -180,9 +183,9 @@ class Held:
     def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
         return [] if run_id in self.runs else None
 
-    def empty(self, tell: Callable[[str], None]) -> int:
+    def empty(self, tell: Callable[[str], None], below: str = "") -> int:
         tell("3 removed")
-        return 3
+        return 2 if below == "wheels/" else 3
 
 
 # --- destroy
@@ -206,7 +209,9 @@ def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_says(destroyed: 
     listed: list[str] = []
     receipt = destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
     assert destroyed == ["dev"] and receipt.verified
-    assert "machine m1 (i-1)" in listed[0] and "stays if it has objects: bucket" in listed[0]
+    assert (
+        "machine m1 (i-1)" in listed[0] and "stays if it has more than wheels: bucket" in listed[0]
+    )
     assert "m1     ok  gone" in "\n".join(receipt.describe())
 
 
@@ -267,6 +272,29 @@ def test_a_bucket_is_emptied_when_that_is_asked_for(
     monkeypatch.setattr(bucket, "of", lambda _: Held())
     receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
     assert receipt.lines[0].text == "3 objects removed, with old versions"
+
+
+def test_the_wheels_in_a_bucket_go_with_the_stack(destroyed: list[str], world: World) -> None:
+    """They can be built again, and would else keep a bucket that has nothing else for ever."""
+    for name in ("wheels/k/wheel.json", "wheels/k/0/a.whl", "runs/r1/manifest.json"):
+        world.put(name, b"1")
+    world.put("wheels/k/wheel.json", b"2")
+    ours = replace(OURS, bucket=world.inventory.bucket)
+    receipt = destroy(ours)
+    told = "the Horovod wheels in it: 3 objects removed, with old versions"
+    assert receipt.lines[0].text == told and receipt.verified and destroyed == ["dev"]
+    assert world.names() == ["runs/r1/manifest.json"]
+    assert not [line for line in destroy(ours).lines if line.host == "bucket"]
+
+
+def test_wheels_that_may_not_be_removed_stop_no_destroy(
+    destroyed: list[str], on_gcs: OnGcs
+) -> None:
+    on_gcs.put("wheels/k/wheel.json", b"1")
+    on_gcs.store.held = {"wheels/k/wheel.json": "no right"}
+    receipt = destroy(replace(OURS, bucket="gs://results-b"))
+    told = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
+    assert receipt.lines[0].text.startswith(told) and destroyed == ["dev"]
 
 
 LEFT = {

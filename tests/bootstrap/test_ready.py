@@ -12,22 +12,34 @@ from bootstrap import ready, runtimes
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
-from bootstrap.plan import MINUTES, Step
+from bootstrap.plan import MINUTES, Plan, Step
+from bootstrap.shelf import Kept
 from bootstrap.survey import Cluster, Options
 
 WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
 V100 = "Tesla V100-SXM2-16GB"
 
 
-def steps(host: HostFacts, runtime: str, wheel: Path | None = None) -> dict[str, list[Step]]:
-    """The steps of two such hosts, h1 and h2, by their name."""
+URL = "s3://b/wheels/k1"
+
+
+def plan(
+    host: HostFacts, runtime: str, wheel: Path | None = None, kept: Kept | None = None
+) -> Plan:
+    """What makes two such hosts ready, h1 and h2."""
     facts = {"h1": host, "h2": host}
     environment = runtimes.Environment(runtimes.RUNTIMES[runtime], "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
-    plan = ready.decide(Cluster(inventory, facts, environment, peers, wheel), Options())
+    return ready.decide(Cluster(inventory, facts, environment, peers, wheel, kept), Options())
+
+
+def steps(
+    host: HostFacts, runtime: str, wheel: Path | None = None, kept: Kept | None = None
+) -> dict[str, list[Step]]:
+    """The steps of that plan by their name."""
     found: dict[str, list[Step]] = {}
-    for step in plan.steps:
+    for step in plan(host, runtime, wheel, kept).steps:
         found.setdefault(step.name, []).append(step)
     return found
 
@@ -46,6 +58,29 @@ def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
     told = f"install the wheel built before ({WHEEL.name})"
     for step in steps(debian, "tf2.18-gpu", WHEEL)["horovod"]:
         assert (step.why, step.fetches) == (told, 0)
+
+
+@pytest.mark.parametrize(
+    ("holds", "taken", "wheel", "told"),
+    [
+        (True, True, WHEEL, f"install the wheel kept in {URL} ({WHEEL.name})"),
+        (True, False, WHEEL, f"install the wheel built before ({WHEEL.name})"),
+        (None, False, WHEEL, f"install the wheel built before ({WHEEL.name})"),
+        (None, False, None, "no wheel for this system yet: built here, once"),
+        (False, False, None, f"no wheel for this system yet: built here, once, then kept in {URL}"),
+        (
+            False, False, WHEEL,
+            f"install the wheel built before ({WHEEL.name}), then kept in {URL}",
+        ),
+    ],
+)  # fmt: skip
+def test_one_host_says_what_the_bucket_gives_or_gets(
+    debian: HostFacts, holds: bool | None, taken: bool, wheel: Path | None, told: str
+) -> None:
+    kept = Kept(URL, holds, taken, note="a reason" if holds is None else "")
+    first, second = steps(debian, "tf2.18-cpu", wheel, kept)["horovod"]
+    assert first.why == told and "then kept" not in second.why
+    assert ("a reason" in plan(debian, "tf2.18-cpu", wheel, kept).notes) is (holds is None)
 
 
 @pytest.mark.parametrize(
