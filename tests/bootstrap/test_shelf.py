@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from e2e.local import Person, cluster
 
 from bootstrap import bucket, record, shelf
 from bootstrap.cloud import Refused
@@ -162,3 +165,41 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
     other = folder.with_name("fedcba9876543210")
     found = look(world.inventory, other)
     assert found and found.holds is False and shelf.here(other) is None
+
+
+# --- Two people of a team: the commands, their hosts and the calls to S3 are real
+
+
+@pytest.fixture
+def team(tmp_path: Path, s3_server: object) -> Iterator[list[Person]]:
+    """Two people, each with a home, caches and hosts of their own; the bucket is for both."""
+    people = [Person(tmp_path / who, tmp_path, tmp_path / f"{who}-caches") for who in ("ann", "bo")]
+    with ExitStack() as stack:
+        for person in people:
+            name = f"kept-{person.home.name}"
+            stack.enter_context(cluster(person.home, name, person.caches))
+            path = person.home / ".railhead/clusters" / name / "cluster.json"
+            bucket = {"bucket": "s3://results-b", "region": "us-east-1"}
+            path.write_text(json.dumps({**json.loads(path.read_text()), **bucket}))
+        yield people
+
+
+def test_what_one_has_built_the_other_finds(
+    team: list[Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bo = team
+    url = "s3://results-b/wheels/"
+    planned = ann.fab("plan").ended(0, "[h1] horovod: no wheel for this system yet: built here")
+    key = planned.out.partition(f", then kept in {url}")[2][:16]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(ann.caches))
+    built = record.cache("wheels") / key / NAME
+    built.parent.mkdir()
+    built.write_bytes(BUILT)
+    put(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built)
+
+    found = bo.fab("plan").ended(0, f"[h1] horovod: install the wheel kept in {url}{key} ({NAME})")
+    assert "built here" not in found.out
+    assert (bo.caches / "railhead/wheels" / key / NAME).read_bytes() == BUILT
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    bo.fab("plan").ended(0, f"wheels are neither taken from {url}{key} nor kept there: AWS cannot")
