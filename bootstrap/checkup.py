@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bootstrap import health, run, xids
+from bootstrap import door, health, run, xids
 from bootstrap.asked import Asked
 from bootstrap.connect import everywhere
 from bootstrap.ending import sweep
@@ -21,7 +21,7 @@ from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.health import Bench, Clock, Device, Finding, Reduction, Vitals
 from bootstrap.hostfile import Peer
-from bootstrap.install import one_file
+from bootstrap.install import one_file, start_agents
 from bootstrap.launch import Ask, Ending, Program
 from bootstrap.ready import let_in
 from bootstrap.run import HEALTH, REMOTE, Run
@@ -171,6 +171,19 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     _clear(cluster, opened, check)
     rates = dict(zip(pairs, said["rates"], strict=True))
     return Reduction(said["ranks"], said["size"], said["seconds"], rates)
+
+
+def abandon(cluster: Cluster) -> None:
+    """End a reduction in whose midst Ctrl-C came, on every host, and remove its files.
+
+    The connections of the check still wait for mpirun's answer: these are new ones.
+
+    Raises:
+        RailheadError: it could not be done everywhere; the next check begins with what is left.
+    """
+    with door.sessions(cluster.inventory) as opened:
+        start_agents(cluster, opened)
+        _clear(cluster, opened, Run(HEALTH, Path()))
 
 
 def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> Asked:

@@ -121,8 +121,19 @@ def _links(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Fi
     except RailheadError as wrong:
         todo = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", todo)]
+    except KeyboardInterrupt:
+        _abandon(cluster, say)
+        raise
     say(*reduction_lines(found, [peer.name for peer in cluster.peers]))
     return list(health.pair_findings(found.pairs))
+
+
+def _abandon(cluster: Cluster, say: Say) -> None:
+    say("", "Ctrl-C: ending the all-reduce on every host; once more leaves it to the next check")
+    try:
+        checkup.abandon(cluster)
+    except RailheadError as wrong:
+        say(f"left to the next check: {wrong.message}")
 
 
 def _end(findings: list[Finding], refused: UsageError | None, hosts: int, say: Say) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap import checkup
+from bootstrap import checkup, examine
+from bootstrap.errors import RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.health import Bench, Device
 from bootstrap.hostfile import Peer
@@ -106,3 +107,24 @@ def test_where_mpirun_names_no_rank_its_own_last_words_are_told(name: str) -> No
     told = checkup.blame([*own.splitlines()], PEERS)
     assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + checkup.SHOWN
     assert "---" not in told and all(line in own for line in told.splitlines())
+
+
+@pytest.mark.parametrize("wrong", ["", "h2 cannot be reached"])
+def test_ctrl_c_in_the_all_reduce_says_what_becomes_of_it(
+    monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def abandon(cluster: Any) -> None:
+        if wrong:
+            raise RailheadError(wrong)
+
+    monkeypatch.setattr(checkup, "reduction", interrupted)
+    monkeypatch.setattr(checkup, "abandon", abandon)
+    said: list[str] = []
+    cluster: Any = None
+    with pytest.raises(KeyboardInterrupt):
+        examine._links(cluster, {}, lambda *lines: said.extend(lines))
+    assert "Ctrl-C: ending the all-reduce on every host" in said[2]
+    assert said[3:] == ([f"left to the next check: {wrong}"] if wrong else [])

@@ -6,12 +6,13 @@ A GPU is a program `nvidia-smi` on a host's PATH and nothing more: no machine of
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from e2e import local
-from e2e.local import Person
+from e2e.local import Person, wait_until
 from e2e.named import introduce, marked_on
 from hosts.full import FullHost
 
@@ -76,6 +77,19 @@ def test_two_hosts_are_healthy_and_nothing_of_the_check_stays(person: Person) ->
     done = person.fab("health").ended(0, "GFLOP/s", "healthy: 2 hosts")
     assert re.search(r"^all-reduce of [\d.]+ MB over 2 ranks: .* [MG]B/s", done.out, re.MULTILINE)
     assert "the slowest host is h" in done.out
+    assert not [path for home in homes(person, "ready") for path in home.glob(".railhead/runs/h*")]
+    assert not local.marked(person.home)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_all_reduce_takes_it_back(person: Person) -> None:
+    process = person.start("health")
+    ranks = ".railhead/runs/health/rank.py"
+    wait_until(lambda: ranks in " ".join(local.marked(person.home)), 100, "the ranks run")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Ctrl-C: ending the all-reduce" in out, out
+    assert "left to the next check" not in out and "next: fab status" in out
     assert not [path for home in homes(person, "ready") for path in home.glob(".railhead/runs/h*")]
     assert not local.marked(person.home)
 
