@@ -148,8 +148,8 @@ TOLD = [
         {"INSTALLER": "/opt/x.sh"},
     ),
 ]  # fmt: skip
-PARTS = ("FIRST_BOOT", "MEND", "PACKAGES", "KEYRING", "KEYRING_SHA256", "PIN", "DRIVER")
-PARTS += ("INSTALLER", "HOLD", "REBOOT")
+PARTS: tuple[str, ...] = ("FIRST_BOOT", "MEND", "PACKAGES", "KEYRING", "KEYRING_SHA256")
+PARTS += ("PIN", "DRIVER", "INSTALLER", "HOLD", "REBOOT")
 
 
 @pytest.mark.parametrize(("changes", "told"), TOLD, ids=range(len(TOLD)))
