@@ -186,6 +186,17 @@ def test_a_bucket_that_may_not_be_written_to_stops_nothing(
     assert wheel_folder(seen).joinpath(WHEEL).read_bytes() == BUILT
 
 
+def test_a_bucket_that_could_not_be_asked_is_not_written_to(
+    cluster: Cluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan did not say so, and it would fail as well."""
+    on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.get access")
+    seen = of_stack(cluster, on_gcs)
+    on_gcs.store.denied = None
+    told, _ = made_ready(seen, capsys)
+    assert "ann does not have storage.objects.get access" in told and on_gcs.names() == []
+
+
 def test_a_wheel_that_does_not_serve_its_builder_is_not_kept(
     cluster: Cluster, world: World
 ) -> None:
