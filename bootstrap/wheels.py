@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 from bootstrap import record
 from bootstrap.errors import RailheadError
-from bootstrap.package import Bundle, pack_folder
+from bootstrap.package import Bundle, BundleFile, pack_folder
 
 GLIBC = 35  # of Ubuntu 22.04, the oldest system that is supported
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
@@ -33,6 +33,7 @@ HOST = {
     "platform_system": "Linux",
     "sys_platform": "linux",
 }
+AT_ONCE = 16_000_000  # each transfer costs a far host two turns
 Told = Callable[[int], None]
 
 
@@ -54,10 +55,15 @@ def fetch_source(lock: str, told: Told) -> Path:
 
 
 def each(folder: Path) -> list[Bundle]:
-    """A bundle for each file, the smallest first: what one transfer brings is kept."""
+    """The files in bundles of AT_ONCE bytes, the smallest first: what one transfer brings is kept.
+    A larger file goes alone."""
     whole = _packed(folder)
-    ordered = sorted(whole.files, key=lambda file: (file.size, file.path))
-    return [replace(whole, files=(file,)) for file in ordered]
+    groups: list[list[BundleFile]] = [[]]
+    for file in sorted(whole.files, key=lambda file: (file.size, file.path)):
+        if sum(one.size for one in groups[-1]) + file.size > AT_ONCE:
+            groups.append([])
+        groups[-1].append(file)
+    return [replace(whole, files=tuple(group)) for group in groups if group]
 
 
 @cache
