@@ -89,6 +89,11 @@ class GpuFacts:
     installer: str | None
     cuda: Mapping[str, str]
 
+    @property
+    def toolkit(self) -> str:
+        """The folder of a toolkit that a wheel can be compiled with; empty where there is none."""
+        return next((path for v, path in self.cuda.items() if v.startswith("12.")), "")
+
 
 def _cards(out: str) -> tuple[Card, ...]:
     found = []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tarfile
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from bootstrap import delivery, runtimes, shelf, supply, traffic, uv, wheels
+from bootstrap import delivery, shelf, traffic, uv, wheels
 from bootstrap.board import Board
+from bootstrap.building import build
 from bootstrap.changes import changes
 from bootstrap.connect import everywhere
 from bootstrap.errors import HostsFailed, RailheadError
@@ -19,15 +17,14 @@ from bootstrap.groundwork import STEPS, WHAT, groundwork
 from bootstrap.package import Bundle, pack_folder
 from bootstrap.plan import Plan, Step
 from bootstrap.ready import cluster_line
-from bootstrap.session import Reply, Session
-from bootstrap.show import clean, size
-from bootstrap.survey import Cluster, known_anew, wheel_folder
+from bootstrap.session import Session
+from bootstrap.show import size
+from bootstrap.survey import Cluster, known_anew
+from bootstrap.worksite import QUIET, UV, Worksite
 
 KEY = "~/.railhead/cluster/key"
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 IMPORTS = "import tensorflow, keras, tf_keras"
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
-BUILD = "~/.railhead/build"
 
 
 def apply(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
@@ -130,7 +127,7 @@ class _Work:
     def _complete(self, session: Session, step: str, imports: str) -> None:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
-        self._run(session, step, [f"{folder}/bin/python", "-c", imports], env=QUIET)
+        self._site(session).run(step, [f"{folder}/bin/python", "-c", imports], env=QUIET)
         session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _bucket(self, session: Session) -> None:
@@ -147,13 +144,14 @@ class _Work:
         """An environment on a host that holds exactly what locks say: path there -> text."""
         session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
         python = self.cluster.facts[session.host.name].pythons[self.environment.python]
-        tool = f"~/.railhead/uv/{uv.uv_digest()}/uv"
-        venv = [tool, "venv", "--quiet", "--allow-existing", "--python", python]
-        self._run(session, step, [*venv, folder], env=uv.ENVIRONMENT)
+        venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
+        self._site(session).run(step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
-        words = [tool, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
+        words = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
         with self._wheels(session, step, list(locks.values())) as found:
-            self._run(session, step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
+            self._site(session).run(
+                step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True
+            )
 
     @contextmanager
     def _wheels(self, session: Session, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
@@ -162,39 +160,24 @@ class _Work:
         if not planned:
             yield ()
             return
-        told = self._teller(session, step)
+        told = self._site(session).teller(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
         house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
         with delivery.delivered(session, house, told):
             yield delivery.FOR_UV
 
-    @contextmanager
-    def _source(self, session: Session) -> Iterator[Mapping[str, str]]:
-        """What tells pip where Horovod's source is, on a builder that does not get out."""
-        if not supply.cut_off(self.cluster.facts[session.host.name]):
-            yield {}
-            return
-        told = self._teller(session, "horovod")
-        lock = (runtimes.LOCKS / "horovod.txt").read_text()
-        house = wheels.fetch_source(lock, lambda count: told(f"{size(count)} fetched here"))
-        with delivery.delivered(session, house, told):
-            yield delivery.FOR_PIP
-
-    def _teller(self, session: Session, step: str) -> Callable[[str], None]:
-        return lambda text: self.board.line(session.host.name, f"{step}: {text}")
-
     def _horovod(self, session: Session) -> None:
         builder = session.host.name == self.cluster.builder
         if builder and not self.wheel:
-            self.wheel = self._build(session)
+            self.wheel = build(self._site(session))
             self.built.set()
         while not self.built.wait(timeout=1):
             self.board.line(session.host.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
         session.send_tree(one_file(self.wheel), "~/.railhead/wheels", prune=False)
-        self._install_wheel(session, f"~/.railhead/wheels/{self.wheel.name}")
+        self._site(session).install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
         self._complete(session, "horovod", IMPORTS_HOROVOD)
         if builder:
             self._keep(session, self.wheel)
@@ -205,46 +188,11 @@ class _Work:
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
-        self._teller(session, "horovod")(f"the wheel goes to {kept.url}")
+        self._site(session).teller("horovod")(f"the wheel goes to {kept.url}")
         try:
             shelf.put(self.cluster.inventory, wheel)
         except RailheadError as error:
             self.board.say(f"the wheel was not kept in {kept.url}: {error.message}")
-
-    def _install_wheel(self, session: Session, path: str) -> None:
-        words = [f"~/.railhead/uv/{uv.uv_digest()}/uv", "pip", "install", "--no-deps", "--python"]
-        words += [f"{self.environment.folder}/bin/python", path]
-        self._run(session, "horovod", words, env=uv.ENVIRONMENT)
-
-    def _build(self, session: Session) -> Path:
-        """Build the wheel, try it on two ranks there, and bring it here."""
-        recipe = self.environment.runtime.recipe
-        files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
-        session.ask("write", files=files)
-        words = ["sh", f"{BUILD}/horovod.sh", self.environment.folder, f"{BUILD}/out"]
-        with self._source(session) as found:
-            built = self._run(session, "horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
-        self._install_wheel(session, built.tail[-1])
-        self._try(session)
-        folder = wheel_folder(self.cluster)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as part:
-            packed = Path(part) / "wheel.tar.gz"
-            session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
-            with tarfile.open(packed) as tar:
-                tar.extractall(part, filter="data")
-            wheel = shelf.here(Path(part))
-            assert wheel is not None, "the build ended well and left no wheel"
-            wheel = wheel.replace(folder / wheel.name)  # whole, or it is not there
-        session.ask("remove", paths=[BUILD])
-        return wheel
-
-    def _try(self, session: Session) -> None:
-        """What the wheel was built with, and a sum over two ranks, before others get it."""
-        python = f"{self.environment.folder}/bin/python"
-        words = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py"]
-        words += self.environment.runtime.parts
-        self._run(session, "horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
 
     doing: Mapping[str, Callable[[_Work, Session], None]] = {
         "uv": _uv,
@@ -253,23 +201,8 @@ class _Work:
         "bucket": _bucket,
     }
 
-    def _run(self, session: Session, step: str, argv: list[str], **options: Any) -> Reply:
-        name = session.host.name
-
-        def told(event: Mapping[str, Any]) -> None:
-            if "grown" in event:
-                client = self.cluster.bucket_client if step == "bucket" else None
-                fetches = (client or self.environment).megabytes
-                about = f" of about {fetches} MB fetched and unpacked"
-                self.board.line(name, f"{step}: {size(event['grown'])} on disk,{about}")
-            elif event.get("line"):
-                self.board.line(name, f"{step}: {clean(event['line'])}")
-
-        reply = session.run(argv, told=told, **options)
-        if reply.rc:
-            tail = "\n".join(clean(line) for line in reply.tail[-8:])
-            raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
-        return reply
+    def _site(self, session: Session) -> Worksite:
+        return Worksite(session, self.cluster, self.board)
 
     def _exchange_keys(self, busy: Mapping[str, Session]) -> None:
         """A key pair made on the chief: its private half never leaves it."""
@@ -279,7 +212,7 @@ class _Work:
             comment = f"railhead:{self.cluster.inventory.name}"
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
-            self._run(chief, "key", ["sh", "-c", f"{folder} && {make}"])
+            self._site(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
             public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name

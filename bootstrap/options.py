@@ -6,6 +6,8 @@ Modules are imported where they are used, so that `fab --list` stays quick.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,7 +119,17 @@ def options_of(
     named = [a.strip() for a in (peer_address or "").split(",")]
     addresses = tuple(check_peer_address(a) for a in named if a)
     asked = Path(requirements) if requirements else None
-    return Options(system, asked, addresses, launcher=launcher, runtime=runtime, allow_mixed=mixed)
+    return Options(system, asked, addresses, launcher, runtime, mixed, _archive())
+
+
+def _archive() -> str:
+    """The archive of Debian that the shell names; UsageError for what is no address."""
+    from bootstrap.errors import UsageError
+
+    named = os.environ.get("DEBIAN_MIRROR", "")
+    if named and not re.fullmatch(r"https?://[^\s@/]+(/\S*)?", named):
+        raise UsageError(f"DEBIAN_MIRROR={named}: an address like http://archive.example/debian")
+    return named
 
 
 def run_of(inventory: Inventory, run_id: str | None) -> Run:

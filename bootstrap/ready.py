@@ -96,11 +96,24 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     if name == cluster.builder:
         why, fetches = "no wheel for this system yet: built here, once", 0
         if cluster.environment.runtime.gpu:
-            own = [path for v, path in cluster.facts[name].gpu.cuda.items() if v.startswith("12.")]
-            why += f", for GPUs, with {own[0] if own else 'an nvcc 12.4 that is fetched'}"
+            own = cluster.facts[name].gpu.toolkit
+            _refuse_no_nvcc(cluster, name)
+            why += f", for GPUs, with {own or 'an nvcc 12.4 that is fetched'}"
             fetches = 0 if own else runtimes.CUDA_MEGABYTES
         return Step(name, "horovod", why + _keeps(cluster, name), MINUTES, fetches)
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
+
+
+def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
+    """Debian's archive has an nvcc that serves, Ubuntu's has none."""
+    facts = cluster.facts[name]
+    if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
+        raise UsageError(
+            f"{name} builds Horovod for GPUs, and has no CUDA 12 toolkit; nor has the archive of "
+            f"{facts.os} one that serves",
+            hint="DEBIAN_MIRROR=<address of an archive of Debian> and the same command; or an "
+            "image with CUDA 12; or --runtime tf2.21, which needs no Horovod",
+        )
 
 
 def _keeps(cluster: Cluster, name: str) -> str:

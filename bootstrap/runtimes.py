@@ -21,7 +21,10 @@ REMOTE = Path(__file__).parent / "remote"
 # A sum over two ranks of one host, whatever it has: `python`, remote/try_wheel.py and parts follow.
 TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-CUDA_MEGABYTES = 117  # that remote/cuda.sh fetches
+# What remote/cuda.sh fetches where a host has no toolkit: nvcc out of a package of Debian's, which
+# is unpacked on any system, and headers.
+CUDA_MEGABYTES = 117
+CUDA_LOCKS = ("cuda-headers.txt", "cuda-parts.txt")
 PACKAGES = {  # what Debian and Ubuntu call the system parts
     "mpirun": "openmpi-bin",
     "ssh": "openssh-client",
@@ -93,7 +96,7 @@ class Runtime:
         if not self.horovod:
             return ()
         files = (REMOTE / "horovod.sh", REMOTE / "try_wheel.py", LOCKS / "horovod.txt")
-        cuda = (REMOTE / "cuda.sh", LOCKS / "cuda-headers.txt", LOCKS / "cuda-parts.txt")
+        cuda = (REMOTE / "cuda.sh", *(LOCKS / name for name in CUDA_LOCKS))
         return files + cuda if self.gpu else files
 
     @property

@@ -32,19 +32,10 @@ def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
 
 
 def routed(step: Step, facts: HostFacts) -> Step:
-    """The step, with what it would fetch going through this connection where it must.
-
-    Raises:
-        UsageError: it is Horovod's build for GPUs on a host without a toolkit of its own.
-    """
+    """The step, with what it would fetch going through this connection where it must."""
     way = facts.outside.apt if step.name in OF_APT else facts.outside.index
     if not step.fetches or way.open is not False:
         return step
-    if step.name == "horovod":
-        raise UsageError(
-            f"{step.host} does not get out, and has no CUDA 12 toolkit to build Horovod with",
-            hint="make gpu-wheel   # here, where this machine has the hosts' system and Python",
-        )
     return replace(step, fetches=0, sends=step.fetches)
 
 

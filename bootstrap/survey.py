@@ -22,7 +22,8 @@ from bootstrap.uv import uv_here
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose about making hosts ready."""
+    """What a person may choose about making hosts ready. `archive` is the address of one of
+    Debian's, for what hosts of another system take from there."""
 
     system: bool = False
     requirements: Path | None = None
@@ -30,12 +31,14 @@ class Options:
     launcher: str | None = None
     runtime: str | None = None
     allow_mixed: bool = False
+    archive: str = ""
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Hosts whose facts are known: what to make of them, and how they see each other. `wheel` is
-    the Horovod wheel that this computer has for them, `kept` what the stack's bucket has."""
+    the Horovod wheel that this computer has for them, `kept` what the stack's bucket has, `archive`
+    the archive of Debian that a person named."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
@@ -43,6 +46,7 @@ class Cluster:
     peers: tuple[Peer, ...]
     wheel: Path | None
     kept: Kept | None = None
+    archive: str = ""
 
     @property
     def chief(self) -> str:
@@ -83,7 +87,7 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
         extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
         environment = replace(environment, extra=extra)
     peers = see_peers(inventory, facts, opened, options.peer_addresses)
-    return with_wheel(Cluster(inventory, facts, environment, peers, None))
+    return with_wheel(Cluster(inventory, facts, environment, peers, None, None, options.archive))
 
 
 def without_idle_cards(

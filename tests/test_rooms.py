@@ -23,7 +23,7 @@ LINES = (
     "board picture delivery fetched apt_proxy",
     "xids health chart",
     "stack cloud door bucket shelf receipt identity rotation",
-    "survey changes supply ready overhaul reboot groundwork install",
+    "survey changes supply ready overhaul reboot groundwork worksite building install",
     "run machines power results whereabouts follow ending teardown demolition",
     "checkup examine",
     "access watch status journey",

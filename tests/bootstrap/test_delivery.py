@@ -4,7 +4,8 @@ a real one is in tests/e2e."""
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,14 +14,19 @@ import pytest
 
 from bootstrap import delivery, install, runtimes, wheels
 from bootstrap.board import Board
+from bootstrap.building import supplied
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
 from bootstrap.outside import Outside, Way
 from bootstrap.package import Bundle
 from bootstrap.plan import Plan, Step
+from bootstrap.runtimes import CUDA_LOCKS, LOCKS
 from bootstrap.session import Reply, Session
 from bootstrap.survey import Cluster
+from bootstrap.worksite import Worksite
+
+ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
 
 class Asked:
@@ -31,6 +37,7 @@ class Asked:
         self.sent: list[str] = []
         self.ran: list[tuple[list[str], Mapping[str, str]]] = []
         self.removed: list[str] = []
+        self.lent: list[bool] = []
 
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
@@ -38,6 +45,12 @@ class Asked:
     def ask(self, op: str, **kw: Any) -> Any:
         if op == "remove":
             self.removed += kw["paths"]
+
+    @contextmanager
+    def listening(self, serve: object) -> Iterator[int]:
+        self.lent.append(True)
+        yield 4711
+        self.lent.append(False)
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
         self.ran.append((list(argv), env))
@@ -87,7 +100,7 @@ def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
 def cluster(debian: HostFacts) -> Cluster:
     """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
-    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False)))
+    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("m:80",)))
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts))
@@ -125,22 +138,39 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     assert hosts["h2"].sent == [] and delivery.FOLDER in hosts["h1"].removed
 
 
-@pytest.mark.parametrize("shut", [True, False])
-def test_a_builder_gets_horovods_source_the_same_way(
-    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch, shut: bool
-) -> None:
-    locks: list[str] = []
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("shut", [False, True])
+@pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
+def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
+    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch,
+    archive: str, shut: bool, own: bool, gpu: bool,
+) -> None:  # fmt: skip
+    fetched: list[str] = []
 
     def fetch_source(lock: str, told: Callable[[int], None]) -> Path:
-        locks.append(lock)
+        fetched.append(lock)
+        return house
+
+    def fetch(locks: list[str], python: str, told: Callable[[int], None]) -> Path:
+        fetched.extend(locks)
         return house
 
     monkeypatch.setattr(wheels, "fetch_source", fetch_source)
-    if not shut:
-        cluster = replace(cluster, facts={"h1": cluster.facts["h2"]})
+    monkeypatch.setattr(wheels, "fetch", fetch)
+    facts = cluster.facts["h1" if shut else "h2"]
+    facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
+    runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
+    environment = replace(cluster.environment, runtime=runtime)
+    cluster = replace(cluster, facts={"h1": facts}, environment=environment, archive=archive)
     host = Asked("h1")
-    plan = Plan(("h1",), (Step("h1", "horovod", ""),))
-    work = install._Work(cluster, plan, {"h1": of(host)}, Board(io.StringIO(), ["h1"]))
-    with work._source(of(host)) as variables:
-        assert dict(variables) == (delivery.FOR_PIP if shut else {})
-    assert locks == ([(runtimes.LOCKS / "horovod.txt").read_text()] if shut else [])
+    site = Worksite(of(host), cluster, Board(io.StringIO(), ["h1"]))
+    with supplied(site) as variables:
+        told = dict(variables)
+    nvcc = gpu and not own
+    wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
+    assert fetched == [(LOCKS / name).read_text() for name in wanted]
+    named = {"DEBIAN_MIRROR": archive} if archive else {}
+    proxy = {"http_proxy": ADDRESS, "https_proxy": ADDRESS} if shut and nvcc else {}
+    assert told == named | proxy | (delivery.FOR_PIP if shut else {})
+    assert host.lent == ([True, False] if shut and nvcc else [])

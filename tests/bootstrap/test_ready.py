@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bootstrap import ready, runtimes
+from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
@@ -24,14 +25,19 @@ URL = "s3://b/wheels/k1"
 
 
 def plan(
-    host: HostFacts, runtime: str, wheel: Path | None = None, kept: Kept | None = None
+    host: HostFacts,
+    runtime: str,
+    wheel: Path | None = None,
+    kept: Kept | None = None,
+    archive: str = "",
 ) -> Plan:
     """What makes two such hosts ready, h1 and h2."""
     facts = {"h1": host, "h2": host}
     environment = runtimes.Environment(runtimes.RUNTIMES[runtime], "3.11", "a reason")
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
-    return ready.decide(Cluster(inventory, facts, environment, peers, wheel, kept), Options())
+    two = Cluster(inventory, facts, environment, peers, wheel, kept, archive)
+    return ready.decide(two, Options())
 
 
 def steps(
@@ -98,6 +104,28 @@ def test_a_wheel_for_gpus_is_built_with_the_hosts_toolkit_if_it_has_one(
     told = f"no wheel for this system yet: built here, once, for GPUs, with {toolkit}"
     assert (built.why, built.fetches) == (told, fetches)
     assert got.fetches == 0
+
+
+@pytest.mark.parametrize(
+    ("os", "cuda", "archive", "refused"),
+    [
+        ("ubuntu-24.04", {}, "", True),
+        ("ubuntu-24.04", {"13.0": "/usr/local/cuda-13.0"}, "", True),
+        ("ubuntu-24.04", {"12.8": "/usr/local/cuda-12.8"}, "", False),
+        ("ubuntu-24.04", {}, "http://archive.example/debian", False),
+        ("debian-12", {}, "", False),
+    ],
+)
+def test_a_wheel_for_gpus_without_anything_to_build_it_with_is_refused_before_anything(
+    debian: HostFacts, os: str, cuda: dict[str, str], archive: str, refused: bool
+) -> None:
+    host = replace(with_gpu(debian, cuda=cuda), os=os)
+    if not refused:
+        assert plan(host, "tf2.18-gpu", archive=archive).needs("h1", "horovod")
+        return
+    with pytest.raises(UsageError, match="h1 builds Horovod for GPUs, .* of ubuntu-24.04") as told:
+        plan(host, "tf2.18-gpu", archive=archive)
+    assert told.value.hint.startswith("DEBIAN_MIRROR=")
 
 
 @pytest.mark.parametrize("runtime", ["tf2.21-cpu", "tf2.21-gpu"])

@@ -1,0 +1,94 @@
+"""Horovod's wheel: built on one host, tried there on two ranks, and brought here for the others."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bootstrap import delivery, runtimes, shelf, supply, wheels
+from bootstrap.apt_proxy import apt_proxy
+from bootstrap.outside import with_port
+from bootstrap.show import size
+from bootstrap.survey import wheel_folder
+from bootstrap.worksite import QUIET, Worksite
+
+BUILD = "~/.railhead/build"
+
+
+def build(site: Worksite) -> Path:
+    """Build the wheel, try it, and bring it into this computer's cache.
+
+    Raises:
+        RailheadError: it could not be built, or does not serve.
+    """
+    environment = site.cluster.environment
+    recipe = environment.runtime.recipe
+    files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
+    site.session.ask("write", files=files)
+    words = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
+    with supplied(site) as found:
+        built = site.run("horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
+    site.install_wheel(built.tail[-1])
+    _try(site)
+    wheel = _bring(site)
+    site.session.ask("remove", paths=[BUILD])
+    return wheel
+
+
+@contextmanager
+def supplied(site: Worksite) -> Iterator[Mapping[str, str]]:
+    """Variables that tell a build where its parts are; on a host that does not get out they are
+    there meanwhile, or come through the connection."""
+    facts, gpu = site.facts, site.cluster.environment.runtime.gpu
+    fetches_nvcc = gpu and not facts.gpu.toolkit
+    archive = site.cluster.archive
+    found = {"DEBIAN_MIRROR": archive} if archive else {}
+    with ExitStack() as stack:
+        if supply.cut_off(facts):
+            for house in _houses(site, fetches_nvcc):
+                told = site.teller("horovod")
+                stack.enter_context(delivery.delivered(site.session, house, told))
+            found |= delivery.FOR_PIP
+        if fetches_nvcc and facts.outside.apt.open is False:
+            proxy = stack.enter_context(apt_proxy())
+            places = (*facts.outside.mirrors, *([with_port(archive)] if archive else []))
+            address = stack.enter_context(proxy.on(site.session, places))
+            found |= {"http_proxy": address, "https_proxy": address}
+        yield found
+
+
+def _houses(site: Worksite, with_nvcc: bool) -> Iterator[Path]:
+    """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
+    tell = site.teller("horovod")
+
+    def told(count: int) -> None:
+        tell(f"{size(count)} fetched here")
+
+    yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
+    if with_nvcc:
+        locks = [(runtimes.LOCKS / name).read_text() for name in runtimes.CUDA_LOCKS]
+        yield wheels.fetch(locks, site.cluster.environment.python, told)
+
+
+def _try(site: Worksite) -> None:
+    """What the wheel was built with, and a sum over two ranks, before others get it."""
+    environment = site.cluster.environment
+    python = f"{environment.folder}/bin/python"
+    words = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
+    site.run("horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
+
+
+def _bring(site: Worksite) -> Path:
+    folder = wheel_folder(site.cluster)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as part:
+        packed = Path(part) / "wheel.tar.gz"
+        site.session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
+        with tarfile.open(packed) as tar:
+            tar.extractall(part, filter="data")
+        wheel = shelf.here(Path(part))
+        assert wheel is not None, "the build ended well and left no wheel"
+        return wheel.replace(folder / wheel.name)  # whole, or it is not there

@@ -1,0 +1,73 @@
+"""One host that is being made ready: commands there, and what they say on the board meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap import uv
+from bootstrap.board import Board
+from bootstrap.errors import RailheadError
+from bootstrap.facts import HostFacts
+from bootstrap.session import Reply, Session
+from bootstrap.show import clean, size
+from bootstrap.survey import Cluster
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
+UV = f"~/.railhead/uv/{uv.uv_digest()}/uv"
+
+
+@dataclass(frozen=True)
+class Worksite:
+    """A host with an agent, as a member of its cluster."""
+
+    session: Session
+    cluster: Cluster
+    board: Board
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.session.host.name
+
+    @property
+    def facts(self) -> HostFacts:
+        """What is known of it."""
+        return self.cluster.facts[self.name]
+
+    def teller(self, step: str) -> Callable[[str], None]:
+        """Says on the board what a step does."""
+        return lambda text: self.board.line(self.name, f"{step}: {text}")
+
+    def run(self, step: str, argv: Sequence[str], **options: Any) -> Reply:
+        """Run a command of a step.
+
+        Raises:
+            RailheadError: it ended with another code than 0; its last lines are told.
+        """
+        tell = self.teller(step)
+
+        def told(event: Mapping[str, Any]) -> None:
+            if "grown" in event:
+                tell(f"{size(event['grown'])} on disk,{self._about(step)}")
+            elif event.get("line"):
+                tell(clean(event["line"]))
+
+        reply = self.session.run(argv, told=told, **options)
+        if reply.rc:
+            tail = "\n".join(clean(line) for line in reply.tail[-8:])
+            raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
+        return reply
+
+    def install_wheel(self, path: str) -> None:
+        """Put a Horovod wheel that lies there into the runtime."""
+        python = f"{self.cluster.environment.folder}/bin/python"
+        words = [UV, "pip", "install", "--no-deps", "--python", python, path]
+        self.run("horovod", words, env=uv.ENVIRONMENT)
+
+    def _about(self, step: str) -> str:
+        client = self.cluster.bucket_client if step == "bucket" else None
+        fetches = (client or self.cluster.environment).megabytes
+        return f" of about {fetches} MB fetched and unpacked"
