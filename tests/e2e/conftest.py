@@ -154,5 +154,5 @@ def team(
 @pytest.fixture(name="mirror")
 def address_of_mirror(network: Network, repository: Repository) -> Iterator[str]:
     """The address of a mirror of our packages that has bad minutes."""
-    with mirror.serving(network, repository) as address:
+    with mirror.serving(network.gateway, repository) as address:
         yield address

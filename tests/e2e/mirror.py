@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hosts.network import Network
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
 
@@ -31,16 +30,16 @@ class Mirror(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def serving(network: Network, repository: Repository) -> Iterator[str]:
-    """The address of a mirror that serves the repository; it has no bad minutes yet."""
+def serving(address: str, repository: Repository) -> Iterator[str]:
+    """The address of a mirror that serves the repository there; it has no bad minutes yet."""
     Mirror.bad = []
 
     def handler(*args: Any) -> Mirror:
         return Mirror(*args, directory=str(repository.folder))
 
-    server = http.server.ThreadingHTTPServer((network.gateway, 0), handler)
+    server = http.server.ThreadingHTTPServer((address, 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{network.gateway}:{server.server_port}"
+    yield f"http://{address}:{server.server_port}"
     server.shutdown()
 
 

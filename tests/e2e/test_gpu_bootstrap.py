@@ -1,0 +1,58 @@
+"""A bare machine with a card and no way out becomes one that would train on it: `fab bootstrap` as
+it is typed, the runtime for GPUs and a Horovod with NCCL included.
+
+The card and its driver are stand-ins: there is no GPU here. All else is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.card import put_card
+from e2e.conftest import refuse
+from e2e.local import Person
+from e2e.mirror import serving, use_mirror
+from e2e.named import introduce
+from e2e.stock import OURS
+from e2e.team import who_ran
+from hosts import systemd
+from hosts.network import Network
+from hosts.packages import Repository
+from hosts.systemd import SystemdHost
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+PIN, DRIVER = "nvidia-driver-pinning-580", "nvidia-open-580"
+
+
+@pytest.fixture
+def shut_in(full_hosts_possible: None, repository: Repository) -> Iterator[SystemdHost]:
+    """A stock Debian with a T4. Its mirrors are reached from here alone; NVIDIA's key, which comes
+    from where nobody here gets, is there."""
+    refuse(systemd.missing())
+    network = Network()
+    host = SystemdHost(network, "h1", binds={repository.folder: OURS})
+    keyring = repository.add("cuda-keyring")
+    with serving("127.0.0.1", repository) as address:
+        use_mirror(host, address)
+        host.start()
+        put_card(host, "0x1eb8")
+        assert host.exec("dpkg", "--install", f"{OURS}/{keyring.name}").returncode == 0
+        yield host
+    network.close()
+
+
+def test_a_bare_machine_with_a_card_that_does_not_get_out_becomes_ready(
+    laptop: Person, shut_in: SystemdHost
+) -> None:
+    hosts = introduce(laptop, shut_in)
+    words = ("bootstrap", "--hosts", hosts, "--system")
+    laptop.fab(*words, seconds=1000).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
+    shut_in.wait()
+    assert who_ran(shut_in)[-2:] == [PIN, DRIVER]
+    assert shut_in.exec("apt-mark", "showhold").stdout.split() == [PIN, DRIVER]
+    laptop.fab("plan", "--hosts", hosts).ended(0, "runtime tf2.18-gpu", "[lap-h1] nothing to do")
+    train = ("train", "--hosts", hosts, "--preset", "smoke")
+    laptop.fab(*train).ended(2, "it would train on the CPU", "nothing was started")
