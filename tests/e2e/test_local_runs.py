@@ -257,9 +257,10 @@ def test_ctrl_c_cancels_and_waits_for_each_hosts_word(person: Person) -> None:
 
 
 def test_ctrl_c_in_attach_only_detaches(person: Person) -> None:
-    start_slow(person)
+    started = start_slow(person)
+    watched = f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}/attached"
     process = person.start("attach")
-    time.sleep(3)
+    wait_until((person.home / watched).exists, 60, "the run is watched")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert "the run goes on" in out
