@@ -18,7 +18,7 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.shelf import Kept, look, put
 
 if TYPE_CHECKING:
-    from tests.standins.buckets import World
+    from tests.standins.buckets import OnGcs, World
 
 HOSTS = (Host("h1", "192.0.2.1"),)
 NAME = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
@@ -93,44 +93,50 @@ def test_a_wheel_is_there_only_when_it_is_whole(
     assert found and found.holds is False and content(folder) == []
 
 
-def spoil(world: World, folder: Path, how: str) -> None:
-    """What somebody else's hand may do to what is kept."""
-    (wheel,) = (name for name in world.names() if name.endswith(".whl"))
-    entry = f"wheels/{folder.name}/wheel.json"
-    if how == "flip":
-        world.flip(wheel)
-    elif how == "take":
-        world.take(wheel)
-    else:
-        world.put(entry, how.encode())
-
-
-SPOILED = {
-    "flip": "has another sha256 than the one that was written down",
-    "take": "is not there any more",
-    "{": "its wheel.json names no wheel",
-    "[1]": "its wheel.json names no wheel",
-    json.dumps({"name": f"../{NAME}", "sha256": "0" * 64}): "its wheel.json names no wheel",
-    json.dumps({"name": f"{NAME}\n", "sha256": "0" * 64}): "its wheel.json names no wheel",
-    json.dumps({"name": NAME, "sha256": "../../runs/r1"}): "its wheel.json names no wheel",
-}
-
-
-@pytest.mark.parametrize("how", SPOILED)
-def test_what_is_no_wheel_is_not_used_and_makes_room(
-    world: World, folder: Path, kept: str, how: str
-) -> None:
-    spoil(world, folder, how)
+def after(world: World, folder: Path) -> Kept:
+    """What is found of a wheel that is no good; the next one takes its place."""
     found = look(world.inventory, folder)
-    assert found and found.holds is False, "the next wheel takes its place"
-    assert found.note.startswith(f"the wheel in {kept} is not used: ")
-    assert found.note.endswith(SPOILED[how])
-    assert content(folder) == []
+    assert found and found.holds is False and content(folder) == []
     folder.mkdir()
     (folder / NAME).write_bytes(BUILT)
     put(world.inventory, folder / NAME)
     (folder / NAME).unlink()
-    assert look(world.inventory, folder) == Kept(kept, holds=True, taken=True)
+    assert look(world.inventory, folder) == Kept(found.url, holds=True, taken=True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("flip", "has another sha256 than the one that was written down"),
+        ("take", "is not there any more"),
+    ],
+)
+def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
+    world: World, folder: Path, kept: str, how: str, told: str
+) -> None:
+    (wheel,) = (name for name in world.names() if name.endswith(".whl"))
+    getattr(world, how)(wheel)
+    assert after(world, folder).note == f"the wheel in {kept} is not used: {NAME} {told}"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{",
+        "[1]",
+        json.dumps({"name": f"../{NAME}", "sha256": "0" * 64}),
+        json.dumps({"name": f"{NAME}\n", "sha256": "0" * 64}),
+        json.dumps({"name": NAME, "sha256": "../../runs/r1"}),
+        json.dumps({"name": 1, "sha256": "0" * 64}),
+    ],
+    ids=["cut", "list", "folder", "line", "hash", "number"],
+)
+def test_what_names_no_wheel_is_not_used_and_makes_room(
+    on_gcs: OnGcs, folder: Path, entry: str
+) -> None:
+    on_gcs.put(f"wheels/{folder.name}/wheel.json", entry.encode())
+    assert after(on_gcs, folder).note.endswith("is not used: its wheel.json names no wheel")
 
 
 @pytest.mark.parametrize(
@@ -184,6 +190,7 @@ def team(tmp_path: Path, s3_server: object) -> Iterator[list[Person]]:
         yield people
 
 
+@pytest.mark.slow
 def test_what_one_has_built_the_other_finds(
     team: list[Person], monkeypatch: pytest.MonkeyPatch
 ) -> None:
