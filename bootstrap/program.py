@@ -58,8 +58,16 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
             # Invoke shows its own object there: Flag <Argument: preset (p)> needed value ...
             said = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
             raise Exit(f"{said}\n  next: fab --list   # or: fab --help TASK", code=2) from None
+        except BrokenPipeError:
+            raise _unheard() from None
 
     return parsed
+
+
+def _unheard() -> Exit:
+    """The end where nobody reads any more, as after `| head`; nothing is left to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit(code=1)
 
 
 def told_well(body: Callable[..., None]) -> Callable[..., None]:
@@ -72,8 +80,7 @@ def told_well(body: Callable[..., None]) -> Callable[..., None]:
         except RailheadError as error:
             raise Exit(f"fab {_dashed(body.__name__)}: {error}", code=error.code) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise Exit(code=1) from None
+            raise _unheard() from None
         except KeyboardInterrupt:
             hint = "fab status   # where the hosts stand"
             raise Exit(

@@ -212,6 +212,14 @@ def test_a_reader_who_leaves_early_gets_no_traceback(folder: Path) -> None:
     assert (done.stdout, done.stderr) == ("train None None False\n", "")
 
 
+@pytest.mark.parametrize("words", ["--list", "--help train"])
+def test_nor_does_one_who_never_came(folder: Path, words: str) -> None:
+    pipe = ["sh", "-c", f"{{ sleep 0.2; {FAB} {words}; }} | true"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(pipe, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 OURS = [
     ("train --hosts a --slots x", "--slots: 'x' is not a number from 1 to 1024"),
     ("train --hosts a --slots 0", "--slots: '0'"),
