@@ -68,9 +68,9 @@ def _houses(site: Worksite, with_nvcc: bool) -> Iterator[Path]:
         tell(f"{size(count)} fetched here")
 
     yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
-    if with_nvcc:
-        locks = [(runtimes.LOCKS / name).read_text() for name in runtimes.CUDA_LOCKS]
-        yield wheels.fetch(locks, site.cluster.environment.python, told)
+    for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # apart: they differ in some versions
+        lock = (runtimes.LOCKS / name).read_text()
+        yield wheels.fetch([lock], site.cluster.environment.python, told)
 
 
 def _try(site: Worksite) -> None:
