@@ -91,8 +91,10 @@ class _Work:
                 self._ready(name)
         start_agents(self.cluster, busy)
         everywhere(busy, self._install, what="making hosts ready")
-        if any(self.plan.needs(name, "key") for name in busy):
+        if late := [name for name in busy if self.plan.needs(name, "key")]:
             self._exchange_keys(busy)
+            for name in late:
+                self._ready(name)
 
     def _install(self, session: Session) -> None:
         name = session.host.name
@@ -101,7 +103,8 @@ class _Work:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.doing:
                     self.doing[step.name](self, session)
-            self._ready(name)
+            if not self.plan.needs(name, "key"):
+                self._ready(name)
         except RailheadError:
             self.board.line(name, "failed", state="failed")
             raise
@@ -113,7 +116,7 @@ class _Work:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
     def _uv(self, session: Session) -> None:
-        session.send_tree(uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+        self._site(session).send("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
 
     def _runtime(self, session: Session) -> None:
         folder = self.environment.folder
@@ -176,7 +179,7 @@ class _Work:
             self.board.line(session.host.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        session.send_tree(one_file(self.wheel), "~/.railhead/wheels", prune=False)
+        self._site(session).send("horovod", one_file(self.wheel), "~/.railhead/wheels")
         self._site(session).install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
         self._complete(session, "horovod", IMPORTS_HOROVOD)
         if builder:
@@ -221,8 +224,9 @@ class _Work:
 
 def start_agents(cluster: Cluster, opened: Mapping[str, Session]) -> None:
     """An agent on every one of these hosts, on the Python that the runtime is for."""
-    for name, session in opened.items():
-        session.start_agent(cluster.facts[name].pythons[cluster.environment.python])
+    python = {name: cluster.facts[name].pythons[cluster.environment.python] for name in opened}
+    start = "starting the agent"
+    everywhere(opened, lambda session: session.start_agent(python[session.host.name]), what=start)
 
 
 def authorize(session: Session, cluster: str, lines: list[str]) -> None:

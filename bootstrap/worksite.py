@@ -11,6 +11,7 @@ from bootstrap import uv
 from bootstrap.board import Board
 from bootstrap.errors import RailheadError
 from bootstrap.facts import HostFacts
+from bootstrap.package import Bundle
 from bootstrap.session import Reply, Session
 from bootstrap.show import clean, size
 from bootstrap.survey import Cluster
@@ -60,6 +61,15 @@ class Worksite:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
         return reply
+
+    def send(self, step: str, bundle: Bundle, dest: str) -> None:
+        """Add files to a folder of ours; over a slow way it is seen that they move."""
+        tell = self.teller(step)
+
+        def sent(count: int) -> None:
+            tell(f"{size(count)} went through this connection")
+
+        self.session.send_tree(bundle, dest, prune=False, sent=sent)
 
     def install_wheel(self, path: str) -> None:
         """Put a Horovod wheel that lies there into the runtime."""

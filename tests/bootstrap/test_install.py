@@ -5,9 +5,10 @@ The hosts are sessions that write down what they are asked; real ones are in tes
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +17,7 @@ import pytest
 
 from bootstrap import install, journey, ready, runtimes, survey
 from bootstrap.board import Board
-from bootstrap.errors import HostsFailed
+from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
@@ -55,8 +56,11 @@ class Asked:
             return Reply(1, ("the last words",))
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
-    def send_tree(self, bundle: Any, dest: str, *, prune: bool = True) -> None:
+    def send_tree(
+        self, bundle: Any, dest: str, *, prune: bool, sent: Callable[[int], None]
+    ) -> None:
         self.ran.append(["sent", dest])
+        sent(bundle.total_bytes)
         if dest.endswith("/wheels"):
             self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
@@ -213,6 +217,37 @@ def test_a_host_that_comes_later_builds_for_itself(cluster: Cluster) -> None:
     done = replace(cluster.facts["h1"], envs=frozenset({cluster.environment.digest}))
     grown = replace(cluster, facts={"h1": done, "h2": cluster.facts["h2"]})
     assert cluster.builder == "h1" and grown.builder == "h2"
+
+
+class Locked(Asked):
+    """A host with a key of a cluster's chief, whose own keys can be read and perhaps written."""
+
+    def __init__(self, name: str, board: io.StringIO, *, full: bool) -> None:
+        super().__init__(name)
+        self.board, self.full = board, full
+        self.said_before = ""
+
+    def ask(self, op: str, **kw: Any) -> Any:
+        if op == "read":
+            return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
+        self.said_before = self.board.getvalue()
+        if self.full:
+            raise RailheadError("the disk is full")
+        return None
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, full: bool) -> None:
+    board = io.StringIO()
+    hosts = {"h1": Locked("h1", board, full=False), "h2": Locked("h2", board, full=full)}
+    plan = Plan(tuple(hosts), tuple(Step(host, "key", "") for host in hosts))
+    opened = cast("dict[str, Session]", hosts)
+    with contextlib.ExitStack() as held:
+        if full:
+            held.enter_context(pytest.raises(HostsFailed))
+        install.apply(cluster, plan, opened, Board(board, tuple(hosts)))
+    assert hosts["h2"].said_before and "ready" not in hosts["h2"].said_before
+    assert ("[h1] ready in " in board.getvalue()) is not full
 
 
 @pytest.mark.parametrize(("name", "complete"), [("tf2.18-cpu", False), ("tf2.21-cpu", True)])
