@@ -60,7 +60,7 @@ def s3(s3_server: Any) -> Any:
 @pytest.fixture
 def on_s3(s3: Any) -> Any:
     """A bucket of S3."""
-    from tests.standins.buckets import OnS3
+    from standins.buckets import OnS3
 
     return OnS3(s3)
 
@@ -80,8 +80,8 @@ def private_key() -> str:
 def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) -> Iterator[Any]:
     """A Cloud Storage of its own, and a service account that it knows."""
     pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
-    from tests.standins.buckets import OnGcs
-    from tests.standins.storage import Store
+    from standins.buckets import OnGcs
+    from standins.storage import Store
 
     world = Store({"results-b": []}, token="t-1")
     server = world.serve()

@@ -19,6 +19,9 @@ import pytest
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
+from standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
+from standins.storage import flipped  # noqa: E402
+
 from bootstrap import bucket, record, whereabouts  # noqa: E402
 from bootstrap.cloud import Refused, batch, bills, rest, store  # noqa: E402
 from bootstrap.cloud.boto import pieces  # noqa: E402
@@ -29,8 +32,6 @@ from bootstrap.inventory import Inventory  # noqa: E402
 from bootstrap.receipt import price  # noqa: E402
 from bootstrap.remote.manifest import home_name, manifest  # noqa: E402
 from bootstrap.run import Run  # noqa: E402
-from tests.standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
-from tests.standins.storage import flipped  # noqa: E402
 
 FILES = {
     "run.json": b"{}",

@@ -15,6 +15,7 @@ requests = pytest.importorskip("requests", reason="scripts/setup --stacks instal
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
 from standins.compute import Compute  # noqa: E402
+from standins.storage import Store  # noqa: E402
 
 from bootstrap.cloud import MISSING, Clock, Refused  # noqa: E402
 from bootstrap.cloud.gcp import Gcp  # noqa: E402
@@ -22,7 +23,6 @@ from bootstrap.cloud.rest import Google, asker, through  # noqa: E402
 from bootstrap.document import from_document  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
 from bootstrap.inventory import Inventory  # noqa: E402
-from tests.standins.storage import Store  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))

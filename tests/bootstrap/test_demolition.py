@@ -19,7 +19,7 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.receipt import Receipt, check
 
 if TYPE_CHECKING:
-    from tests.standins.buckets import OnGcs, World
+    from standins.buckets import OnGcs, World
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
@@ -60,6 +60,9 @@ class Fake:
 
     def arm(self, hours: float) -> None:
         raise AssertionError("nor arms a deadline")
+
+    def admits(self) -> tuple[str, ...]:
+        raise AssertionError("nor asks who is let in")
 
     def costs(self) -> list[Cost]:
         return self.costs_now

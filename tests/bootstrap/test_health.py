@@ -151,7 +151,7 @@ def test_a_cards_address_is_written_as_the_kernel_does() -> None:
 
 def test_the_page_has_every_xid_of_the_table_and_says_which_are_notes() -> None:
     page = (CASES.parents[1] / "docs" / "tasks.md").read_text()
-    said = {}
+    said: dict[int, bool] = {}
     for numbers, todo in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
         said |= {int(number): todo.startswith("note") for number in numbers.split(",")}
     assert said == {number: meaning.harmless for number, meaning in xids.XIDS.items()}

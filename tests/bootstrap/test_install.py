@@ -27,7 +27,7 @@ from bootstrap.survey import Cluster, wheel_folder
 from bootstrap.uv import uv_digest
 
 if TYPE_CHECKING:
-    from tests.standins.buckets import OnGcs, World
+    from standins.buckets import OnGcs, World
 
 WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 BUILT = b"PK a wheel\xff" * 999
@@ -88,7 +88,7 @@ def cluster(debian: HostFacts) -> Cluster:
 
 def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
-    opened = cast("Mapping[str, Session]", hosts)
+    opened = cast("dict[str, Session]", hosts)
     install.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
 
 
@@ -123,10 +123,14 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
     """Two hosts of a stack with a bucket, which lack only the runtime, as a computer sees them."""
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.18-cpu"])
     line = ready.cluster_line(cluster, "ssh-ed25519 AAAA c")
-    there = {"envs": frozenset({runtimes.BucketClient("3.11").digest})}
+    there = frozenset({runtimes.BucketClient("3.11").digest})
     facts = {
         name: replace(
-            host, cluster_key="ssh-ed25519 AAAA c", authorized=(line,), uvs=(uv_digest(),), **there
+            host,
+            cluster_key="ssh-ed25519 AAAA c",
+            authorized=frozenset({line}),
+            uvs=frozenset({uv_digest()}),
+            envs=there,
         )
         for name, host in cluster.facts.items()
     }

@@ -18,7 +18,7 @@ from bootstrap.inventory import Host, Inventory
 from bootstrap.shelf import Kept, look, put
 
 if TYPE_CHECKING:
-    from tests.standins.buckets import OnGcs, World
+    from standins.buckets import OnGcs, World
 
 HOSTS = (Host("h1", "192.0.2.1"),)
 NAME = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"

@@ -26,7 +26,7 @@ from bootstrap.runtimes import LOCKS
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
-from tests.standins.storage import Store, flipped  # noqa: E402
+from standins.storage import Store, flipped  # noqa: E402
 
 SHIP = Path(__file__).parents[2] / "bootstrap/remote/ship.py"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def answers(pulumi: Path, **by_words: str) -> None:
 
 def exported(*kinds: str) -> str:
     """What answers `pulumi stack export` for a state with these kinds of resources."""
-    held = [{"type": "pulumi:pulumi:Stack"}, {"type": "railhead:aws:Cluster"}]
+    held: list[dict[str, Any]] = [{"type": "pulumi:pulumi:Stack"}, {"type": "railhead:aws:Cluster"}]
     held += [{"type": k, "custom": True, "id": f"i-{n}"} for n, k in enumerate(kinds, 1)]
     return f"echo '{json.dumps({'deployment': {'resources': held}})}'"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.gcp.cloud import BUCKET, INSTANCE, Cloud
+from standins.gcp.plugin import serving
 
 from bootstrap.document import from_document
 from tests.engine.stack import Done, Stack
-from tests.standins.gcp.cloud import BUCKET, INSTANCE, Cloud
-from tests.standins.gcp.plugin import serving
 
 # Every step starts an engine and a program: seconds alone, a minute beside other work.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -6,9 +6,8 @@ import copy
 from typing import Any
 
 import pytest
-
-from tests.standins.gcp.cloud import Cloud
-from tests.standins.gcp.discovery import QUOTAS, Request, Wrong, check
+from standins.gcp.cloud import Cloud
+from standins.gcp.discovery import QUOTAS, Request, Wrong, check
 
 INSTANCE = "gcp:compute/instance:Instance"
 GOOD: dict[str, Any] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from standins.storage import Store, flipped
+
 from bootstrap.inventory import Host, Inventory
-from tests.standins.storage import Store, flipped
 
 MACHINE = (Host("m1", "192.0.2.1"),)
 ON_AWS = Inventory("dev", MACHINE, cloud="aws", region="us-east-1", bucket="s3://results-b")

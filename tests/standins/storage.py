@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.standins.gcp.discovery import Request, check, document
+from standins.gcp.discovery import Request, check, document
 
 CALLS = ("buckets.get", "objects.list", "objects.get", "objects.insert", "objects.delete")
 Headers = Mapping[str, str] | Message
