@@ -58,14 +58,15 @@ def interface(name: str) -> int:
 def relay(ends: tuple[int, int], delay: float, lost: float) -> None:
     """Hand frames on for ever, in order, each `delay` seconds after it came."""
     under_way: tuple[deque[tuple[float, bytes]], ...] = (deque(), deque())
-    chance = random.Random(0).random
     while True:
         due = min((queue[0][0] for queue in under_way if queue), default=None)
         wait = None if due is None else max(due - time.monotonic(), 0)
         ready = select.select(ends, [], [], wait)[0]
         for end, queue in zip(ends, under_way, strict=True):
             if end in ready:
-                queue.extend((time.monotonic() + delay, f) for f in frames(end) if chance() >= lost)
+                queue.extend(
+                    (time.monotonic() + delay, f) for f in frames(end) if random.random() >= lost
+                )
         for end, queue in zip(reversed(ends), under_way, strict=True):
             while queue and queue[0][0] <= time.monotonic():
                 with suppress(OSError):  # that end is down: lost, as on any wire
