@@ -2,13 +2,15 @@
 requests come through the connection and are answered from here.
 
 apt resolves and checks signatures as always; only its bytes take another way. A host may ask for
-its mirrors alone: nobody there gets a way into this computer's network.
+the mirrors alone that the plan named, and never gets into this computer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import socket
 import tempfile
 import threading
@@ -17,8 +19,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from bootstrap.fetched import PIECE, SILENCE, Files
-from bootstrap.outside import with_port
+from bootstrap import destination, record
+from bootstrap.fetched import PIECE, Files
+from bootstrap.outside import origin
 from bootstrap.session import Session
 
 # Of apt's request. Without its Range a file that had come in part comes whole, for all hosts.
@@ -37,16 +40,16 @@ class AptProxy:
     @contextlib.contextmanager
     def on(self, session: Session, mirrors: Sequence[str]) -> Iterator[str]:
         """Its address on the host, for as long as it listens there; empty without mirrors (as
-        in mirror.example:80). RailheadError: the host's sshd forwards no ports."""
+        in http://mirror.example). RailheadError: the host's sshd forwards no ports."""
         if not mirrors:
             yield ""
             return
-        allowed, files = frozenset(mirrors), self._files
+        allowed, files, host = frozenset(mirrors), self._files, session.host.name
 
         def serve(channel: Any) -> None:
             # The other end may go at any time: what it asked for, apt asks for again.
-            with contextlib.closing(channel), contextlib.suppress(OSError, EOFError):
-                _Asked(channel, allowed, files)
+            with contextlib.closing(channel), contextlib.suppress(OSError, EOFError, ValueError):
+                _Asked(channel, host, allowed, files)
 
         with session.listening(serve) as port:
             yield f"http://127.0.0.1:{port}"
@@ -54,9 +57,19 @@ class AptProxy:
 
 @contextlib.contextmanager
 def apt_proxy() -> Iterator[AptProxy]:
-    """A proxy whose files go with it."""
-    with tempfile.TemporaryDirectory(prefix="railhead-apt-") as folder:
-        yield AptProxy(Path(folder))
+    """A proxy whose files go with it; what a killed one left goes first."""
+    place = record.cache("apt")
+    place.mkdir(parents=True, exist_ok=True)
+    for left in place.glob("*-*"):
+        try:
+            os.kill(int(left.name.partition("-")[0]), 0)
+        except (ProcessLookupError, ValueError):
+            shutil.rmtree(left, ignore_errors=True)
+        except PermissionError:
+            pass  # somebody else's process has that number now
+    prefix = f"{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
+        yield AptProxy(Path(made))
 
 
 class _Asked(BaseHTTPRequestHandler):
@@ -64,17 +77,16 @@ class _Asked(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, channel: Any, mirrors: frozenset[str], files: Files) -> None:
-        self.mirrors, self.files = mirrors, files
+    def __init__(self, channel: Any, host: str, mirrors: frozenset[str], files: Files) -> None:
+        self.host, self.mirrors, self.files = host, mirrors, files
         super().__init__(channel, ("", 0), None)  # type: ignore[arg-type]  # no server is behind it
 
     def do_GET(self) -> None:
         """A file of a mirror without encryption."""
-        plain = ADDRESS.fullmatch(self.path)
-        if not self._allowed(with_port(self.path) if plain else self.path):
+        if not self._allowed(origin(self.path) if ADDRESS.fullmatch(self.path) else "that"):
             return
         headers = {name: self.headers[name] for name in PASSED if name in self.headers}
-        file = self.files.take(self.path, headers)
+        file = self.files.take(self.path, headers, self.host)
         file.begun.wait()
         self.send_response(file.status, file.reason)
         for name in KEPT:
@@ -82,8 +94,11 @@ class _Asked(BaseHTTPRequestHandler):
                 self.send_header(name, file.headers[name])
         self.send_header("Content-Length", str(file.length))
         self.end_headers()
-        # With less than was promised the connection ends, or apt would wait for the rest.
-        self.close_connection = self._send(file.pieces()) != file.length
+        try:
+            # With less than was promised the connection ends, or apt would wait for the rest.
+            self.close_connection |= self._send(file.pieces()) != file.length
+        finally:
+            self.files.leave(self.path, file)
 
     def _send(self, pieces: Iterator[bytes]) -> int:
         sent = 0
@@ -95,11 +110,15 @@ class _Asked(BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         """A way to a mirror with encryption: what goes through it nobody reads here."""
         self.close_connection = True
-        if not self._allowed(self.path.lower()):
-            return
         host, _, port = self.path.rpartition(":")
+        host = host.strip("[]")
+        if not self._allowed(origin(f"https://{f'[{host}]' if ':' in host else host}:{port}")):
+            return
         try:
-            way = socket.create_connection((host.strip("[]"), int(port)), SILENCE)
+            way = destination.connected(host, int(port))
+        except destination.Inward as error:
+            self._answer(403, str(error))
+            return
         except OSError as error:
             self._answer(502, f"This computer gets no answer either: {error}")
             return

@@ -10,12 +10,18 @@ from pathlib import Path
 
 from bootstrap import delivery, runtimes, shelf, supply, wheels
 from bootstrap.apt_proxy import apt_proxy
-from bootstrap.outside import with_port
 from bootstrap.show import size
 from bootstrap.survey import wheel_folder
 from bootstrap.worksite import QUIET, Worksite
 
 BUILD = "~/.railhead/build"
+APT = f"{BUILD}/apt.conf"
+# In place of the host's own, where a proxy may be named that does not answer.
+APT_SETTINGS = """Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Acquire::http::Proxy "{0}";
+Acquire::https::Proxy "{0}";
+"""
 
 
 def build(site: Worksite) -> Path:
@@ -54,9 +60,10 @@ def supplied(site: Worksite) -> Iterator[Mapping[str, str]]:
             found |= delivery.FOR_PIP
         if fetches_nvcc and facts.outside.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
-            places = (*facts.outside.mirrors, *([with_port(archive)] if archive else []))
+            places = supply.archives(facts, archive)
             address = stack.enter_context(proxy.on(site.session, places))
-            found |= {"http_proxy": address, "https_proxy": address}
+            site.session.ask("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            found |= {"APT_CONFIG": APT}
         yield found
 
 

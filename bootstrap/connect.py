@@ -182,10 +182,16 @@ def everywhere(
 
 
 def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
-    with ThreadPoolExecutor(max_workers=max(1, len(items))) as pool:
-        futures = [pool.submit(work, item) for item in items]
-        for future in futures:
+    pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
+    wait = True
+    try:
+        for future in [pool.submit(work, item) for item in items]:
             future.result()
+    except KeyboardInterrupt:
+        wait = False  # whoever opened the sessions closes them, and with them the work ends
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=not wait)
 
 
 def all_facts(opened: Mapping[str, Session]) -> dict[str, HostFacts]:

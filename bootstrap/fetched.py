@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-SILENCE = 30  # seconds; apt's own patience with a server
-PIECE = 1 << 16
+from bootstrap import destination
+
+PIECE = 1 << 14
+ROOM = 100_000_000  # bytes of this computer's disk that are left alone
 # What never changes under its name. Lists do, so they are asked for anew each time.
 KEPT = re.compile(r"\.deb$|/by-hash/")
 
@@ -33,9 +40,10 @@ class Fetched:
 
     def __init__(self, url: str, headers: Mapping[str, str], path: Path) -> None:
         self.status, self.reason = 0, ""
-        self.headers: dict[str, str] = {}
+        self.headers = Message()
         self.begun = threading.Event()
-        self._path, self._size, self._done = path, 0, False
+        self.path, self._size = path, 0
+        self._done = self._ended_well = False
         self._grown = threading.Condition()
         path.touch()
         threading.Thread(target=self._fetch, args=(url, headers), daemon=True).start()
@@ -43,21 +51,21 @@ class Fetched:
     @property
     def length(self) -> int:
         """Its bytes; waits for the whole of it where the server did not say."""
-        told = self.headers.get("Content-Length")
-        if told is None:
+        if (told := self._told()) is None:
             with self._grown:
                 self._grown.wait_for(lambda: self._done)
-        return int(told) if told is not None else self._size
+            return self._size
+        return told
 
     @property
     def serves(self) -> bool:
         """Whether it can still be had from here: it comes, or it is whole."""
-        return self.status in (0, 200) and not (self._done and self._size != self.length)
+        return not self._done or (self.status == 200 and self._ended_well)
 
     def pieces(self) -> Iterator[bytes]:
         """Its bytes as they come; fewer than `length` where the server hung up."""
         sent = 0
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             while self._grows(sent):
                 piece = file.read(PIECE)
                 sent += len(piece)
@@ -69,51 +77,85 @@ class Fetched:
             self._grown.wait_for(lambda: self._done or self._size > beyond)
             return self._size > beyond
 
+    def _told(self) -> int | None:
+        with suppress(ValueError):
+            return int(self.headers["Content-Length"] or "")
+        return None
+
     def _fetch(self, url: str, headers: Mapping[str, str]) -> None:
+        nothing = Message()
+        nothing["Content-Length"] = "0"
         try:
-            with OPENER.open(Request(url, headers=dict(headers)), timeout=SILENCE) as answer:
-                self._begin(answer.status, answer.reason, answer.headers)
-                with self._path.open("wb", buffering=0) as out:
-                    for piece in iter(lambda: answer.read1(PIECE), b""):
-                        out.write(piece)
-                        self._tell(len(piece))
+            self._receive(url, headers)
         except HTTPError as error:
-            self._begin(error.code, error.reason, {**error.headers, "Content-Length": "0"})
+            del error.headers["Content-Length"]
+            error.headers["Content-Length"] = "0"
+            self._begin(error.code, error.reason, error.headers)
+        except destination.Inward as error:
+            self._begin(403, str(error), nothing)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
-            self._begin(502, f"This computer gets no answer either: {why}", {"Content-Length": "0"})
+            self._begin(502, f"This computer gets no answer either: {why}", nothing)
         finally:
-            self._tell(0, done=True)
+            with self._grown:
+                self._done = True
+                self._grown.notify_all()
 
-    def _begin(self, status: int, reason: str, headers: Mapping[str, str]) -> None:
+    def _receive(self, url: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        destination.check(parts.hostname or "", parts.port or 80, "http")
+        asked = Request(url, headers=dict(headers))
+        with OPENER.open(asked, timeout=destination.SILENCE) as answer:
+            self.headers = answer.headers
+            if shutil.disk_usage(self.path.parent).free < (self._told() or 0) + ROOM:
+                raise OSError(f"its disk is full at {self.path.parent}")
+            self._begin(answer.status, answer.reason, answer.headers)
+            with self.path.open("wb") as out:
+                for piece in iter(lambda: answer.read(PIECE), b""):
+                    out.write(piece)
+                    out.flush()
+                    with self._grown:
+                        self._size += len(piece)
+                        self._grown.notify_all()
+        self._ended_well = self._told() in (None, self._size)
+
+    def _begin(self, status: int, reason: str, headers: Message) -> None:
         if not self.begun.is_set():
-            self.status, self.reason, self.headers = status, reason, dict(headers)
+            self.status, self.reason, self.headers = status, reason, headers
             self.begun.set()
 
-    def _tell(self, grown: int, done: bool = False) -> None:
-        with self._grown:
-            self._size += grown
-            self._done = self._done or done
-            self._grown.notify_all()
+
+@dataclass
+class _Kept:
+    """A file that several hosts take; who asks for it again got something wrong."""
+
+    file: Fetched
+    takers: set[str] = field(default_factory=set)
 
 
 class Files:
-    """What has been fetched, in a folder: asked for twice, it is fetched once."""
+    """What is fetched, in a folder: what two hosts ask for, it is fetched once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._kept: dict[str, Fetched] = {}
+        self._kept: dict[str, _Kept] = {}
         self._count = 0
 
-    def take(self, url: str, headers: Mapping[str, str]) -> Fetched:
-        """A file, perhaps still coming."""
+    def take(self, url: str, headers: Mapping[str, str], host: str) -> Fetched:
+        """A file for a host, perhaps still coming."""
         with self._lock:
-            there = self._kept.get(url)
-            if there and there.serves:
-                return there
-            self._count += 1
-            fetched = Fetched(url, headers, self._folder / str(self._count))
-            if KEPT.search(url):
-                self._kept[url] = fetched
-            return fetched
+            kept = self._kept.get(url)
+            if not kept or not kept.file.serves or host in kept.takers:
+                self._count += 1
+                kept = _Kept(Fetched(url, headers, self._folder / str(self._count)))
+                if KEPT.search(url):
+                    self._kept[url] = kept
+            kept.takers.add(host)
+            return kept.file
+
+    def leave(self, url: str, file: Fetched) -> None:
+        """One who took it has read it; what nobody else will take is removed."""
+        with self._lock:
+            if url not in self._kept or self._kept[url].file is not file:
+                file.path.unlink(missing_ok=True)

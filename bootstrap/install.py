@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bootstrap import delivery, shelf, traffic, uv, wheels
@@ -43,6 +44,8 @@ def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Boar
     if not wanted:
         return cluster
     seen = groundwork(cluster.inventory, cluster.facts, wanted, opened, board)
+    # Which ways go through the connection stays as the plan said it.
+    seen = {n: replace(host, outside=cluster.facts[n].outside) for n, host in seen.items()}
     cluster = known_anew(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _left(cluster, name))}:
         told = {name: left.get(name, "ok") for name in opened}
@@ -194,8 +197,9 @@ class _Work:
         self._site(session).teller("horovod")(f"the wheel goes to {kept.url}")
         try:
             shelf.put(self.cluster.inventory, wheel)
-        except RailheadError as error:
-            self.board.say(f"the wheel was not kept in {kept.url}: {error.message}")
+        except (RailheadError, OSError) as error:
+            said = str(error).splitlines()[0]
+            self.board.say(f"the wheel was not kept in {kept.url}: {said}")
 
     doing: Mapping[str, Callable[[_Work, Session], None]] = {
         "uv": _uv,

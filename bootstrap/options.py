@@ -128,7 +128,8 @@ def _archive() -> str:
 
     named = os.environ.get("DEBIAN_MIRROR", "")
     if named and not re.fullmatch(r"https?://[^\s@/]+(/\S*)?", named):
-        raise UsageError(f"DEBIAN_MIRROR={named}: an address like http://archive.example/debian")
+        rule = "an address like http://archive.example/debian, without a name and password"
+        raise UsageError(f"DEBIAN_MIRROR: {rule}")
     return named
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 # host's environment names, else the same mirror: where that answers, there is a way out.
 BEGIN = """railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
-    mirrors/* sources.list.d/* | sed '/^ *#/d' | grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
+    mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' | grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
 }
 railhead_try() {
   case $1 in *https://*) p=443;; *http://*) p=80;; *) return 2;; esac
@@ -51,7 +51,7 @@ class Way:
 @dataclass(frozen=True)
 class Outside:
     """The ways out of a host: `apt` for packages of the system, `index` for wheels. `mirrors` are
-    the hosts and ports that its lists of packages name, each once."""
+    where its lists of packages lead, each once, as in http://mirror.example:8080."""
 
     apt: Way
     index: Way
@@ -67,18 +67,18 @@ def parse(out: str) -> Outside:
     mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)
     if len(found) != 2 or not mirrors:
         raise ValueError(out)
-    places = (with_port(address) for address in mirrors[1].split())
+    places = (origin(address) for address in mirrors[1].split())
     return Outside(**found, mirrors=tuple(dict.fromkeys(places)))
 
 
-def with_port(address: str) -> str:
-    """The host and port that a web address leads to, as in mirror.example:80."""
-    place = _place(address).lower()
-    if re.search(r":\d+$", place):
-        return place
-    return f"{place}:{443 if address.startswith('https') else 80}"
+def origin(address: str) -> str:
+    """Scheme, host and port of a web address, in one way of writing: http://mirror.example:8080."""
+    scheme = address.partition("://")[0].lower()
+    usual = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return f"{scheme}://{_place(address).lower().removesuffix(usual)}"
 
 
 def _place(address: str) -> str:
-    """The host and port of an address, without the name and password that may stand in it."""
-    return address.partition("://")[2].partition("/")[0].rpartition("@")[2].strip()
+    """The host and port of an address, without the name and password that may stand in it, even
+    if that password has a slash."""
+    return address.partition("://")[2].rpartition("@")[2].partition("/")[0].strip()

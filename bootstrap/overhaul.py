@@ -232,9 +232,15 @@ def _of_apt(words: str, minutes: int) -> RailheadError | None:
         return RailheadError(f"apt's lock is held for more than {minutes} minutes: {holder}")
     if transient(words) and "Hash Sum" not in words and (found := FAILED_FETCH.search(words)):
         cause = next(line.strip() for line in words.splitlines() if transient(line))
+        whence = "this computer" if "This computer" in cause else "that host"
         return RailheadError(
             f"apt gets no packages from {mirror(found[1])}: {cause}",
-            hint="the same command again, when the mirror answers from that host",
+            hint=f"the same command again, when the mirror answers from {whence}",
+        )
+    if elsewhere := re.search(r"(https?://\S+) is no mirror of this host", words):
+        return RailheadError(
+            f"apt is sent to {elsewhere[1]}, which the host's lists did not name in the plan",
+            hint="name it in them, in place of the mirror that sends there; the same command again",
         )
     return None
 

@@ -30,7 +30,8 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     _refuse_system_changes(cluster, todo, options)
     wanted = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
     steps = [supply.routed(s, cluster.facts[name]) for name in wanted for s in wanted[name]]
-    plan = Plan(tuple(todo), tuple(steps), _notes(cluster, todo))
+    notes = (*_notes(cluster), *supply.notes(cluster, todo, steps))
+    plan = Plan(tuple(todo), tuple(steps), notes)
     _refuse_little_room(cluster, todo, plan)
     return plan
 
@@ -49,7 +50,7 @@ def _changes(cluster: Cluster) -> dict[str, Changes]:
     return found
 
 
-def _notes(cluster: Cluster, todo: Mapping[str, Changes]) -> tuple[str, ...]:
+def _notes(cluster: Cluster) -> list[str]:
     environment = cluster.environment
     notes = [
         f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
@@ -64,7 +65,7 @@ def _notes(cluster: Cluster, todo: Mapping[str, Changes]) -> tuple[str, ...]:
             notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
     if cluster.kept and cluster.kept.note:
         notes.append(cluster.kept.note)
-    return (*notes, *supply.notes(cluster.facts, todo))
+    return notes
 
 
 def _steps(cluster: Cluster, name: str) -> list[Step]:

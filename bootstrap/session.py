@@ -27,6 +27,7 @@ from bootstrap.inventory import Host
 from bootstrap.package import Bundle, tar
 
 OPEN_SECONDS = 10
+LOOPBACK = ("127.0.0.1", "::1")
 REMOTE = Path(__file__).parent / "remote"
 AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only from those before it
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
@@ -207,12 +208,17 @@ class Session:
         transport = self.connection.transport
         assert transport is not None
 
-        def come(channel: paramiko.Channel, *_: Any) -> None:
+        def come(channel: paramiko.Channel, origin: tuple[str, int], _: Any) -> None:
+            if origin[0] not in LOOPBACK:  # with GatewayPorts its sshd lets others in, too
+                channel.close()
+                return
             threading.Thread(target=serve, args=(channel,), daemon=True).start()
 
         try:
             port = transport.request_port_forward("127.0.0.1", 0, come)
         except SSHException:
+            if not transport.is_active():
+                raise self._broken() from None
             raise RailheadError(
                 f"the sshd of {self.host} forwards no ports, and packages have no other way there",
                 hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",

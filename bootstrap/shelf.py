@@ -52,8 +52,8 @@ def look(inventory: Inventory, folder: Path) -> Kept | None:
         return Kept(url, entry is not None, entry is not None and _take(kept, entry, folder))
     except Spoiled as error:
         return Kept(url, False, note=f"the wheel in {url} is not used: {error.message}")
-    except RailheadError as error:
-        said = error.message.splitlines()[0]
+    except (RailheadError, OSError) as error:
+        said = str(error).splitlines()[0]
         return Kept(url, None, note=f"wheels are neither taken from {url} nor kept there: {said}")
 
 
@@ -102,6 +102,9 @@ def _take(kept: Bucket, entry: dict[str, Any], folder: Path) -> bool:
             raise Spoiled(f"{name} has another sha256 than the one that was written down")
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / f".{name}.part{os.getpid()}"
-        part.write_bytes(data)
-        part.replace(folder / name)
+        try:
+            part.write_bytes(data)
+            part.replace(folder / name)
+        finally:
+            part.unlink(missing_ok=True)
         return True

@@ -3,15 +3,16 @@ through this connection. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bootstrap.changes import Changes
 from bootstrap.drivers import REPOSITORY
 from bootstrap.errors import UsageError
 from bootstrap.facts import HostFacts
-from bootstrap.outside import Way, with_port
+from bootstrap.outside import Way, origin
 from bootstrap.plan import Step
+from bootstrap.survey import Cluster
 
 OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of the system
 
@@ -22,13 +23,18 @@ def cut_off(facts: HostFacts) -> bool:
 
 
 def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
-    """The mirrors, with their ports, that a host's apt needs for these changes and reaches only
+    """The mirrors that a host's apt needs for these changes and reaches only
     through this connection; none where it gets out, or nothing of apt's is to be done."""
     asks = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
     if facts.outside.apt.open is not False or not asks:
         return ()
     nvidia = changes.driver is not None and changes.driver.repository
-    return facts.outside.mirrors + ((with_port(REPOSITORY),) if nvidia else ())
+    return facts.outside.mirrors + ((origin(REPOSITORY),) if nvidia else ())
+
+
+def archives(facts: HostFacts, named: str) -> tuple[str, ...]:
+    """As `mirrors`, for an nvcc that is fetched; `named` is the archive that a person named."""
+    return facts.outside.mirrors + ((origin(named),) if named else ())
 
 
 def routed(step: Step, facts: HostFacts) -> Step:
@@ -39,16 +45,18 @@ def routed(step: Step, facts: HostFacts) -> Step:
     return replace(step, fetches=0, sends=step.fetches)
 
 
-def notes(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> list[str]:
+def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) -> list[str]:
     """A line for each host that does not get out, and kind of what it then gets from here."""
     told = []
-    for name, host in facts.items():
+    for name, host in cluster.facts.items():
         if cut_off(host):
             told.append(
                 f"[{name}] does not get out ({_silent(host.outside.index)}): wheels are fetched "
                 "here, once, checked by hash, and go through this connection"
             )
-        if asked := mirrors(host, todo[name]):
+        nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
+        places = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
+        if asked := list(dict.fromkeys(places)):
             told.append(
                 f"[{name}] its apt does not get out ({_silent(host.outside.apt)}): what it asks "
                 f"of {', '.join(asked)} goes through this connection"

@@ -169,7 +169,8 @@ def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
     """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
     slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
-    return with_wheel(replace(cluster, facts=facts, peers=peers))
+    anew = replace(cluster, facts=facts, peers=peers)
+    return anew if wheel_folder(anew) == wheel_folder(cluster) else with_wheel(anew)
 
 
 def with_wheel(cluster: Cluster) -> Cluster:

@@ -204,6 +204,7 @@ hold() { # what is installed of the patterns, and nobody holds
 }
 
 trap '' PIPE
+[ -z "$PROXY" ] || unset no_proxy NO_PROXY
 mkdir -p $now
 breathe $$ &
 breathing=$!

@@ -1,25 +1,40 @@
-"""apt's requests by way of this computer: real apt's methods and real http, over a pair of sockets
-where the connection to a host would be."""
+"""apt's requests by way of this computer: real http over sockets in place of a host's connection,
+and apt itself. The mirrors are on this machine, so its own addresses count as outside here."""
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import http.server
+import os
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from e2e.local import wait_until
 
+from bootstrap import destination, record
 from bootstrap.apt_proxy import AptProxy, apt_proxy
+from bootstrap.inventory import Host
 from bootstrap.session import Session
 
 LARGE = bytes(range(256)) * 4096
+BEGUN = 1 << 16  # as much of it as a slow mirror sends at first
 DATED = "Sat, 21 Nov 2026 10:00:00 GMT"
+
+
+HUNG_UP = (http.client.IncompleteRead, ConnectionResetError)
+DEAD = 1 << 22  # no process has that number
+HELPER = "/usr/lib/apt/apt-helper"
 
 
 class Server:
@@ -27,14 +42,16 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.half = threading.Event()
         self.go_on = threading.Event()
         self.elsewhere = ""
         outer = self
 
         class Answers(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_GET(self) -> None:
                 outer.asked.append(self.path)
+                self.close_connection = True
                 outer.answer(self)
 
             def log_message(self, *_: Any) -> None:
@@ -42,6 +59,7 @@ class Server:
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
         self.place = "127.0.0.1:{}".format(*self.http.server_address[1:2])
+        self.origin = f"http://{self.place}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def answer(self, to: http.server.BaseHTTPRequestHandler) -> None:
@@ -56,16 +74,23 @@ class Server:
             to.end_headers()
         else:
             to.send_response(200)
-            if "unsaid" not in to.path:
-                to.send_header("Content-Length", str(len(LARGE)))
+            if "unsaid" in to.path:
+                to.send_header("Transfer-Encoding", "chunked")
+            else:
+                name = "content-length" if "lower" in to.path else "Content-Length"
+                to.send_header(name, "abc" if "wrong" in to.path else str(len(LARGE)))
             to.send_header("Last-Modified", DATED)
             to.end_headers()
-            to.wfile.write(LARGE[:1000])
+            self.send(to, LARGE[:BEGUN])
             if "slow" in to.path:
-                self.half.set()
                 self.go_on.wait(20)
             if "torn" not in to.path:
-                to.wfile.write(LARGE[1000:])
+                self.send(to, LARGE[BEGUN:])
+                to.wfile.write(b"0\r\n\r\n" if "unsaid" in to.path else b"")
+
+    @staticmethod
+    def send(to: http.server.BaseHTTPRequestHandler, data: bytes) -> None:
+        to.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if "unsaid" in to.path else data)
 
 
 @pytest.fixture
@@ -79,15 +104,14 @@ def mirror() -> Iterator[Server]:
 class Listening:
     """In place of a session: a port of this computer, whose connections are served as a host's."""
 
-    def __init__(self) -> None:
-        self.port = 0
+    def __init__(self, name: str) -> None:
+        self.host = Host(name, name)
 
     @contextmanager
     def listening(self, serve: Callable[[Any], None]) -> Iterator[int]:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = server.getsockname()[1]
             threading.Thread(target=self._accept, args=(server, serve), daemon=True).start()
-            yield self.port
+            yield server.getsockname()[1]
 
     def _accept(self, server: socket.socket, serve: Callable[[Any], None]) -> None:
         while True:
@@ -104,10 +128,23 @@ def proxy() -> Iterator[AptProxy]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """This machine's own addresses are outside, but in the test that is about them."""
+    if "inward" not in request.node.name:
+        monkeypatch.setattr(destination, "_is_inward", lambda address: False)
+
+
+@pytest.fixture
+def shared_apt() -> Path:
+    """Where its files are."""
+    return record.cache("apt")
+
+
 @contextmanager
-def host(proxy: AptProxy, *mirrors: str) -> Iterator[str]:
+def host(proxy: AptProxy, *mirrors: str, name: str = "h1") -> Iterator[str]:
     """What a host's apt is told; the address of the proxy there."""
-    with proxy.on(cast("Session", Listening()), mirrors) as address:
+    with proxy.on(cast("Session", Listening(name)), mirrors) as address:
         yield address.removeprefix("http://")
 
 
@@ -138,7 +175,7 @@ def test_packages_are_fetched_once_for_all_hosts_and_lists_anew(
     proxy: AptProxy, mirror: Server
 ) -> None:
     url = f"http://{mirror.place}"
-    with host(proxy, mirror.place) as one, host(proxy, mirror.place) as two:
+    with host(proxy, url) as one, host(proxy, url, name="h2") as two:
         for at in (one, two):
             assert get(at, f"{url}/pool/a.deb")[:2] == (200, LARGE)
             assert get(at, f"{url}/dists/x/by-hash/SHA256/1")[:2] == (200, LARGE)
@@ -150,8 +187,15 @@ def test_packages_are_fetched_once_for_all_hosts_and_lists_anew(
 def test_several_files_go_by_one_connection_with_what_apt_wants_to_know(
     proxy: AptProxy, mirror: Server
 ) -> None:
-    with host(proxy, mirror.place) as at, asking(at) as connection:
-        for path in ("a.deb", "unsaid.deb", "missing.deb", "InRelease"):
+    with host(proxy, mirror.origin) as at, asking(at) as connection:
+        for path in (
+            "a.deb",
+            "unsaid.deb",
+            "wrong-unsaid.deb",
+            "lower.deb",
+            "missing.deb",
+            "InRelease",
+        ):
             old = {"If-Modified-Since": DATED} if path == "InRelease" else {}
             connection.request("GET", f"http://{mirror.place}/{path}", headers=old)
             answer = connection.getresponse()
@@ -165,25 +209,65 @@ def test_a_file_that_still_comes_is_sent_on_as_far_as_it_is(
     proxy: AptProxy, mirror: Server
 ) -> None:
     """apt gives a server up that says nothing for 30 s; a driver has some hundred MB."""
-    with host(proxy, mirror.place) as at, asking(at) as first, asking(at) as second:
+    with (
+        host(proxy, mirror.origin) as one, host(proxy, mirror.origin, name="h2") as two,
+        asking(one) as first, asking(two) as second,
+    ):  # fmt: skip
         answers = []
         for connection in (first, second):
             connection.request("GET", f"http://{mirror.place}/slow.deb")
             answers.append(connection.getresponse())
-            assert answers[-1].read(1000) == LARGE[:1000]
+            assert answers[-1].read(BEGUN) == LARGE[:BEGUN]
         mirror.go_on.set()
-        assert [answer.read() for answer in answers] == [LARGE[1000:]] * 2
+        assert [answer.read() for answer in answers] == [LARGE[BEGUN:]] * 2
     assert mirror.asked == ["/slow.deb"]
 
 
-def test_a_file_that_is_cut_off_is_no_whole_one_and_is_fetched_anew(
-    proxy: AptProxy, mirror: Server
+@pytest.mark.parametrize("path", ["/torn.deb", "/torn-lower.deb", "/torn-unsaid.deb"])
+def test_a_file_that_is_cut_off_is_fetched_anew(proxy: AptProxy, mirror: Server, path: str) -> None:
+    """Where its size was not said, apt sees that by the size in its lists."""
+    for name in ("h1", "h2"):
+        with host(proxy, mirror.origin, name=name) as at, suppress(*HUNG_UP):
+            assert get(at, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsaid" in path
+    assert mirror.asked == [path] * 2
+
+
+def test_a_host_that_asks_again_got_something_wrong(proxy: AptProxy, mirror: Server) -> None:
+    with host(proxy, mirror.origin) as one, host(proxy, mirror.origin, name="h2") as two:
+        for at in (one, two, two):
+            assert get(at, f"{mirror.origin}/a.deb")[0] == 200
+    assert len(mirror.asked) == 2
+
+
+def test_lists_do_not_pile_up_here(proxy: AptProxy, mirror: Server, shared_apt: Path) -> None:
+    with host(proxy, mirror.origin) as at:
+        for _ in range(3):
+            assert get(at, f"{mirror.origin}/InRelease")[0] == 200
+        assert get(at, f"{mirror.origin}/a.deb")[0] == 200
+        wait_until(lambda: len([*shared_apt.glob("*/*")]) == 1, 5, "one package is left")
+
+
+def test_a_full_disk_here_is_told_as_that(
+    proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with host(proxy, mirror.place) as at:
-        for _ in range(2):
-            with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
-                get(at, f"http://{mirror.place}/torn.deb")
-    assert mirror.asked == ["/torn.deb"] * 2
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    with host(proxy, mirror.origin) as at, asking(at) as connection:
+        connection.request("GET", f"{mirror.origin}/a.deb")
+        answer = connection.getresponse()
+        assert answer.status == 502 and "its disk is full at " in answer.reason
+
+
+def test_a_disk_that_fills_ends_the_file(
+    proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.open
+
+    def full(self: Path, mode: str = "r") -> Any:
+        return real(Path("/dev/full") if mode == "wb" else self, mode)
+
+    monkeypatch.setattr(Path, "open", full)
+    with host(proxy, mirror.origin) as at, pytest.raises(HUNG_UP):
+        get(at, f"{mirror.origin}/a.deb")
 
 
 @pytest.mark.parametrize("other", ["127.0.0.1:22", "localhost:{port}", "10.0.0.1:80"])
@@ -191,7 +275,7 @@ def test_what_is_no_mirror_of_the_host_is_refused_unasked(
     proxy: AptProxy, mirror: Server, other: str
 ) -> None:
     other = other.format(port=mirror.http.server_address[1])
-    with host(proxy, mirror.place) as at:
+    with host(proxy, mirror.origin) as at:
         status, _, headers = get(at, f"http://{other}/a.deb")
         assert (status, headers["Content-Length"]) == (403, "0")
         with asking(at) as connection, pytest.raises(OSError, match="403 .* is no mirror of"):
@@ -209,7 +293,7 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
     proxy: AptProxy, mirror: Server, address: str
 ) -> None:
     other = Server()
-    with host(proxy, mirror.place) as at:
+    with host(proxy, mirror.origin) as at:
         assert get(at, address.format(own=mirror.place, other=other.place))[0] == 403
     assert mirror.asked == other.asked == []
     other.http.shutdown()
@@ -218,7 +302,7 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
 def test_nobody_is_led_elsewhere_by_a_mirror(proxy: AptProxy, mirror: Server) -> None:
     other = Server()
     mirror.elsewhere = f"http://{other.place}/b.deb"
-    with host(proxy, mirror.place) as at:
+    with host(proxy, mirror.origin) as at:
         status, _, headers = get(at, f"http://{mirror.place}/moved.deb")
         assert (status, headers["Location"]) == (302, mirror.elsewhere)
     assert other.asked == []
@@ -228,7 +312,7 @@ def test_nobody_is_led_elsewhere_by_a_mirror(proxy: AptProxy, mirror: Server) ->
 def test_a_mirror_that_this_computer_does_not_reach_is_told(proxy: AptProxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         nobody = "127.0.0.1:{}".format(*unused.getsockname()[1:2])
-    with host(proxy, nobody) as at, asking(at) as connection:
+    with host(proxy, f"http://{nobody}", f"https://{nobody}") as at, asking(at) as connection:
         connection.request("GET", f"http://{nobody}/a.deb")
         answer = connection.getresponse()
         assert answer.status == 502 and "gets no answer either: " in answer.reason
@@ -242,8 +326,8 @@ def test_a_mirror_that_this_computer_does_not_reach_is_told(proxy: AptProxy) -> 
 def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
     proxy: AptProxy, mirror: Server
 ) -> None:
-    """Two requests, so that both ends are held open; then the host hangs up, and so does this."""
-    with host(proxy, mirror.place) as at, asking(at) as connection:
+    """The host hangs up, and so does this."""
+    with host(proxy, f"https://{mirror.place}") as at, asking(at) as connection:
         tunnel(connection, mirror.place)
         connection.request("GET", "/a.deb")
         assert connection.getresponse().read() == LARGE
@@ -255,9 +339,105 @@ def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
         time.sleep(0.02)
 
 
-def test_its_files_go_with_it(mirror: Server, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with apt_proxy() as made, host(made, mirror.place) as at:
+def test_its_files_go_with_it_and_what_a_killed_one_left(mirror: Server, shared_apt: Path) -> None:
+    (shared_apt / f"{DEAD}-left").mkdir(parents=True)
+    with apt_proxy() as made, host(made, mirror.origin) as at:
         assert get(at, f"http://{mirror.place}/a.deb")[0] == 200
-        assert any(tmp_path.iterdir())
-    assert not any(tmp_path.iterdir())
+        assert [left.name.partition("-")[0] for left in shared_apt.iterdir()] == [str(os.getpid())]
+    assert not any(shared_apt.iterdir())
+
+
+INWARD = ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "[::ffff:127.0.0.1]", "0.0.0.0"]
+
+
+@pytest.mark.parametrize("name", INWARD)
+def test_inward_nobody_gets_even_if_a_host_calls_it_its_mirror(
+    proxy: AptProxy, mirror: Server, name: str
+) -> None:
+    place = f"{name}:{mirror.http.server_address[1]}"
+    with host(proxy, f"http://{place}", f"https://{place}") as at:
+        assert get(at, f"http://{place}/a.deb")[0] == 403
+        with asking(at) as connection, pytest.raises(OSError, match="403 .* into this computer"):
+            connection.set_tunnel(name, mirror.http.server_address[1])
+            connection.request("GET", "/a.deb")
+    assert mirror.asked == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_mirror_is_spoken_to_in_its_own_way_alone(
+    proxy: AptProxy, mirror: Server, scheme: str
+) -> None:
+    """Behind a list's http address there is no way for whatever else."""
+    with host(proxy, f"{scheme}://{mirror.place}") as at:
+        assert get(at, f"{mirror.origin}/a.deb")[0] == (200 if scheme == "http" else 403)
+        with asking(at) as connection:
+            tunnel(connection, mirror.place)
+            refusal = pytest.raises(OSError, match="403 .*no mirror")
+            with refusal if scheme == "http" else nullcontext():
+                connection.request("GET", "/a.deb")
+
+
+def test_by_a_proxy_of_this_computers_own(
+    proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror stands for a company's proxy, which is asked for a name that it alone knows."""
+    monkeypatch.setenv("https_proxy", mirror.origin)
+    with host(proxy, "https://known-there.invalid") as at, asking(at) as connection:
+        tunnel(connection, "known-there.invalid:443")
+        with pytest.raises(OSError, match="502 .*501"):  # it takes no CONNECT
+            connection.request("GET", "/a.deb")
+    monkeypatch.delenv("https_proxy")
+    with host(proxy, "https://known-there.invalid") as at, asking(at) as connection:
+        tunnel(connection, "known-there.invalid:443")
+        with pytest.raises(OSError, match="502 .*not known"):
+            connection.request("GET", "/a.deb")
+
+
+@pytest.mark.skipif(not Path(HELPER).exists(), reason="no apt here")
+@pytest.mark.parametrize("family", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_apt_itself_fetches_by_it(
+    proxy: AptProxy, tmp_path: Path, scheme: str, family: str
+) -> None:
+    with serving_files(tmp_path, scheme, family) as (address, settings), host(proxy, address) as at:
+        words = [HELPER, "-o", f"Acquire::{scheme}::Proxy=http://{at}", *settings]
+        words += ["-o", "APT::Sandbox::User=root", "download-file", f"{address}/a.deb"]
+        words += [str(tmp_path / "came"), f"SHA256:{hashlib.sha256(LARGE).hexdigest()}"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / "came").read_bytes() == LARGE
+
+
+@contextmanager
+def serving_files(folder: Path, scheme: str, family: str) -> Iterator[tuple[str, list[str]]]:
+    """A mirror of one file, its address, and what tells apt whom to trust."""
+    kind = type("V6", (http.server.ThreadingHTTPServer,), {"address_family": socket.AF_INET6})
+    make = kind if ":" in family else http.server.ThreadingHTTPServer
+    (folder / "www").mkdir()
+    (folder / "www/a.deb").write_bytes(LARGE)
+    handler = partial(Quiet, directory=str(folder / "www"))
+    with make((family, 0), handler) as server:
+        settings: list[str] = []
+        if scheme == "https":
+            settings = ["-o", f"Acquire::https::CaInfo={encrypt(server, folder, family)}"]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"[{family}]" if ":" in family else family
+        yield f"{scheme}://{place}:{server.server_address[1]}", settings
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def encrypt(server: Any, folder: Path, address: str) -> Path:
+    """Give a server a certificate of its own; that certificate."""
+    key, own = folder / "key.pem", folder / "own.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    words += ["-subj", "/CN=mirror", "-addext", f"subjectAltName=IP:{address}"]
+    subprocess.run([*words, "-keyout", key, "-out", own], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    return own

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +36,20 @@ def fingerprint(public: Path) -> str:
 
 
 @pytest.mark.slow
+def test_ctrl_c_does_not_wait_for_hosts() -> None:
+    closed = threading.Event()
+
+    def work(_: str) -> None:
+        closed.wait(20)
+
+    begun = time.monotonic()
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        connect._all(work, ["h1", "h2"])
+    assert time.monotonic() - begun < 10
+    closed.set()  # as the end of their sessions does
+
+
 def test_64_hosts_at_once_and_none_is_lost(
     home_of_session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from bootstrap import delivery, install, runtimes, wheels
 from bootstrap.board import Board
-from bootstrap.building import supplied
+from bootstrap.building import APT, supplied
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
@@ -38,11 +38,14 @@ class Asked:
         self.ran: list[tuple[list[str], Mapping[str, str]]] = []
         self.removed: list[str] = []
         self.lent: list[bool] = []
+        self.written: list[tuple[str, int, str]] = []
 
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
     def ask(self, op: str, **kw: Any) -> Any:
+        if op == "write":
+            self.written += kw["files"]
         if op == "remove":
             self.removed += kw["paths"]
 
@@ -100,7 +103,7 @@ def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
 def cluster(debian: HostFacts) -> Cluster:
     """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
-    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("m:80",)))
+    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("http://m",)))
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts))
@@ -172,6 +175,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
     assert fetched == [(LOCKS / name).read_text() for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
-    proxy = {"http_proxy": ADDRESS, "https_proxy": ADDRESS} if shut and nvcc else {}
+    proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert told == named | proxy | (delivery.FOR_PIP if shut else {})
     assert host.lent == ([True, False] if shut and nvcc else [])
+    assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())

@@ -19,6 +19,7 @@ from bootstrap.errors import HostsFailed
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
+from bootstrap.outside import Outside, Way
 from bootstrap.plan import Plan
 from bootstrap.survey import Cluster, known_anew
 
@@ -66,6 +67,17 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
     after = install.rooted(lacking, plan_of(lacking), nobody, board)
     assert after.facts == {"h1": debian}
     assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
+
+
+def test_the_ways_of_parts_stay_as_the_plan_said_them(
+    lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that names other mirrors after root's work is not let to them."""
+    other = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("http://x",)))
+    monkeypatch.setattr(install, "groundwork", lambda *_: {"h1": other})
+    nobody: dict[str, Any] = {"h1": None}
+    after = install.rooted(lacking, plan_of(lacking), nobody, board)
+    assert after.facts["h1"].outside == lacking.facts["h1"].outside
 
 
 def test_work_that_brought_nothing_is_an_error(

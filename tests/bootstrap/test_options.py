@@ -27,5 +27,6 @@ def test_an_archive_of_debian_is_taken_from_the_shell(
 )
 def test_what_is_no_address_is_refused(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEBIAN_MIRROR", named)
-    with pytest.raises(UsageError, match="an address like"):
+    with pytest.raises(UsageError, match="an address like") as refused:
         archive()
+    assert "secret" not in str(refused.value)

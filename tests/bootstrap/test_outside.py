@@ -67,7 +67,8 @@ def test_the_first_mirror_of_the_lists_is_tried(
 ) -> None:
     write(tmp_path, name, text.format(server))
     found = ask(tmp_path, shell=shell)
-    assert found == Outside(Way(server, True), Way(server, True), (server,))
+    scheme = "https" if "https" in text else "http"
+    assert found == Outside(Way(server, True), Way(server, True), (f"{scheme}://{server}",))
     write(tmp_path, name, text.format(nobody))
     assert ask(tmp_path, shell=shell).apt == Way(nobody, False)
 
@@ -100,7 +101,7 @@ def test_wheels_go_by_what_the_environment_names(
     write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
     named: dict[str, Any] = {name: f"http://me:secret@{server}/simple"}
     found = ask(tmp_path, **named)
-    assert found == Outside(Way(nobody, False), Way(server, True), (nobody,))
+    assert found == Outside(Way(nobody, False), Way(server, True), (f"http://{nobody}",))
     found = ask(tmp_path, UV_DEFAULT_INDEX=f"own=http://{server}/simple")
     assert found.index == Way(server, True)
 
@@ -134,14 +135,18 @@ def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
 def test_every_mirror_is_known_once_with_its_port_and_without_passwords(
     shell: list[str], tmp_path: Path
 ) -> None:
-    write(tmp_path, "sources.list", "deb [trusted=yes] http://A.example/debian b main\n")
+    write(
+        tmp_path,
+        "sources.list",
+        "deb [trusted=yes] http://A.example/d b main # http://no.example\n",
+    )
     text = "URIs: http://a.example:80/debian https://me:secret@b.example/x\n# http://no.example\n"
     write(tmp_path, "sources.list.d/debian.sources", text)
     write(tmp_path, "sources.list.d/own.list", "deb http://[2001:db8::7]:3142/x ./\n")
     write(tmp_path, "mirrors/debian.list", "https://c.example/debian\tpriority:1\n")
     found = ask(tmp_path, shell=shell).mirrors
-    assert found[0] == "a.example:80" and sorted(found[1:]) == [
-        "[2001:db8::7]:3142", "b.example:443", "c.example:443"]  # fmt: skip
+    assert found[0] == "http://a.example" and sorted(found[1:]) == [
+        "http://[2001:db8::7]:3142", "https://b.example", "https://c.example"]  # fmt: skip
 
 
 WHOLE = "apt 0 http://m.example\nindex 1\nmirrors\n"
@@ -158,6 +163,7 @@ def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
     ("said", "to"),
     [
         ("http://m.example/debian", "m.example"),
+        ("http://me:sec/ret@m.example/debian", "m.example"),
         ("http://[2001:db8::7]:3142/", "[2001:db8::7]:3142"),
         ("own=https://me:secret@i.example:8443/simple", "i.example:8443"),
         ("", ""),

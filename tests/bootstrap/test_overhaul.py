@@ -241,8 +241,26 @@ ENDS = [
         WORDS["another dpkg"][0].splitlines(),
         "apt's lock is held for more than 10 minutes: .*pid 42",
     ),
+    (
+        "@failed apt",
+        [
+            "Err:1 http://m.example/d b InRelease",
+            "  403  http://n.example is no mirror of this host",
+        ],
+        "apt is sent to http://n.example, which the host's lists did not name",
+    ),
     ("@failed apt", WORDS["unmet"][0].splitlines(), r"apt failed\n.*\n needs-more : Depends"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "who"),
+    [("503  Service Unavailable", "that host"),
+     ("502  This computer gets no answer either: timed out", "this computer")],
+)  # fmt: skip
+def test_the_next_command_waits_for_the_one_that_gets_no_answer(cause: str, who: str) -> None:
+    said = [f"Err:1 http://m.example/d b InRelease {cause}", f"  {cause}"]
+    assert o.why("@failed apt", "system", said, o.Pace()).hint.endswith(f"answers from {who}")
 
 
 @pytest.mark.parametrize(("end", "said", "message"), ENDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -157,6 +158,18 @@ def test_a_bucket_that_cannot_be_asked_is_a_note(
     url = f"s3://b/wheels/{folder.name}"
     note = f"wheels are neither taken from {url} nor kept there: {wrong}"
     assert found == Kept(url, holds=None, note=note)
+
+
+def test_a_full_disk_here_is_a_note(
+    world: World, folder: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    found = look(world.inventory, folder)
+    assert found and found.holds is None and "No space left" in found.note
+    assert content(folder) == []
 
 
 def test_a_bucket_that_is_gone_is_a_note(world: World, folder: Path) -> None:

@@ -84,9 +84,9 @@ def test_what_is_sent_takes_more_room_than_what_is_fetched(
         plan(replace(shut_in, disk_free=room))
 
 
-BARE = replace(SHUT, mirrors=("mirror.example:80", "b.example:443"))
+BARE = replace(SHUT, mirrors=("http://mirror.example", "https://b.example"))
 ROW = DriverRow(580, "open", ("nvidia-open-580",), "", repository=True, megabytes=670)
-NVIDIA = "developer.download.nvidia.com:443"
+NVIDIA = "https://developer.download.nvidia.com"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_plan_says_what_a_bare_host_gets_from_here(
     bare = replace(shut_in, tools={}, outside=BARE)
     told = plan(debian, bare).describe()
     said = "[h2] its apt does not get out (no answer from mirror.example): what it asks of "
-    assert f"{said}mirror.example:80, b.example:443 goes through this connection" in told
+    assert f"{said}http://mirror.example, https://b.example goes through this connection" in told
     (step,) = [line for line in told if "] system: " in line]
     assert step.startswith("[h2] ") and step.endswith("about 30 MB through this connection)")
 
@@ -158,3 +158,11 @@ def test_what_a_wheel_for_gpus_is_built_with_goes_through_this_connection(
             if step.name == "horovod"
         ]
         assert (step.fetches, step.sends) == (0, sends)
+
+
+def test_the_plan_names_every_place_that_a_build_may_ask(shut_in: HostFacts) -> None:
+    host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12, outside=BARE)
+    lacking = replace(cluster(host, wheel=None, gpu=True), archive="http://archive.example/debian")
+    (note,) = [note for note in ready.decide(lacking, Options()).notes if "its apt" in note]
+    places = "http://mirror.example, https://b.example, http://archive.example"
+    assert f"what it asks of {places} goes" in note

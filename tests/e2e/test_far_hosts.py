@@ -41,5 +41,3 @@ def test_far_and_lossy_hosts_are_made_ready_in_one_connection_each(
         assert re.search(rf"\[lap-{host.name}\] ready in [^,]+, 1 connection, \d", done.out), done
         assert host.calls() - before[host] == 1
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-both] nothing to do")
-
-

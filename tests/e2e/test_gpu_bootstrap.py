@@ -29,19 +29,20 @@ PIN, DRIVER = "nvidia-driver-pinning-580", "nvidia-open-580"
 
 @pytest.fixture
 def shut_in(full_hosts_possible: None, repository: Repository) -> Iterator[SystemdHost]:
-    """A stock Debian with a T4. Its mirrors are reached from here alone; NVIDIA's key, which comes
-    from where nobody here gets, is there."""
+    """A stock Debian with a T4. Debian's mirror is reached from here alone; NVIDIA's key, which
+    comes from where nobody here gets, is there."""
     refuse(systemd.missing())
-    network = Network()
+    network, elsewhere = Network(), Network()
     host = SystemdHost(network, "h1", binds={repository.folder: OURS})
     keyring = repository.add("cuda-keyring")
-    with serving("127.0.0.1", repository) as address:
+    with serving(elsewhere.gateway, repository) as address:
         use_mirror(host, address)
         host.start()
         put_card(host, "0x1eb8")
         assert host.exec("dpkg", "--install", f"{OURS}/{keyring.name}").returncode == 0
         yield host
     network.close()
+    elsewhere.close()
 
 
 def test_a_bare_machine_with_a_card_that_does_not_get_out_becomes_ready(
