@@ -22,6 +22,7 @@ from typing import Any
 from bootstrap import destination, record
 from bootstrap.fetched import PIECE, Files
 from bootstrap.outside import origin
+from bootstrap.ports import lent
 from bootstrap.session import Session
 
 # Of apt's request. Without its Range a file that had come in part comes whole, for all hosts.
@@ -51,7 +52,7 @@ class AptProxy:
             with contextlib.closing(channel), contextlib.suppress(OSError, EOFError, ValueError):
                 _Asked(channel, host, allowed, files)
 
-        with session.listening(serve) as port:
+        with lent(session, serve) as port:
             yield f"http://127.0.0.1:{port}"
 
 

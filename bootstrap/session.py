@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -27,13 +26,11 @@ from bootstrap.inventory import Host
 from bootstrap.package import Bundle, tar
 
 OPEN_SECONDS = 10
-LOOPBACK = ("127.0.0.1", "::1")
 REMOTE = Path(__file__).parent / "remote"
 AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only from those before it
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
 Told = Callable[[Mapping[str, Any]], None]
 Sent = Callable[[int], None]
-Serve = Callable[[paramiko.Channel], None]
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
@@ -196,38 +193,6 @@ class Session:
                     left -= len(data)
 
             return self.ask("get", told=chunk, root=root, patterns=list(patterns), limit=limit)
-
-    @contextlib.contextmanager
-    def listening(self, serve: Serve) -> Iterator[int]:
-        """A port of the host's own loopback; each connection to it comes to `serve` here, in a
-        thread of its own.
-
-        Raises:
-            RailheadError: its sshd forwards no ports.
-        """
-        transport = self.connection.transport
-        assert transport is not None
-
-        def come(channel: paramiko.Channel, origin: tuple[str, int], _: Any) -> None:
-            if origin[0] not in LOOPBACK:  # with GatewayPorts its sshd lets others in, too
-                channel.close()
-                return
-            threading.Thread(target=serve, args=(channel,), daemon=True).start()
-
-        try:
-            port = transport.request_port_forward("127.0.0.1", 0, come)
-        except SSHException:
-            if not transport.is_active():
-                raise self._broken() from None
-            raise RailheadError(
-                f"the sshd of {self.host} forwards no ports, and packages have no other way there",
-                hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
-            ) from None
-        try:
-            yield port
-        finally:
-            with contextlib.suppress(OSError, EOFError, SSHException):
-                transport.cancel_port_forward("127.0.0.1", port)
 
     def close(self) -> None:
         """End the channel and the connection; what was started to outlive them stays."""

@@ -20,7 +20,7 @@ LINES = (
     "document runtimes choice hostfile tf_config ignore folder package launch asked",
     "record uv wheels pins show traffic hops session connect trust",
     "processes loopback local",
-    "board picture delivery destination fetched apt_proxy",
+    "board picture delivery ports destination fetched apt_proxy",
     "xids health chart",
     "stack cloud door bucket shelf receipt identity rotation",
     "survey changes supply ready overhaul reboot groundwork worksite building install",

@@ -130,7 +130,9 @@ def proxy() -> Iterator[AptProxy]:
 
 @pytest.fixture(autouse=True)
 def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """This machine's own addresses are outside, but in the test that is about them."""
+    """This machine's own addresses are outside, but in the test that is about them; and a host's
+    port is one of ours."""
+    monkeypatch.setattr("bootstrap.apt_proxy.lent", lambda host, serve: host.listening(serve))
     if "inward" not in request.node.name:
         monkeypatch.setattr(destination, "_is_inward", lambda address: False)
 
