@@ -12,9 +12,10 @@ import pytest
 from hosts.person import Cluster, Person
 from standins.cards import with_cards
 
-from bootstrap import local
+from bootstrap import door, local, record
 from bootstrap.cloud import rest
 from bootstrap.facts import HostFacts, parse
+from bootstrap.session import Session
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -122,6 +123,27 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     name = request.path.stem.removeprefix("test_")
     yield Cluster(local.start(name, 3))
     local.destroy(name)
+
+
+@pytest.fixture(scope="module")
+def one_host(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One local host of this file's tests, entered as its own cluster's."""
+    name = request.path.stem.removeprefix("test_")
+    yield Cluster(local.start(name, 1))
+    local.destroy(name)
+
+
+@pytest.fixture
+def session(
+    one_host: Cluster,
+    home_of_session: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Session]:
+    """A session with it."""
+    monkeypatch.setenv("HOME", str(home_of_session))
+    with door.sessions(record.load_cluster(request.path.stem.removeprefix("test_"))) as opened:
+        yield opened["h1"]
 
 
 @pytest.fixture

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.local import wait_until
-from hosts.person import Cluster
 from paramiko.ssh_exception import SSHException
 
-from bootstrap import door, local, record
 from bootstrap.errors import RailheadError
 from bootstrap.ports import lent
 from bootstrap.session import ConnectionLost, Session
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One host, entered as its own cluster's."""
-    yield Cluster(local.start("ports", 1))
-    local.destroy("ports")
-
-
-@pytest.fixture
-def session(
-    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Session]:
-    """A session with it."""
-    monkeypatch.setenv("HOME", str(home_of_session))
-    with door.sessions(record.load_cluster("ports")) as opened:
-        yield opened["h1"]
 
 
 def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Session) -> None:

@@ -14,27 +14,10 @@ from typing import Any
 import pytest
 from hosts.person import Cluster
 
-from bootstrap import door, local, processes, record
+from bootstrap import door, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.package import pack_folder
 from bootstrap.session import ConnectionLost, Reply, Session
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One host, entered as its own cluster's."""
-    yield Cluster(local.start("session", 1))
-    local.destroy("session")
-
-
-@pytest.fixture
-def session(
-    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Session]:
-    """A session with it."""
-    monkeypatch.setenv("HOME", str(home_of_session))
-    with door.sessions(record.load_cluster("session")) as opened:
-        yield opened["h1"]
 
 
 @pytest.fixture
@@ -45,9 +28,9 @@ def agent(session: Session) -> Session:
 
 
 @pytest.fixture
-def there(cluster: Cluster) -> Path:
+def there(one_host: Cluster) -> Path:
     """The host's home, as this machine sees it."""
-    return cluster.machines[0].home
+    return one_host.machines[0].home
 
 
 # sh
@@ -87,10 +70,10 @@ def test_each_line_is_heard_as_it_comes(session: Session) -> None:
     assert session.sh("sleep 0.6; echo after") == "after\n\n", "silence is of one call"
 
 
-def test_facts_then_the_agent_on_one_channel(session: Session, cluster: Cluster) -> None:
+def test_facts_then_the_agent_on_one_channel(session: Session, one_host: Cluster) -> None:
     facts = session.facts()
-    assert facts.home == str(cluster.machines[0].home)
-    assert facts.inside == (cluster.machines[0].address, cluster.machines[0].port)
+    assert facts.home == str(one_host.machines[0].home)
+    assert facts.inside == (one_host.machines[0].address, one_host.machines[0].port)
     session.start_agent(next(iter(facts.pythons.values())))
     assert session.run(["echo", "in"]) == Reply(0, ("in",))
 
@@ -110,9 +93,9 @@ def talkative(there: Path) -> Iterator[None]:
 
 
 def test_a_talkative_login_shell_breaks_neither_facts_nor_the_agent(
-    talkative: None, session: Session, cluster: Cluster
+    talkative: None, session: Session, one_host: Cluster
 ) -> None:
-    assert session.facts().home == str(cluster.machines[0].home)
+    assert session.facts().home == str(one_host.machines[0].home)
     session.start_agent("python3")
     assert session.run(["echo", "in"]) == Reply(0, ("in",))
 
@@ -250,7 +233,7 @@ def test_what_python_said_last_is_told(session: Session) -> None:
 
 
 def test_what_was_started_outlives_the_connection(
-    agent: Session, there: Path, cluster: Cluster
+    agent: Session, there: Path, one_host: Cluster
 ) -> None:
     (there / "log").write_text("")
     argv = ["sh", "-c", "sleep 0.5; echo done"]
@@ -261,14 +244,14 @@ def test_what_was_started_outlives_the_connection(
 
 
 def test_closing_leaves_nothing_on_the_host(
-    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+    one_host: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
-    before = set(processes.of(cluster.machines[0].folder))
+    before = set(processes.of(one_host.machines[0].folder))
     with door.sessions(record.load_cluster("session")) as opened:
         opened["h1"].start_agent("python3")
-        assert len(set(processes.of(cluster.machines[0].folder)) - before) >= 2
+        assert len(set(processes.of(one_host.machines[0].folder)) - before) >= 2
     end = time.monotonic() + 5
-    while left := set(processes.of(cluster.machines[0].folder)) - before:
+    while left := set(processes.of(one_host.machines[0].folder)) - before:
         assert time.monotonic() < end, left
         time.sleep(0.05)
