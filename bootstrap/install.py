@@ -129,12 +129,17 @@ class _Work:
         self._environment(session, "runtime", folder, locks)
         if not self.environment.runtime.horovod:
             self._complete(session, "runtime", IMPORTS)
+        elif self._site(session).waits:  # what Python compiles now, it has when the wheel comes
+            self._site(session).run("runtime", self._importing(IMPORTS), env=QUIET)
 
     def _complete(self, session: Session, step: str, imports: str) -> None:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
-        self._site(session).run(step, [f"{folder}/bin/python", "-c", imports], env=QUIET)
+        self._site(session).run(step, self._importing(imports), env=QUIET)
         session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+
+    def _importing(self, imports: str) -> list[str]:
+        return [f"{self.environment.folder}/bin/python", "-c", imports]
 
     def _bucket(self, session: Session) -> None:
         client = self.cluster.bucket_client

@@ -17,6 +17,8 @@ from bootstrap.show import clean, size
 from bootstrap.survey import Cluster
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
+# Hosts may share a machine with the one that builds what they wait for.
+GIVING_WAY = ("nice", "-n", "19")
 UV = f"~/.railhead/uv/{uv.uv_digest()}/uv"
 
 
@@ -38,6 +40,13 @@ class Worksite:
         """What is known of it."""
         return self.cluster.facts[self.name]
 
+    @property
+    def waits(self) -> bool:
+        """Whether another host builds the wheel that this one gets."""
+        cluster = self.cluster
+        needs = cluster.environment.runtime.horovod and not cluster.wheel
+        return needs and self.name != cluster.builder
+
     def teller(self, step: str) -> Callable[[str], None]:
         """Says on the board what a step does."""
         return lambda text: self.board.line(self.name, f"{step}: {text}")
@@ -56,7 +65,8 @@ class Worksite:
             elif event.get("line"):
                 tell(clean(event["line"]))
 
-        reply = self.session.run(argv, told=told, **options)
+        words = [*(GIVING_WAY if self.waits else ()), *argv]
+        reply = self.session.run(words, told=told, **options)
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")

@@ -108,6 +108,23 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Clust
     assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]
 
 
+def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
+    cluster: Cluster,
+) -> None:
+    hosts = {name: Asked(name) for name in ("h1", "h2")}
+    apply(cluster, hosts, "runtime", "horovod")
+    waiting = [argv for argv in hosts["h2"].ran if argv[0] not in ("sent", "fetched")]
+    assert all(argv[:3] == ["nice", "-n", "19"] for argv in waiting)
+    imports = [i for i, argv in enumerate(hosts["h2"].ran) if "-c" in argv]
+    wheel = next(i for i, argv in enumerate(hosts["h2"].ran) if argv[-1].endswith("/wheels"))
+    assert len(imports) == 2 and imports[0] < wheel < imports[1]
+    assert not hosts["h1"].words("nice")
+    there = replace(cluster, wheel=wheel_folder(cluster) / WHEEL)
+    again = {name: Asked(name) for name in ("h1", "h2")}
+    apply(there, again, "runtime", "horovod")
+    assert not again["h2"].words("nice")
+
+
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])
 def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fails: str) -> None:
     hosts = {"h1": Asked("h1", fails), "h2": Asked("h2")}
