@@ -127,7 +127,7 @@ class Place:
             host = FullHost(self.network, "h1", layers=[self.disk])
         host.start()
         if lacks == "parts":
-            host.exec("sh", "-c", "cd /root/.railhead && rm -r envs/*/.ok uv wheels blobs")
+            host.exec("sh", "-c", "cd ~/.railhead && rm -r envs/*/.ok uv wheels blobs")
         return host
 
     def measure(self, lacks: str, way: str) -> Took:

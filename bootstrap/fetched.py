@@ -51,7 +51,7 @@ class Fetched:
     @property
     def length(self) -> int:
         """Its bytes; waits for the whole of it where the server did not say."""
-        if (told := self._told()) is None:
+        if (told := _length(self.headers)) is None:
             with self._grown:
                 self._grown.wait_for(lambda: self._done)
             return self._size
@@ -77,11 +77,6 @@ class Fetched:
             self._grown.wait_for(lambda: self._done or self._size > beyond)
             return self._size > beyond
 
-    def _told(self) -> int | None:
-        with suppress(ValueError):
-            return int(self.headers["Content-Length"] or "")
-        return None
-
     def _fetch(self, url: str, headers: Mapping[str, str]) -> None:
         nothing = Message()
         nothing["Content-Length"] = "0"
@@ -106,8 +101,8 @@ class Fetched:
         destination.check(parts.hostname or "", parts.port or 80, "http")
         asked = Request(url, headers=dict(headers))
         with OPENER.open(asked, timeout=destination.SILENCE) as answer:
-            self.headers = answer.headers
-            if shutil.disk_usage(self.path.parent).free < (self._told() or 0) + ROOM:
+            told = _length(answer.headers)
+            if shutil.disk_usage(self.path.parent).free < (told or 0) + ROOM:
                 raise OSError(f"its disk is full at {self.path.parent}")
             self._begin(answer.status, answer.reason, answer.headers)
             with self.path.open("wb") as out:
@@ -117,12 +112,19 @@ class Fetched:
                     with self._grown:
                         self._size += len(piece)
                         self._grown.notify_all()
-        self._ended_well = self._told() in (None, self._size)
+        self._ended_well = told in (None, self._size)
 
     def _begin(self, status: int, reason: str, headers: Message) -> None:
         if not self.begun.is_set():
             self.status, self.reason, self.headers = status, reason, headers
             self.begun.set()
+
+
+def _length(headers: Message) -> int | None:
+    """How long a server says that its answer is; None where it does not say."""
+    with suppress(ValueError):
+        return int(headers["Content-Length"] or "")
+    return None
 
 
 @dataclass

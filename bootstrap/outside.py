@@ -14,7 +14,8 @@ from dataclasses import dataclass
 # host's environment names, else the same mirror: where that answers, there is a way out.
 BEGIN = """railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
-    mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' | grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
+    mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' |
+    grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
 }
 railhead_try() {
   case $1 in *https://*) p=443;; *http://*) p=80;; *) return 2;; esac

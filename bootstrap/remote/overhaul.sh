@@ -93,13 +93,9 @@ passes() {
   grep -Eq -e "$TRANSIENT" "$words" && ! grep -Eq -e "$FINAL" "$words"
 }
 
-way() { # through the connection, where the host's own ways are closed
-  [ -z "$PROXY" ] || echo "-o Acquire::http::Proxy=$PROXY -o Acquire::https::Proxy=$PROXY"
-}
-
-# shellcheck disable=SC2046 # a way is several words
+# shellcheck disable=SC2086 # a way is several words
 apt() {
-  apt-get $(way) -q -y -o DPkg::Lock::Timeout="$PATIENCE" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
+  apt-get $way -q -y -o DPkg::Lock::Timeout="$PATIENCE" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
@@ -161,9 +157,9 @@ repository() {
   contrib
   [ "$(dpkg-query -W -f '${db:Status-Status}' cuda-keyring 2>/dev/null)" = installed ] && return
   file=$now/cuda-keyring.deb
-  # shellcheck disable=SC2046
-  patiently /usr/lib/apt/apt-helper $(way) download-file "$KEYRING" "$file" "SHA256:$KEYRING_SHA256" ||
-    fail keyring
+  # shellcheck disable=SC2086
+  patiently /usr/lib/apt/apt-helper $way download-file "$KEYRING" "$file" \
+    "SHA256:$KEYRING_SHA256" || fail keyring
   patiently apt install --no-install-recommends "$file" || fail apt
   rm -f "$now/fresh"
 }
@@ -204,7 +200,11 @@ hold() { # what is installed of the patterns, and nobody holds
 }
 
 trap '' PIPE
-[ -z "$PROXY" ] || unset no_proxy NO_PROXY
+way= # of apt, where the host's own ways are closed
+if [ -n "$PROXY" ]; then
+  way="-o Acquire::http::Proxy=$PROXY -o Acquire::https::Proxy=$PROXY"
+  unset no_proxy NO_PROXY
+fi
 mkdir -p $now
 breathe $$ &
 breathing=$!
