@@ -100,12 +100,12 @@ class _Work:
                 self._ready(name)
 
     def _install(self, session: Session) -> None:
-        name = session.host.name
+        name, site = session.host.name, self._site(session)
         try:
             for step in _parts(self.plan, name)[1]:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.doing:
-                    self.doing[step.name](self, session)
+                    self.doing[step.name](self, site)
             if not self.plan.needs(name, "key"):
                 self._ready(name)
         except RailheadError:
@@ -118,95 +118,93 @@ class _Work:
     def _ready(self, name: str) -> None:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
-    def _uv(self, session: Session) -> None:
-        self._site(session).send("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+    def _uv(self, site: Worksite) -> None:
+        site.send("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
 
-    def _runtime(self, session: Session) -> None:
+    def _runtime(self, site: Worksite) -> None:
         folder = self.environment.folder
         locks = {f"{folder}.lock.txt": self.environment.runtime.lock.read_text()}
         if self.environment.extra:
             locks[f"{folder}.extra.txt"] = self.environment.extra
-        self._environment(session, "runtime", folder, locks)
+        self._environment(site, "runtime", folder, locks)
         if not self.environment.runtime.horovod:
-            self._complete(session, "runtime", IMPORTS)
-        elif self._site(session).waits:  # what Python compiles now, it has when the wheel comes
-            self._site(session).run("runtime", self._importing(IMPORTS), env=QUIET)
+            self._complete(site, "runtime", IMPORTS)
+        elif site.waits:  # what Python compiles now, it has when the wheel comes
+            site.run("runtime", self._importing(IMPORTS), env=QUIET)
 
-    def _complete(self, session: Session, step: str, imports: str) -> None:
+    def _complete(self, site: Worksite, step: str, imports: str) -> None:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
-        self._site(session).run(step, self._importing(imports), env=QUIET)
-        session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+        site.run(step, self._importing(imports), env=QUIET)
+        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _importing(self, imports: str) -> list[str]:
         return [f"{self.environment.folder}/bin/python", "-c", imports]
 
-    def _bucket(self, session: Session) -> None:
+    def _bucket(self, site: Worksite) -> None:
         client = self.cluster.bucket_client
         assert client is not None
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
-        self._environment(session, "bucket", folder, locks)
-        session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        self._environment(site, "bucket", folder, locks)
+        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _environment(
-        self, session: Session, step: str, folder: str, locks: Mapping[str, str]
+        self, site: Worksite, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """An environment on a host that holds exactly what locks say: path there -> text."""
-        session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
-        python = self.cluster.facts[session.host.name].pythons[self.environment.python]
+        site.session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        python = site.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
-        self._site(session).run(step, [*venv, folder], env=uv.ENVIRONMENT)
+        site.run(step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
         words = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
-        with self._wheels(session, step, list(locks.values())) as found:
-            self._site(session).run(
-                step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True
-            )
+        with self._wheels(site, step, list(locks.values())) as found:
+            site.run(step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
 
     @contextmanager
-    def _wheels(self, session: Session, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
+    def _wheels(self, site: Worksite, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
         """What tells uv where wheels are: nothing, unless the plan has them come from here."""
-        planned = [s for s in self.plan.of(session.host.name) if s.name == step and s.sends]
+        planned = [s for s in self.plan.of(site.name) if s.name == step and s.sends]
         if not planned:
             yield ()
             return
-        told = self._site(session).teller(step)
+        told = site.teller(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
         house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
         with delivery.delivered(session, house, told):
             yield delivery.FOR_UV
 
-    def _horovod(self, session: Session) -> None:
-        builder = session.host.name == self.cluster.builder
+    def _horovod(self, site: Worksite) -> None:
+        builder = site.name == self.cluster.builder
         if builder and not self.wheel:
-            self.wheel = build(self._site(session))
+            self.wheel = build(site)
             self.built.set()
         while not self.built.wait(timeout=1):
-            self.board.line(session.host.name, f"horovod: {self.cluster.builder} builds the wheel")
+            self.board.line(site.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        self._site(session).send("horovod", one_file(self.wheel), "~/.railhead/wheels")
-        self._site(session).install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
-        self._complete(session, "horovod", IMPORTS_HOROVOD)
+        site.send("horovod", one_file(self.wheel), "~/.railhead/wheels")
+        site.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
+        self._complete(site, "horovod", IMPORTS_HOROVOD)
         if builder:
-            self._keep(session, self.wheel)
+            self._keep(site, self.wheel)
 
-    def _keep(self, session: Session, wheel: Path) -> None:
+    def _keep(self, site: Worksite, wheel: Path) -> None:
         """Bring a wheel that serves into the stack's bucket, which has none. Where that fails it
         is said: hosts are ready without it."""
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
-        self._site(session).teller("horovod")(f"the wheel goes to {kept.url}")
+        site.teller("horovod")(f"the wheel goes to {kept.url}")
         try:
             shelf.put(self.cluster.inventory, wheel)
         except (RailheadError, OSError) as error:
             said = str(error).splitlines()[0]
             self.board.say(f"the wheel was not kept in {kept.url}: {said}")
 
-    doing: Mapping[str, Callable[[_Work, Session], None]] = {
+    doing: Mapping[str, Callable[[_Work, Worksite], None]] = {
         "uv": _uv,
         "runtime": _runtime,
         "horovod": _horovod,
