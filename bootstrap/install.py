@@ -173,7 +173,7 @@ class _Work:
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
         house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
-        with delivery.delivered(session, house, told):
+        with delivery.delivered(site.session, house, told):
             yield delivery.FOR_UV
 
     def _horovod(self, site: Worksite) -> None:
