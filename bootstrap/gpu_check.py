@@ -1,6 +1,7 @@
-"""`make gpu-check`: whether all of ours works on this machine's GPUs, into tested-on/<gpu>.json.
+"""`make gpu-check`: checks on this machine's GPUs, written to tested-on/<gpu>.json.
 
-The driver's row, TensorFlow, NCCL and Horovod, each with its figure or with what went wrong.
+The driver's row, TensorFlow, NCCL and Horovod, each with its figure or with what went wrong. It
+does not run `training/`: README's row names these checks and claims no training.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def main() -> int:
         if not facts.gpu.cards and not facts.gpus:
             raise UsageError("there is no NVIDIA GPU in this machine: nothing was checked")
         found = check(facts, gpu_wheel.environment_for(facts))
+        path = found.save()
+        tested.write_row()
     except RailheadError as error:
         print(f"gpu-check: {error}", file=sys.stderr)
         return error.code
-    path = found.save()
-    tested.write_row()
     print(f"written: {path.relative_to(tested.REPO)}, and README's row")
     return 1 if found.failed else 0
 

@@ -1,6 +1,8 @@
-"""What was run on which GPU: tested-on/<gpu>.json, and the row of README that is made from them.
+"""The records of tested-on/: what was run on which GPU and in which cloud, and README's row of it.
 
-`python -m bootstrap.tested` writes the row again.
+Each file is one JSON document with `schema` and `kind`: `gpu` from `make gpu-check`, `cloud` from
+`make test-cloud`. README's row is made from the GPU records alone; `python -m bootstrap.tested`
+writes it again.
 """
 
 from __future__ import annotations
@@ -12,8 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bootstrap.errors import RailheadError
+
 REPO = Path(__file__).resolve().parent.parent
 FOLDER = "tested-on"
+SCHEMA = 1
+GPU, CLOUD = "gpu", "cloud"
+MAKERS = {GPU: "make gpu-check", CLOUD: "make test-cloud"}
 ROW = re.compile(r"^\| training \|.*\n", re.MULTILINE)
 NEVER = "on a GPU: the runtimes for GPUs are locked, and the Horovod wheel for them is compiled and"
 NEVER += " run over two CPU ranks (`make gpu-wheel`)"
@@ -52,40 +59,102 @@ class Machine:
 
     def save(self, root: Path = REPO) -> Path:
         """Write the file, over the one of an earlier time."""
-        path = root / FOLDER / self.file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"schema": 1, **asdict(self)}, indent=2) + "\n")
-        return path
+        return write(self.file, GPU, asdict(self), root)
+
+
+def write(name: str, kind: str, record: Mapping[str, Any], root: Path = REPO) -> Path:
+    """Write a record of this kind into tested-on/, over the one of an earlier time."""
+    path = root / FOLDER / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"schema": SCHEMA, "kind": kind, **record}, indent=2) + "\n")
+    return path
+
+
+def record(path: Path) -> dict[str, Any]:
+    """The document of one file, whatever its kind.
+
+    Raises:
+        RailheadError: it is not JSON, or its schema or kind is unknown.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as error:
+        raise RailheadError(f"{path} is not a JSON document: {error}") from None
+    whole = document if isinstance(document, dict) else {}
+    schema, kind = whole.get("schema"), whole.get("kind")
+    if schema != SCHEMA or kind not in list(MAKERS):
+        raise RailheadError(
+            f"{path} is not a record of tested-on: schema {schema!r}, kind {kind!r}; "
+            f"expected schema {SCHEMA} and kind {' or '.join(MAKERS)}",
+            hint=f"{' or '.join(MAKERS.values())}   # writes it again",
+        )
+    return whole
+
+
+def machines(root: Path = REPO) -> list[Machine]:
+    """Every GPU record of tested-on/, in the order of its file name; records of a cloud are none.
+
+    Raises:
+        RailheadError: a file there is no record, or has not the name of its GPU.
+    """
+    files = sorted((root / FOLDER).glob("*.json"))
+    found = {path: read(path) for path in files if record(path)["kind"] == GPU}
+    for path, machine in found.items():
+        if path.name != machine.file:
+            raise RailheadError(
+                f"{path} is the record of {machine.gpu}, whose file is {machine.file}",
+                hint=f"git mv {FOLDER}/{path.name} {FOLDER}/{machine.file}",
+            )
+    return list(found.values())
 
 
 def read(path: Path) -> Machine:
-    """A file that `save` wrote."""
-    document: dict[str, Any] = json.loads(path.read_text())
-    del document["schema"]
-    checks = tuple(Check(**check) for check in document.pop("checks"))
-    return Machine(**document, checks=checks)
+    """The GPU record that `save` wrote.
+
+    Raises:
+        RailheadError: it is not a GPU record.
+    """
+    document = record(path)
+    fields = {key: value for key, value in document.items() if key not in ("schema", "kind")}
+    try:
+        checks = tuple(Check(**check) for check in fields.pop("checks"))
+        return Machine(**fields, checks=checks)
+    except (KeyError, TypeError) as error:
+        raise RailheadError(
+            f"{path} is not a whole GPU record: {error}", hint=f"{MAKERS[GPU]}   # writes it again"
+        ) from None
 
 
 def row(tested: Sequence[Machine]) -> str:
-    """The line of README's table about training."""
-    ran = "; ".join(["on CPUs, over local and named SSH hosts", *map(_told, tested)])
-    never = NEVER if not tested else "on any other GPU, and over several hosts with GPUs"
-    if tested and all(each.count == 1 for each in tested):
-        never += ", or several GPUs of one"
+    """The line of README's table about training; of a GPU it names the checks and nothing more."""
+    ran = "; ".join(["on CPUs, over local and named SSH hosts", *map(_checked, tested)])
+    if not tested:
+        return f"| training | {ran} | {NEVER} |\n"
+    never = "`fab train` on a GPU; the checks on any other GPU and over several hosts"
+    if all(each.count == 1 for each in tested):
+        never += ", or over several GPUs of one host"
     return f"| training | {ran} | {never} |\n"
 
 
-def _told(tested: Machine) -> str:
+def _checked(tested: Machine) -> str:
     many = f"{tested.count} x " if tested.count > 1 else ""
-    told = f"on {many}[{tested.gpu}]({FOLDER}/{tested.file}), {tested.date}"
-    return told + (f" (failed: {', '.join(tested.failed)})" if tested.failed else "")
+    where = f"on {many}[{tested.gpu}]({FOLDER}/{tested.file}), {tested.date}"
+    passed = [check.name for check in tested.checks if check.passed]
+    result = f"passed: {', '.join(passed) or 'none'}"
+    if tested.failed:
+        result += f"; failed: {', '.join(tested.failed)}"
+    return f"{where}, the checks of `make gpu-check` alone ({result})"
 
 
 def write_row(root: Path = REPO) -> None:
-    """Put the row that the files make into README."""
-    files = sorted((root / FOLDER).glob("*.json"))
+    """Put the row that the GPU records make into README.
+
+    Raises:
+        RailheadError: a file of tested-on/ is no record.
+    """
     page = root / "README.md"
-    page.write_text(ROW.sub(lambda _: row([read(path) for path in files]), page.read_text()))
+    line = row(machines(root))
+    page.write_text(ROW.sub(lambda _: line, page.read_text()))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     RAILHEAD_CLOUD_TEST=aws RAILHEAD_SSH_CIDR=203.0.113.7/32 make test-cloud
 
 It makes two machines and costs money; for Google Cloud, RAILHEAD_PROJECT names the project.
-What it saw is written to tested-on/<cloud>.json, which the README's table is made from.
+What it saw is written to tested-on/<cloud>.json, a record of the kind `cloud`. No page is made
+from it: who ran the test changes README.md and docs/stacks.md by hand, and commits the record too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bootstrap import tested
 
 REPO = Path(__file__).resolve().parents[2]
 CLOUD = os.environ.get("RAILHEAD_CLOUD_TEST", "")
@@ -74,7 +77,7 @@ def test_up_train_stop_train_again_and_destroy(stack: dict[str, Any]) -> None:
     write(stack, receipt)
 
 
-def write(stack: dict[str, Any], receipt: str) -> None:
+def write(stack: dict[str, Any], receipt: str, root: Path = REPO) -> None:
     """tested-on/<cloud>.json: what ran, when, how long, at most at what cost."""
     hours = (time.monotonic() - stack["started"]) / 3600
     price = stack["document"]["price"]
@@ -85,6 +88,4 @@ def write(stack: dict[str, Any], receipt: str) -> None:
         "cost_at_most": round(price["per_hour"] * hours, 2) if price else None,
         "receipt": receipt.splitlines(),
     }
-    folder = REPO / "tested-on"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{CLOUD}.json").write_text(json.dumps(seen, indent=1) + "\n")
+    tested.write(f"{CLOUD}.json", tested.CLOUD, seen, root)
