@@ -36,6 +36,7 @@ class Board:
     ) -> None:
         self._stream, self._every, self._clock = stream, every, clock
         self.live = _is_terminal(stream)
+        self.names = tuple(names)
         self._texts = dict.fromkeys(names, "")
         self._states = dict.fromkeys(names, "")
         self._printed = dict.fromkeys(names, "")

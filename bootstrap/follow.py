@@ -34,7 +34,7 @@ def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
     def told(event: Mapping[str, Any]) -> None:
         if "metrics" in event:
             watch.offset = event["offset"]
-            _show_record(json.loads(event["metrics"]), board, shown)
+            show_record(event["metrics"], board, shown)
         for rank, host in hosts.items():
             line = (event.get("last") or {}).get(rank)
             if line and host not in shown:
@@ -61,14 +61,26 @@ def _first_ranks(session: Session, run: Run) -> dict[str, str]:
     return found
 
 
-def _show_record(entry: Mapping[str, Any], board: Board, shown: set[str]) -> None:
-    text = progress_line(entry)
-    if entry["kind"] == "progress":
-        shown.add(entry["host"])
-    if entry["kind"] in ("progress", "message"):
-        board.line(entry["host"], text or clean(str(entry.get("text", ""))))
-    elif text:
+def show_record(line: str, board: Board, shown: set[str]) -> None:
+    """Show a line of metrics.jsonl: progress and messages in their host's line, the rest above.
+
+    A line that is no record, or whose host the board does not have, is shown nowhere: the run's
+    program can write into that file too. `shown` gets the hosts that show progress.
+    """
+    try:
+        entry = json.loads(line)
+        text = progress_line(entry) if isinstance(entry, dict) else ""
+    except (ValueError, RecursionError):
+        return
+    if not text:
+        return
+    kind, host = entry.get("kind"), entry.get("host")
+    if kind not in ("progress", "message"):
         board.say(text)
+    elif host in board.names:
+        board.line(host, text)
+        if kind == "progress":
+            shown.add(host)
 
 
 def attend(inventory: Inventory, session: Session, run: Run, board: Board) -> None:

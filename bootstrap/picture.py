@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bootstrap.show import number
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Record = dict[str, Any]
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,20 @@ def _by_step(records: Sequence[Record]) -> list[Curve]:
 
 def _points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
     """(x, y) sorted by x; where an x was reached again, after a resume, the later record counts."""
-    pairs = {r[x]: r[y] for r in records if _is_number(r.get(x)) and _is_number(r.get(y))}
+    pairs = {
+        along: height
+        for record in records
+        if (along := _drawable(record, x)) is not None
+        and (height := _drawable(record, y)) is not None
+    }
     return tuple(sorted(pairs.items()))
 
 
-def _is_number(value: object) -> bool:
-    """Whether a value can be drawn: JSON as Python writes it also holds NaN and Infinity."""
-    return isinstance(value, (int, float)) and math.isfinite(value)
+def _drawable(record: Record, key: str) -> float | None:
+    """A number that can be drawn: JSON as Python writes it also holds NaN, Infinity and numbers
+    at the end of what a float holds, which matplotlib cannot scale."""
+    value = number(record, key)
+    return value if value is not None and abs(value) < LARGEST else None
 
 
 def _draw(panels: Sequence[Panel], out: Path, title: str) -> None:

@@ -15,10 +15,11 @@ from bootstrap.errors import BelowThreshold, RailheadError, RunFailed
 from bootstrap.picture import curves
 from bootstrap.run import Run, read_json
 from bootstrap.session import Session
-from bootstrap.show import clean, count, duration, size
+from bootstrap.show import clean, count, duration, number, size
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
 
+SCORES = ("accuracy", "threshold", "loss")  # of an evaluation
 LEFT = "left-on-host.txt"  # beside the results: what was too large
 OURS = ("results/.keep", "logs/.keep", "results/outputs.json", "results/manifest.json")
 
@@ -140,11 +141,18 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
         raise RunFailed(_failure(run, result), hint=_mend(result) or f"fab logs --run {run.run_id}")
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
-        raise BelowThreshold(
-            f"accuracy {evaluation['accuracy']:.4f} is below min_accuracy {evaluation['threshold']}"
-        )
+        raise BelowThreshold(_below(evaluation))
     ranks = count(result["size"], "rank")
     return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {ranks}"
+
+
+def _below(evaluation: Mapping[str, Any]) -> str:
+    """How an evaluation missed its threshold; a script's record need not have either number."""
+    accuracy, threshold = number(evaluation, "accuracy"), number(evaluation, "threshold")
+    if accuracy is not None and threshold is not None and accuracy < threshold:
+        return f"accuracy {accuracy:.4f} is below min_accuracy {threshold}"
+    told = [f"{key} {clean(str(evaluation[key]))[:80]}" for key in SCORES if key in evaluation]
+    return f"the evaluation says that it has not passed ({', '.join(told) or 'and not why'})"
 
 
 def _failure(run: Run, result: Mapping[str, Any]) -> str:

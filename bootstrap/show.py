@@ -33,19 +33,24 @@ def progress_line(record: Mapping[str, Any], cells: int = 0) -> str:
     """
     kind = record.get("kind")
     if kind == "progress":
-        return _joined(_progress_parts(record, cells))
+        return _joined(_progress_parts(record, cells)) or _text(record)
     if kind == "epoch":
         return _joined([_counted("epoch", record), *_scores(record), _speed(record)])
     if kind == "evaluation":
-        samples = _number(record, "samples")
+        samples = number(record, "samples")
         on = f"on {samples:,.0f} held-out samples" if samples is not None else ""
         return _joined(["evaluation", *_scores(record), on])
-    return clean(str(record.get("text", ""))) if kind == "message" else ""
+    return _text(record) if kind == "message" else ""
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    text = record.get("text")
+    return "" if text is None else clean(str(text))
 
 
 def _progress_parts(record: Mapping[str, Any], cells: int) -> list[str]:
-    step, steps = _number(record, "step"), _number(record, "steps")
-    left = _number(record, "seconds_left")
+    step, steps = number(record, "step"), number(record, "steps")
+    left = number(record, "seconds_left")
     return [
         bar(step / steps, cells) if cells and step is not None and steps else "",
         _counted("epoch", record),
@@ -58,7 +63,7 @@ def _progress_parts(record: Mapping[str, Any], cells: int) -> list[str]:
 
 def _counted(word: str, record: Mapping[str, Any]) -> str:
     """`epoch 2/5`; a number is padded to the width of its total, so that the line holds still."""
-    done, total = _number(record, word), _number(record, f"{word}s")
+    done, total = number(record, word), number(record, f"{word}s")
     if done is None:
         return ""
     most = "" if total is None else f"{total:.0f}"
@@ -66,7 +71,7 @@ def _counted(word: str, record: Mapping[str, Any]) -> str:
 
 
 def _scores(record: Mapping[str, Any]) -> list[str]:
-    values = {word: _number(record, key) for key, word in _SCORES.items()}
+    values = {word: number(record, key) for key, word in _SCORES.items()}
     return [f"{word} {_score(value)}" for word, value in values.items() if value is not None]
 
 
@@ -76,20 +81,21 @@ def _score(value: float) -> str:
 
 
 def _speed(record: Mapping[str, Any]) -> str:
-    speed = _number(record, "samples_per_s")
+    speed = number(record, "samples_per_s")
     if speed is None:
         return ""
     return f"{speed:,.0f} samples/s" if speed >= 10 else f"{speed:.1f} samples/s"
 
 
-def _number(record: Mapping[str, Any], key: str) -> float | None:
-    """A field that is a number; None for one that is missing or is not."""
+def number(record: Mapping[str, Any], key: str) -> float | None:
+    """A field that is a number, or a text that is one ("0.5": a script's own types, as JSON has
+    them); None for one that is missing or is neither."""
     value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         return float(value)
-    except OverflowError:  # JSON has no largest integer
+    except (ValueError, OverflowError):  # JSON has no largest integer
         return None
 
 

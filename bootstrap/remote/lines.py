@@ -183,12 +183,14 @@ class Words:
             if kind == "ended":
                 self.failed.setdefault(rank, int(record["exit"]))
                 return True
-        except (ValueError, TypeError, KeyError, RecursionError):
+            own = {k: v for k, v in record.items() if k != "kind"}
+            record.update(rank=rank, host=self.host_of(rank), time=time.time())
+            line = json.dumps(record).encode()
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False
         if kind == "evaluation":
-            self.evaluation = {k: v for k, v in record.items() if k != "kind"}
-        record.update(rank=rank, host=self.host_of(rank), time=time.time())
-        self.metrics.add(json.dumps(record).encode())
+            self.evaluation = own
+        self.metrics.add(line)
         return True
 
     def log(self, rank: int) -> Lines:

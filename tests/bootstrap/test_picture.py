@@ -59,6 +59,17 @@ RUNS: dict[str, tuple[list[Record], int, int]] = {
         1,
         1,
     ),
+    "numbers as texts": (
+        [{"kind": "epoch", "epoch": str(n), "loss": f"{1 / n}"} for n in range(1, 4)],
+        1,
+        1,
+    ),
+    "numbers that no picture holds": (
+        [epoch(1, loss=1.0), epoch(2, loss=10**400), epoch(10**400, loss=1), epoch(3, loss=1e308)]
+        + [epoch(4, loss=-1e308), epoch(5, loss=0.5)],
+        1,
+        1,
+    ),
     "many epochs": ([epoch(n, loss=1 / n) for n in range(1, 500)], 1, 1),
 }
 
@@ -87,9 +98,10 @@ def test_an_epoch_that_was_trained_again_counts_as_it_went_last(tmp_path: Path) 
         [epoch(1, loss=float("nan"), accuracy=None)],
         [epoch(1, loss="much")],
         [{"kind": "epoch", "loss": 1.0}],
+        [epoch(1, loss=True, accuracy=[1])],
         [[1, 2], 3, None, "text"],
     ],
-    ids=["no record", "a message", "no number", "a text", "no epoch", "no objects"],
+    ids=["no record", "a message", "no number", "a text", "no epoch", "no numbers", "no objects"],
 )
 def test_where_there_is_nothing_to_draw_there_is_no_file(
     tmp_path: Path, records: list[Any]

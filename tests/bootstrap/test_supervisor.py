@@ -106,6 +106,7 @@ def test_a_run_that_goes_well(home: Path) -> None:
 
 
 NO_RECORDS = ["5", "[1]", "{}", '{"kind"', "[" * 5000, '{"kind": "ended", "exit": "x"}', "null"]
+NO_RECORDS += ['{"kind": "ended", "exit": 1e999}', '{"kind": "ended", "exit": NaN}', '"kind"']
 
 
 @pytest.mark.parametrize("text", NO_RECORDS, ids=range(len(NO_RECORDS)))
@@ -113,6 +114,20 @@ def test_what_only_looks_like_a_record_is_a_line(home: Path, text: str) -> None:
     run = Run(home, says(0, f"@railhead {text}"))
     assert run.result()["state"] == "succeeded"
     assert run.log("rank-0") == f"@railhead {text}\n"
+
+
+EVALUATIONS = [
+    '{"kind": "evaluation"}',
+    '{"kind": "evaluation", "accuracy": "0.5", "passed": null}',
+]
+EVALUATIONS += ['{"kind": "evaluation", "accuracy": [1], "passed": false, "loss": -Infinity}']
+
+
+@pytest.mark.parametrize("record", EVALUATIONS, ids=range(len(EVALUATIONS)))
+def test_an_evaluation_is_kept_as_a_script_told_it(home: Path, record: str) -> None:
+    run = Run(home, says(0, f"@railhead {record}"))
+    told = json.loads(record)
+    assert run.result()["evaluation"] == {key: told[key] for key in told if key != "kind"}
 
 
 BLAMED: dict[str, dict[str, Any]] = {

@@ -1,0 +1,103 @@
+"""What a script's own records make of a run's end and of what is shown of it: never a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.board import Board
+from bootstrap.errors import BelowThreshold
+from bootstrap.follow import show_record
+from bootstrap.results import judge
+from bootstrap.run import Run
+
+RUN = Run("r1", Path("results/r1"))
+UNKNOWN = "the evaluation says that it has not passed"
+
+
+def ended(evaluation: Any) -> dict[str, Any]:
+    """result.json of a run that succeeded, with this evaluation."""
+    return {"state": "succeeded", "seconds": 12.0, "size": 2, "evaluation": evaluation}
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        None,
+        {},
+        {"accuracy": 0.5},
+        {"loss": 0.1, "passed": True},
+        {"passed": None},
+        {"passed": "no"},
+        {"passed": 0, "threshold": 0.9},
+        {"accuracy": math.nan, "threshold": [1]},
+    ],
+)
+def test_only_an_evaluation_that_says_so_is_below_its_threshold(evaluation: Any) -> None:
+    assert judge(RUN, ended(evaluation)) == "run r1 succeeded in 12 s on 2 ranks"
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "says"),
+    [
+        ({"accuracy": 0.5, "threshold": 0.9}, "accuracy 0.5000 is below min_accuracy 0.9"),
+        ({"accuracy": "0.5", "threshold": "0.9"}, "accuracy 0.5000 is below min_accuracy 0.9"),
+        ({}, f"{UNKNOWN} (and not why)"),
+        ({"accuracy": 0.5}, f"{UNKNOWN} (accuracy 0.5)"),
+        ({"threshold": 0.9}, f"{UNKNOWN} (threshold 0.9)"),
+        ({"accuracy": None, "threshold": 0.9}, f"{UNKNOWN} (accuracy None, threshold 0.9)"),
+        ({"accuracy": math.nan, "threshold": 0.9}, f"{UNKNOWN} (accuracy nan, threshold 0.9)"),
+        ({"accuracy": 0.95, "threshold": 0.9}, f"{UNKNOWN} (accuracy 0.95, threshold 0.9)"),
+        ({"accuracy": [1], "loss": "\x1b[2J9"}, f"{UNKNOWN} (accuracy [1], loss 9)"),
+    ],
+)
+def test_an_evaluation_that_has_not_passed_ends_with_3(
+    evaluation: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BelowThreshold) as error:
+        judge(RUN, ended({**evaluation, "passed": False}))
+    assert (error.value.code, error.value.message) == (3, says)
+
+
+def shown(*lines: str) -> tuple[str, set[str]]:
+    """What a log shows of these lines of metrics.jsonl, and the hosts that show progress."""
+    out, hosts = io.StringIO(), set[str]()
+    with Board(out, ["h1"], every=0) as board:
+        for line in lines:
+            show_record(line, board, hosts)
+    return out.getvalue(), hosts
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"kind": "message", "host": "h1", "text": "hello"}, "[h1] hello\n"),
+        ({"kind": "progress", "host": "h1", "loss": "0.5"}, "[h1] loss 0.500\n"),
+        ({"kind": "evaluation", "host": "h1"}, "evaluation\n"),
+        ({"kind": "epoch", "epoch": None, "loss": 0.5}, "loss 0.500\n"),
+        ({"kind": "progress", "host": "h9", "loss": 1}, ""),
+        ({"kind": "progress", "host": ["h1"], "loss": 1}, ""),
+        ({"kind": "progress", "loss": 1}, ""),
+        ({"kind": {}, "host": "h1"}, ""),
+        ({"loss": 1}, ""),
+        ([1], ""),
+        (None, ""),
+    ],
+)
+def test_a_record_is_shown_or_passed_over(record: Any, says: str) -> None:
+    assert shown(json.dumps(record))[0] == says
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[" * 100_000, '{"kind": "epoch", "epoch": ' + "1" * 5000 + "}", "\ufffd"],
+    ids=["empty", "torn", "deep", "long number", "no text"],
+)
+def test_a_line_that_is_no_record_is_passed_over(line: str) -> None:
+    after = '{"kind": "progress", "host": "h1", "loss": 1}'
+    assert shown(line, after) == ("[h1] loss 1.000\n", {"h1"})
