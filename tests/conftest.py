@@ -9,11 +9,17 @@ one; tests give them `-F`.)
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from e2e import local
+
+# A shell without job control starts `make test &` with SIGINT ignored, which Python leaves so and
+# every child inherits. A handler is set back to the default in children: tests can interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_HOME = Path.home()
 REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,13 @@ def train(c, hosts=None, preset=None, detach=False):
 @told_well
 def ssh_config(c, how):
     raise WRONG[how]
+
+
+@task
+@told_well
+def attach(c):
+    print("ready", flush=True)
+    print(f"went on: {input()}")
 """
 Done = subprocess.CompletedProcess[str]
 Fab = Callable[..., Done]
@@ -190,6 +199,51 @@ def test_an_error_becomes_its_message_and_its_exit_code(
 ) -> None:
     done = fab("ssh-config", how)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", says)
+
+
+@pytest.fixture
+def waiting(folder: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Start a `fab` that waits for a line of its input, by this command of a shell."""
+    pipe, started = subprocess.PIPE, []
+
+    def start(command: str) -> subprocess.Popen[str]:
+        argv = ["bash", "-c", command.format(fab=f"exec {FAB} attach")]
+        fab = subprocess.Popen(argv, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        started.append(fab)
+        assert fab.stdout and fab.stdout.readline() == "ready\n"
+        return fab
+
+    yield start
+    for fab in started:
+        fab.kill()
+        fab.communicate()
+
+
+def test_ctrl_c_ends_fab(waiting: Callable[[str], subprocess.Popen[str]]) -> None:
+    fab = waiting("{fab}")
+    fab.send_signal(signal.SIGINT)
+    assert fab.wait(20) == 1
+    assert fab.stderr and fab.stderr.read().startswith("fab attach: interrupted\n")
+
+
+def test_in_the_background_of_a_script_fab_ignores_ctrl_c(
+    waiting: Callable[[str], subprocess.Popen[str]],
+) -> None:
+    """As every command there: such a shell starts `fab attach &` with the signal ignored."""
+    fab = waiting("trap '' INT; {fab}")
+    fab.send_signal(signal.SIGINT)
+    assert fab.communicate("a line\n", timeout=20) == ("went on: a line\n", "")
+    assert fab.returncode == 0
+
+
+def test_tests_that_send_ctrl_c_pass_in_the_background(folder: Path) -> None:
+    """`make test &` in a script: see tests/conftest.py."""
+    test = f"{__file__}::{test_ctrl_c_ends_fab.__name__}"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    command = f"{shlex.join(argv)} & wait $!"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=own, capture_output=True)
+    assert done.returncode == 0, done.stdout.decode()
 
 
 def test_a_mistake_of_ours_is_called_one_and_shows_where(fab: Fab) -> None:
