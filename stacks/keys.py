@@ -46,7 +46,9 @@ KEYS = (
     Key("owner", ALL, rules.owner, "who pays, in tags", default="{user}"),
     Key(
         "deadline_hours", ALL, rules.deadline,
-        "when the cloud itself stops the machines, in hours from their start", default="8",
+        "after how many hours the cloud itself stops the machines. aws: counted from the "
+        "`pulumi up` that makes the machines, and anew from each `fab start`. gcp: from each start "
+        "of a machine. local: without effect, nothing stops local hosts by itself", default="8",
     ),
     Key(
         "region", CLOUDS, rules.region, "the cloud's region",
@@ -55,7 +57,8 @@ KEYS = (
     Key(
         "zones", CLOUDS, rules.zones,
         "zones in order of preference, comma-separated; all hosts go into the first that has "
-        "the machine type. Without it, the cloud's own order",
+        "the machine type (gcp: into the first that the region has). Without it, the zones with "
+        "the type by name (gcp: the table below)",
     ),
     Key(
         "machine_type", CLOUDS, rules.machine_type, "the type of the machines",
@@ -64,7 +67,8 @@ KEYS = (
     Key(
         "gpu_type", GCP, rules.gpu_type, "the cards in an n1 machine", default="nvidia-tesla-t4"
     ),
-    Key("gpu_count", GCP, rules.gpu_count, "cards per machine: 1, 2 or 4", default="1"),
+    Key("gpu_count", GCP, rules.gpu_count, "cards per machine: 1, 2 or 4, of V100 also 8",
+        default="1"),
     Key("project", GCP, rules.project, "the Google Cloud project", required=True),
     Key("spot", CLOUDS, rules.switch, "spot machines: cheaper, and taken away at any time; on "
         "AWS they end for good when they stop", default="false"),
@@ -97,7 +101,8 @@ KEYS = (
     Key("bucket_name", CLOUDS, rules.bucket_name, "the bucket's name, unique in the world; by "
         "default made from the cluster's name"),
     Key("quotas", CLOUDS, rules.quotas, "check: `pulumi up` fails where a quota is too small. "
-        "request: it asks for more and makes no machines", default="check"),
+        "request: where it is too small, `pulumi up` asks for more and makes no machines",
+        default="check"),
     Key("contact_email", GCP, rules.email, "who Google answers about a quota request"),
     Key("price_per_hour", CLOUDS, rules.price, "what the whole cluster costs per hour, where you "
         "know it better than our table"),

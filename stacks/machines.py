@@ -1,6 +1,6 @@
 """What the clouds sell that this project runs on: GPU machines, where they are, what they need.
 
-Pure tables, as read in November 2026; docs/machines.md says where each figure comes from.
+Pure tables, as read in November 2026; docs/config.md shows them.
 """
 
 from __future__ import annotations
