@@ -233,7 +233,6 @@ def test_get_sends_the_contents_up_to_a_limit(agent: Agent, home: Path) -> None:
         "results/0-hard": "{}",
         "results/a": "x" * 50,
         "results/b": "y" * 50,
-        "results/link": "x" * 50,
     }
     assert answer["left"] == []
     answer, events = agent.ask("get", root="~/run", patterns=["run.json", "results/?"], limit=60)
