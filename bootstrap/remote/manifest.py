@@ -29,6 +29,7 @@ DEPTH = 32
 NAME = 1024
 PART = 240
 FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of JSON that is not as ours
 
 Seen = dict[str, tuple[int, int]]
 
@@ -138,9 +139,9 @@ def matches(name: str, patterns: list[str]) -> bool:
 def outputs(folder: str) -> list[str]:
     """What the program wrote and was asked for: as the supervisor found at the end, else as it is
     now, because the run goes on or its supervisor died."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         return [name for name, _ in read_json(folder, "results/outputs.json")["files"]]
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         before, run = read_json(folder, BEFORE), read_json(folder, "run.json")
         return [name for name, _ in written(folder, before, run["outputs"])]
     return []

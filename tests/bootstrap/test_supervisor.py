@@ -455,3 +455,39 @@ def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> Non
     assert again.result()["state"] == "succeeded"
     process.wait(10)
     assert run.read("state.json")["machines"]["phase"] == "left to r2"
+
+
+def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) -> None:
+    make = [
+        "mkdir -p results/model/variables logs/trace work/ckpt results/work",
+        "echo w >results/model/variables/v.data; echo p >results/model/saved_model.pb",
+        "echo t >logs/trace/host.xplane; echo r >results/work/x; echo s >results/x.part.old",
+        "ln -s model results/latest; ln -s /etc/passwd results/model/secret",
+        "mkfifo results/pipe work/ckpt/pipe; ln -s w work/ckpt/link; echo w >work/ckpt/w",
+        "mkdir -p results/outputs/ckpt; echo first >results/outputs/ckpt/w",
+        "touch \"results/$(printf 'a\\033b')\" results/state.json",
+    ]
+    run = Run(home, "; ".join(make))
+    began = time.monotonic()
+    assert run.result()["state"] == "succeeded"
+    assert time.monotonic() - began < 20, "a FIFO holds nothing up"
+    whole = run.read("results/manifest.json")
+    paths = {entry["path"] for entry in whole["files"]}
+    assert {
+        "results/model/saved_model.pb",
+        "results/model/variables/v.data",
+        "results/x.part.old",
+        "results/work/x",
+        "results/outputs/ckpt/w",
+        "logs/trace/host.xplane",
+    } <= paths
+    assert {entry["path"]: entry["kind"] for entry in whole["skipped"]} == {
+        "results/latest": "link",
+        "results/model/secret": "link",
+        "results/pipe": "FIFO",
+        "work/ckpt/pipe": "FIFO",
+        "work/ckpt/link": "link",
+        "work/ckpt/w": "another file comes back as outputs/ckpt/w",
+        "results/a\x1bb": "its name holds control characters or is not UTF-8",
+        "results/state.json": "another file comes back as state.json",
+    }
