@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from bootstrap.remote.manifest import manifest as remote_manifest
+
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
 PARTS = [path.name for path in REMOTE.glob("*.py")]
@@ -491,3 +493,19 @@ def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) ->
         "results/a\x1bb": "its name holds control characters or is not UTF-8",
         "results/state.json": "another file comes back as state.json",
     }
+
+
+def test_a_killed_supervisor_leaves_its_outputs_in_the_manifest(home: Path) -> None:
+    run = Run(home, "mkdir work/ckpt; printf weights >work/ckpt/w.h5; touch work/made; sleep 60")
+    (run.folder / "work" / "shipped").write_text("program")
+    process = run.start()
+    run.running()
+    for _ in range(200):
+        if (run.folder / "work/made").exists():
+            break
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    found = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}
+    assert {"work/ckpt/w.h5", "work/made"} <= found
+    assert "work/shipped" not in found
