@@ -5,16 +5,17 @@ The hosts' side of it is remote/ship.py.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from bootstrap import unpack
 from bootstrap.cloud.store import NoBucket, Store
 from bootstrap.errors import UsageError
 from bootstrap.inventory import Inventory
+from bootstrap.manifest import LIMIT, Manifest
 
+OBJECT = 1 << 30  # bytes held in memory at once: a wheel has a few MB
 WHEELS = "wheels/"  # what stands below it can be made again, and only persons may write there
 
 
@@ -24,27 +25,32 @@ class Bucket:
 
     store: Store
 
-    def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
-        """The files of a run that was shipped whole; None when it was not."""
-        data = self.read(f"runs/{run_id}/manifest.json")
-        return None if data is None else list(json.loads(data)["files"])
+    def manifest(self, run_id: str) -> Manifest | None:
+        """The files of a run that was shipped whole; None when it was not.
 
-    def read(self, key: str) -> bytes | None:
-        """A small object; None when there is none of this name."""
+        Raises:
+            Hostile: it is no manifest, or names a file that no run has.
+        """
+        data = self.read(f"runs/{run_id}/manifest.json", LIMIT)
+        return None if data is None else Manifest.read(data)
+
+    def read(self, key: str, limit: int = OBJECT) -> bytes | None:
+        """An object of at most `limit` bytes; None when there is none of this name."""
         try:
-            return b"".join(self.store.read(key))
+            return b"".join(_at_most(limit, self.store.read(key), key))
         except KeyError:
             return None
 
-    def get(self, key: str, path: Path) -> None:
-        """Write an object into a file, which is there only when it came to its end; KeyError when
-        there is none of this name."""
+    def get(self, key: str, path: Path, limit: int) -> None:
+        """Write an object of at most `limit` bytes into a file that is not there yet, and is there
+        only when the object came to its end; KeyError when there is none of this name."""
         sent = self.store.read(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part")
-        with part.open("wb") as file:
-            file.writelines(sent)
-        part.replace(path)
+        try:
+            with unpack.new_file(path) as file:
+                file.writelines(_at_most(limit, sent, key))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
     def empty(self, tell: Callable[[str], None] = lambda _: None, below: str = "") -> int:
         """Remove all objects whose names begin so, with all their versions; how many there were.
@@ -60,6 +66,15 @@ class Bucket:
         except NoBucket:
             return removed
         return removed
+
+
+def _at_most(limit: int, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
+    """The pieces of an object; Hostile when they are more than `limit` bytes."""
+    for piece in pieces:
+        limit -= len(piece)
+        if limit < 0:
+            raise unpack.Hostile(f"{key} of more bytes than it was announced with")
+        yield piece
 
 
 def of(inventory: Inventory) -> Bucket:

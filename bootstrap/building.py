@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bootstrap import delivery, runtimes, shelf, supply, wheels
+from bootstrap import delivery, runtimes, shelf, supply, unpack, wheels
 from bootstrap.apt_proxy import apt_proxy
 from bootstrap.show import size
 from bootstrap.survey import wheel_folder
 from bootstrap.worksite import QUIET, Worksite
 
 BUILD = "~/.railhead/build"
+WHEEL_LIMIT = 1 << 30  # bytes; a wheel with NCCL has a few MB
 APT = f"{BUILD}/apt.conf"
 # In place of the host's own, where a proxy may be named that does not answer.
 APT_SETTINGS = """Dir::Etc::main "/dev/null";
@@ -92,10 +92,9 @@ def _bring(site: Worksite) -> Path:
     folder = wheel_folder(site.cluster)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as part:
-        packed = Path(part) / "wheel.tar.gz"
-        site.session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=1 << 30)
-        with tarfile.open(packed) as tar:
-            tar.extractall(part, filter="data")
-        wheel = shelf.here(Path(part))
+        packed, files = Path(part) / "wheel.tar.gz", Path(part) / "files"
+        site.session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=WHEEL_LIMIT)
+        unpack.unpack(packed, files, WHEEL_LIMIT)
+        wheel = shelf.here(files)
         assert wheel is not None, "the build ended well and left no wheel"
         return wheel.replace(folder / wheel.name)  # whole, or it is not there

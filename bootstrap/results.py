@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
 import json
-import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import BelowThreshold, RailheadError, RunFailed
+from bootstrap import unpack
+from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.manifest import Manifest, Skipped, homes, refuse_changed, skipped, skipped_line
 from bootstrap.picture import curves
-from bootstrap.run import Run, read_json
+from bootstrap.run import Run
 from bootstrap.session import Session
 from bootstrap.show import clean, count, duration, number, size
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
 
 SCORES = ("accuracy", "threshold", "loss")  # of an evaluation
-LEFT = "left-on-host.txt"  # beside the results: what was too large
-OURS = ("results/.keep", "logs/.keep", "results/outputs.json", "results/manifest.json")
+LEFT = "left-on-host.txt"  # beside the results: files that were not brought
+RESULT = "results/result.json"
+Told = Callable[[str], None]
 
 # What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
 WRONG_KERAS = {
@@ -41,84 +41,102 @@ WRONG_KERAS = {
 }
 
 
-def fetch(session: Session, run: Run) -> dict[str, Any]:
+def fetch(session: Session, run: Run, tell: Told = lambda _: None) -> dict[str, Any]:
     """Bring a run's results into its folder here; returns result.json ({} while it still runs).
 
-    Once the run has ended, each file is compared by sha256, and the chief gets the word that its
-    machines need not be kept for them.
+    Files lie in a folder of their own until all have come. Once the run has ended, each is compared
+    by sha256, and the chief gets the word that its machines need not be kept for them.
+
+    Args:
+        tell: gets a line on what was not brought.
 
     Raises:
+        Hostile: the host sent what no host of ours sends; nothing of it is in the folder.
         RailheadError: a file here is not what the chief has.
     """
-    manifest = read_json(session, f"{run.folder}/results/manifest.json")
-    outputs = read_json(session, f"{run.folder}/results/outputs.json") or {"files": []}
-    run.results.mkdir(parents=True, exist_ok=True)
-    packed = run.results / ".fetch.tar.gz"
-    chosen = [
-        "run.json",
-        "results/*",
-        "logs/*",
-        *(f"work/{_literal(p)}" for p, _ in outputs["files"]),
-    ]
-    told = session.get(run.folder, chosen, packed, limit=OUTPUT_LIMIT)
-    _unpack(packed, run.results)
-    packed.unlink()
-    if told["left"]:
-        left = "".join(f"{size(count):>9}  {path}\n" for path, count in told["left"])
-        (run.results / LEFT).write_text(left)
-    if manifest:
-        verify(run.results, manifest["files"], {path for path, _ in told["left"]})
-        word = json.dumps({"left": len(told["left"])})
+    with unpack.stage(run.results) as stage:
+        packed, files = stage / "packed", stage / "files"
+        answer = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
+        left, left_out = unpack.pairs(answer["left"]), skipped(answer["skipped"])
+        torn = {unpack.checked(name) for name in answer["changed"]}
+        came = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
+        ended = RESULT in came
+        if ended:
+            _verify(session, run, files, {path for path, _ in left})
+        accept(files, run.results, came)
+        _note_left(left, left_out, stage, run.results)
+        _draw(stage, run)
+    for line in [*skipped_line(left_out), *_torn_line(torn)]:
+        tell(line)
+    if ended:
+        word = json.dumps({"left": len(left)})
         session.ask("write", files=[[f"{run.folder}/fetched", 0o644, word]])
-    metrics = run.results / "metrics.jsonl"
-    if metrics.exists():
-        curves(metrics, run.results / "curves.png", run.run_id)
-    result = run.results / "result.json"
-    return json.loads(result.read_text()) if result.exists() else {}
+    return result_of(run.results)
 
 
-def verify(here: Path, files: Sequence[Mapping[str, Any]], left: AbstractSet[str]) -> None:
-    """RailheadError when a file of a manifest, but for those that were left, is not here whole."""
-    wrong = [f["path"] for f in files if f["path"] not in left and not _same(here, f)]
-    if wrong:
-        (here / "result.json").unlink(missing_ok=True)  # a run with it counts as fetched
-        raise RailheadError(
-            f"{count(len(wrong), 'file')} came with another content than the chief has: "
-            + ", ".join(wrong[:5]),
-            hint="fab fetch   # once more; the machines keep them",
+def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
+    """RailheadError when a file is not what the manifest of the ended run says, or did not come.
+
+    A run whose disk was full may have no manifest.
+    """
+    path = f"{run.folder}/results/manifest.json"
+    if text := session.ask("read", paths=[path])[path]:
+        entries = Manifest.read(text).files
+        refuse_changed(
+            [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]
         )
 
 
-def _same(here: Path, entry: Mapping[str, Any]) -> bool:
-    """Whether a file is here with the bytes and the sha256 that the manifest says."""
+def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
+    """Move files of a run's folder to their places here. The result comes last: where it is, the
+    run counts as fetched."""
+    (results / "result.json").unlink(missing_ok=True)
+    named = homes(paths)
+    for path in sorted(paths, key=lambda path: path == RESULT):
+        unpack.place(files / path, results, named[path])
+
+
+def _note_left(
+    left: Sequence[tuple[str, int]], left_out: Sequence[Skipped], stage: Path, results: Path
+) -> None:
+    """List beside the results which files stayed on the host."""
+    lines = [f"{size(count):>9}  {path}\n" for path, count in left]
+    lines += [f"        -  {clean(s.path)}: {clean(s.kind)}\n" for s in left_out if s.is_file]
+    if lines:
+        unpack.place_text("".join(lines), stage, results, LEFT)
+    else:
+        (results / LEFT).unlink(missing_ok=True)
+
+
+def _torn_line(torn: AbstractSet[str]) -> list[str]:
+    if not torn:
+        return []
+    return [f"{count(len(torn), 'file')} changed while it was read, not brought: fab fetch again"]
+
+
+def _draw(stage: Path, run: Run) -> None:
+    """The curves of metrics.jsonl, in place of an older picture."""
+    metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
+    if metrics.is_file() and curves(metrics, picture, run.run_id):
+        unpack.place(picture, run.results, picture.name)
+
+
+def result_of(results: Path) -> dict[str, Any]:
+    """result.json of a run that was fetched; {} when it is not there.
+
+    Raises:
+        Hostile: it is no result.
+    """
     try:
-        with (here / home_name(entry["path"])).open("rb") as file:
-            digest = hashlib.sha256()
-            while data := file.read(1 << 20):
-                digest.update(data)
-            return digest.hexdigest() == str(entry["sha256"])
-    except OSError:
-        return False
-
-
-def home_name(path: str) -> str:
-    """Where a file of the run's folder lies here: results/ comes to the top, work/ is outputs/."""
-    path = path.removeprefix("results/")
-    return "outputs/" + path.removeprefix("work/") if path.startswith("work/") else path
-
-
-def _literal(path: str) -> str:
-    return glob.escape(path)
-
-
-def _unpack(packed: Path, into: Path) -> None:
-    """Every file to where it belongs; nothing leaves the folder."""
-    with tarfile.open(packed) as tar:
-        for member in tar:
-            if member.name in OURS:
-                continue
-            member.name = home_name(member.name)
-            tar.extract(member, into, filter="data")
+        text = (results / "result.json").read_text()
+        result: dict[str, Any] = json.loads(text)
+        if isinstance(result["state"], str):
+            return result
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise unpack.Hostile("a result.json that is no result")
 
 
 def judge(run: Run, result: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
+from bootstrap import unpack
 from bootstrap.errors import RailheadError
 from bootstrap.facts import HostFacts, parse, script
 from bootstrap.hops import hang_up
@@ -27,8 +28,17 @@ from bootstrap.package import Bundle, tar
 
 OPEN_SECONDS = 10
 REMOTE = Path(__file__).parent / "remote"
-AGENT = ("channel", "files", "wires", "commands", "agent")  # each imports only from those before it
+AGENT = (
+    "channel",
+    "manifest",
+    "files",
+    "packing",
+    "wires",
+    "commands",
+    "agent",
+)  # each imports only from those before it
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
+ANSWER = 64_000_000  # bytes of one line: the names of all files of a run, or a manifest
 Told = Callable[[Mapping[str, Any]], None]
 Sent = Callable[[int], None]
 
@@ -180,11 +190,29 @@ class Session:
         return Reply(answer["rc"], tuple(answer["tail"]))
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
-        """Fetch files as one tar.gz into `out`; answers {"files": [...], "left": [...]}."""
-        with out.open("wb") as sink:
+        """Fetch files that match as one tar.gz into `out`, which must not be there yet; answers
+        {"files": [...], "left": [...]}. It is for `unpack.unpack`: a host may send anything."""
+        return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+
+    def collect(self, folder: str, out: Path, *, limit: int) -> Any:
+        """Fetch a run's results as `get` does; the answer has also "skipped" and "changed"."""
+        return self._receive(out, limit, "collect", folder=folder)
+
+    def _receive(self, out: Path, limit: int, op: str, **kw: Any) -> Any:
+        """The answer of an operation that sends an archive of at most `limit` bytes of content.
+
+        Raises:
+            Hostile: more came than such an archive can have.
+        """
+        room = unpack.packed_limit(limit)
+        with unpack.new_file(out) as sink:
 
             def chunk(event: Mapping[str, Any]) -> None:
-                left = event["chunk"]
+                nonlocal room
+                left = event.get("chunk")
+                if type(left) is not int or not 0 <= left <= room:
+                    raise unpack.Hostile(f"an archive of more than {limit} bytes")
+                room -= left
                 while left:
                     data = self._out.read(min(left, 1 << 20))
                     if not data:
@@ -192,7 +220,7 @@ class Session:
                     sink.write(data)
                     left -= len(data)
 
-            return self.ask("get", told=chunk, root=root, patterns=list(patterns), limit=limit)
+            return self.ask(op, told=chunk, limit=limit, **kw)
 
     def close(self) -> None:
         """End the channel and the connection; what was started to outlive them stays."""
@@ -215,18 +243,21 @@ class Session:
         told: Told | None = None,
         stop_at: str = "",
     ) -> Any:
-        for raw in iter(self._out.readline, b""):
+        for raw in iter(lambda: self._out.readline(ANSWER), b""):
             if not raw.startswith(b"{"):
                 continue  # not the agent's
-            answer = json.loads(raw)
+            answer = _parsed(raw)
             if "ok" in answer:
                 return answer["ok"]
             if "error" in answer:
                 raise _agent_error(self.host, op, answer["error"])
-            if stop_at and stop_at in answer["event"]:
-                return answer["event"]
+            event = answer.get("event")
+            if not isinstance(event, dict):
+                raise unpack.Hostile("an answer of no known kind")
+            if stop_at and stop_at in event:
+                return event
             if told:
-                told(answer["event"])
+                told(event)
         raise self._broken()
 
     def _broken(self) -> RailheadError:
@@ -242,6 +273,16 @@ class Session:
 
 class ConnectionLost(RailheadError):
     """The channel ended before its answer came; nothing is known of what the host did."""
+
+
+def _parsed(raw: bytes) -> Any:
+    """One JSON line of the agent; Hostile when it is none."""
+    if len(raw) >= ANSWER:
+        raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise unpack.Hostile("an answer that is no JSON") from None
 
 
 def _agent_error(host: Host, op: str, error: Mapping[str, str]) -> RailheadError:

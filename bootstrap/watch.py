@@ -63,7 +63,7 @@ def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) ->
     chief = opened[inventory.chief.name]
     if not chief.connection.is_connected:
         chief = follow.reconnect(inventory) or chief
-    result = fetch_results(chief, started)
+    result = fetch_results(chief, started, say)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
     judged(inventory, started, result)
 
@@ -116,6 +116,6 @@ def fetch(seen: power.Look, started: Run) -> None:
     else:
         inventory = power.awake(seen, say)
         with door.agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
-            result = fetch_results(opened[inventory.chief.name], started)
+            result = fetch_results(opened[inventory.chief.name], started, say)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
     say(f"state: {result['state'] if result else 'no result yet'}")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from bootstrap import bucket, record
+from bootstrap import bucket, record, unpack
 from bootstrap.bucket import Bucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import Inventory
-from bootstrap.results import LEFT, home_name, verify
+from bootstrap.manifest import Entry, Manifest, refuse_changed, skipped_line
+from bootstrap.results import LEFT, accept, result_of
 from bootstrap.run import Run
 from bootstrap.show import count, size
 
-RESULT = "results/result.json"
+ROOM = 100_000_000  # bytes of this computer's disk that are left alone
 LARGE = 100_000_000  # bytes: such a file has a line of its own while it comes
 
 
@@ -23,10 +25,8 @@ def tell(inventory: Inventory, run_id: str | None) -> str:
     if run_id is None and not record.runs(inventory.name):
         return "no run yet"
     run = Run(*record.find_run(inventory, run_id))
-    path = run.results / "result.json"
-    if path.exists():
-        state = json.loads(path.read_text())["state"]
-        return f"run {run.run_id}: {state}; results fetched to {run.results}"
+    if result := result_of(run.results):
+        return f"run {run.run_id}: {result['state']}; results fetched to {run.results}"
     return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
 
 
@@ -54,39 +54,52 @@ def fetch(
         UsageError: they are not in the bucket. RailheadError: a file is not what was shipped.
     """
     kept = bucket.of(inventory)
-    files = kept.manifest(run.run_id)
-    if files is None:
+    manifest = kept.manifest(run.run_id)
+    if manifest is None:
         raise UsageError(
             f"results of {run.run_id} are not in {inventory.bucket}: they are only on "
             f"{inventory.chief.name}, which does not run",
             hint="fab start   # then: fab fetch",
         )
-    whole = size(sum(entry["bytes"] for entry in files))
-    tell(f"from {kept.store.url}: {count(len(files), 'file')}, {whole}")
-    # The result comes last: where it is, the run counts as fetched.
-    for last in (False, True):
-        some = [entry for entry in files if (entry["path"] == RESULT) is last]
-        _bring(kept, run, some, tell)
-        verify(run.results, some, frozenset())
+    _come(kept, run, manifest, tell)
+    return result_of(run.results)
+
+
+def _come(kept: Bucket, run: Run, manifest: Manifest, tell: Callable[[str], None]) -> None:
+    """Bring the files into a folder of their own, compare them, and move them to their places."""
+    whole = sum(entry.bytes for entry in manifest.files)
+    tell(f"from {kept.store.url}: {count(len(manifest.files), 'file')}, {size(whole)}")
+    with unpack.stage(run.results) as stage:
+        _refuse_too_much(whole, stage)
+        for entry in manifest.files:
+            _bring(kept, run, entry, stage / entry.path, tell)
+        refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
+        accept(stage, run.results, [entry.path for entry in manifest.files])
     (run.results / LEFT).unlink(missing_ok=True)
-    result: dict[str, Any] = json.loads((run.results / "result.json").read_text())
-    return result
+    for line in skipped_line(manifest.skipped):
+        tell(line)
 
 
-def _bring(
-    kept: Bucket, run: Run, files: list[dict[str, Any]], tell: Callable[[str], None]
-) -> None:
-    """Every file of a manifest; a name that leads out of the folder is refused."""
-    for entry in files:
-        if entry["bytes"] >= LARGE:
-            tell(f"  {home_name(entry['path'])}, {size(entry['bytes'])}")
-        path = (run.results / home_name(entry["path"])).resolve()
-        if not path.is_relative_to(run.results.resolve()):
-            raise RailheadError(f"the manifest of {run.run_id} names {entry['path']!r}: no result")
-        try:
-            kept.get(f"runs/{run.run_id}/{home_name(entry['path'])}", path)
-        except KeyError as missing:
-            raise RailheadError(
-                f"{missing.args[0]} is not in {kept.store.url} any more: somebody removed it",
-                hint="fab start   # then: fab fetch",
-            ) from None
+def _refuse_too_much(whole: int, folder: Path) -> None:
+    """UsageError when so many bytes would fill the disk here."""
+    free = shutil.disk_usage(folder).free
+    if whole > free - ROOM:
+        raise UsageError(
+            f"the results have {size(whole)}, and {folder.parent} has {size(free)} free: "
+            f"{size(ROOM)} of it are left alone",
+            hint="make room, then: fab fetch",
+        )
+
+
+def _bring(kept: Bucket, run: Run, entry: Entry, path: Path, tell: Callable[[str], None]) -> None:
+    """One file of a manifest, cut off where it is longer than the manifest says."""
+    if entry.bytes >= LARGE:
+        tell(f"  {entry.home}, {size(entry.bytes)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        kept.get(f"runs/{run.run_id}/{entry.home}", path, entry.bytes)
+    except KeyError as missing:
+        raise RailheadError(
+            f"{missing.args[0]} is not in {kept.store.url} any more: somebody removed it",
+            hint="fab start   # then: fab fetch",
+        ) from None

@@ -18,7 +18,7 @@ LINES = (
     "errors voice",
     "inventory system gpus outside facts drivers plan",
     "document runtimes choice hostfile tf_config ignore folder package launch asked",
-    "record uv wheels pins show traffic hops session connect trust",
+    "record uv wheels pins show unpack manifest traffic hops session connect trust",
     "processes loopback local",
     "board picture delivery ports destination fetched apt_proxy",
     "xids health chart",

@@ -1,21 +1,19 @@
-"""Files of a host: written all or not at all, kept by content, sent back as tar."""
+"""Files of a host: written all or not at all, kept by content, read and removed."""
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import hashlib
 import io
 import os
-import re
 import shutil
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
-from typing import IO, Any, cast
+from typing import Any
 
-from bootstrap.remote.channel import IN, Chunks, say
+from bootstrap.remote.channel import IN, say
+from bootstrap.remote.manifest import open_regular
 
 
 def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
@@ -132,64 +130,15 @@ def clear_way(dest: str, relative: str) -> None:
             os.remove(path)
 
 
-def get(root: str, patterns: list[str], limit: int) -> dict[str, Any]:
-    """Send matching files as tar chunks; over `limit` bytes in all, the rest is only listed."""
-    root = os.path.expanduser(root)
-    chosen: list[tuple[str, int]] = []
-    left: list[tuple[str, int]] = []
-    total = 0
-    for path, size in matching(root, patterns):
-        total += size
-        (chosen if total <= limit else left).append((path, size))
-    with tarfile.open(fileobj=cast("IO[bytes]", Chunks()), mode="w|gz") as tar:
-        for path, _ in chosen:
-            add(tar, root, path)
-    return {"files": chosen, "left": left}
-
-
-def add(tar: tarfile.TarFile, root: str, path: str) -> None:
-    """Add one file as it is now: a run may replace, lengthen or remove it meanwhile."""
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(root, path), "rb") as content:
-        tar.addfile(tar.gettarinfo(arcname=path, fileobj=content), content)
-
-
-def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
-    """The files that match, each once, in the patterns' order, with their bytes.
-
-    Not by `glob`, which finds hidden names from Python 3.11 on only.
-    """
-    there = sorted(
-        os.path.relpath(os.path.join(f, n), root) for f, _, ns in os.walk(root) for n in ns
-    )
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # as glob.escape makes it
-        alone = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
-        found |= dict.fromkeys(alone or [path for path in there if matches(path, pattern)])
-    for path in found:
-        with contextlib.suppress(OSError):
-            status = os.stat(os.path.join(root, path))
-            if stat.S_ISREG(status.st_mode) and not path.startswith(".."):
-                yield path, status.st_size
-
-
-def matches(path: str, pattern: str) -> bool:
-    """`*` stays within a folder; `**` does not, and `**/` is any number of folders, also none."""
-    if "**" in pattern:
-        return any(fnmatch.fnmatchcase(path, p) for p in (pattern, pattern.replace("**/", "")))
-    # With as many slashes in one as in the other, no star can have one.
-    return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
-
-
 def read(paths: list[str]) -> dict[str, str | None]:
     """The text of small files; None for one that is not there."""
     return {path: text_of(os.path.expanduser(path)) for path in paths}
 
 
 def text_of(path: str) -> str | None:
-    """A file's text, or None."""
+    """A regular file's text, or None; a link of the user's own is followed."""
     try:
-        with open(path, errors="replace") as file:
+        with io.TextIOWrapper(open_regular(os.path.realpath(path)), errors="replace") as file:
             return file.read()
     except OSError:
         return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import fnmatch
 import json
 import os
 import signal
@@ -113,30 +112,6 @@ class State:
         self.beat(**ending, trouble=self.losses.told(), begun={})
 
 
-def snapshot() -> dict[str, tuple[int, int]]:
-    """Size and time of every file in work/, to tell later what the run wrote."""
-    found = {}
-    for folder, _, names in os.walk(path("work")):
-        for file in (os.path.join(folder, name) for name in names):
-            if "__pycache__" not in file and not os.path.islink(file):
-                with contextlib.suppress(FileNotFoundError):
-                    status = os.stat(file)
-                    found[os.path.relpath(file, path("work"))] = status.st_size, status.st_mtime_ns
-    return found
-
-
-def outputs(before: dict[str, tuple[int, int]], patterns: list[str]) -> list[tuple[str, int]]:
-    """The files in work/ that are new or changed and match, each with its bytes."""
-    after = snapshot()
-    new = [p for p in after if after[p] != before.get(p)]
-    return [(p, after[p][0]) for p in sorted(new) if any(matches(p, x) for x in patterns)]
-
-
-def matches(file: str, pattern: str) -> bool:
-    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
-    return pattern == "**" or fnmatch.fnmatch(file, pattern)
-
-
 class Supervisor:
     """One run, from mpirun's start to what came of it."""
 
@@ -149,7 +124,9 @@ class Supervisor:
 
     def go(self) -> dict[str, Any]:
         """Run mpirun to its end, and sweep; returns result.json."""
-        before = snapshot()
+        before = manifest.snapshot(RUN)
+        with self.state.counted():
+            save(manifest.BEFORE, before)  # for a fetch before the end, or after ours
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -164,7 +141,8 @@ class Supervisor:
             reader.join(GRACE)
         self.check()
         with self.state.counted():
-            save("results/outputs.json", {"files": outputs(before, self.run["outputs"])})
+            new = manifest.written(RUN, before, self.run["outputs"])
+            save("results/outputs.json", {"files": new})
         return self.result(code, swept)
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:

@@ -118,8 +118,35 @@ def test_an_object_that_somebody_removed_is_named(
 def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
     files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
     world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
-    with pytest.raises(RailheadError, match="no result"):
+    with pytest.raises(RailheadError, match="no plain path below its folder"):
         whereabouts.fetch(world.inventory, here)
+
+
+def test_an_object_that_is_longer_than_its_manifest_says_is_cut_off(
+    world: World, here: Run, shipped: list[str]
+) -> None:
+    world.put("runs/r1/logs/rank-0.log", bytes(1_000_000))
+    with pytest.raises(RailheadError, match="logs/rank-0.log of more bytes"):
+        whereabouts.fetch(world.inventory, here)
+    assert not list(here.results.iterdir())
+
+
+def test_results_that_would_fill_the_disk_here_are_not_begun(world: World, here: Run) -> None:
+    files = [{"path": "work/huge", "bytes": 10**15, "sha256": "0" * 64}]
+    world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
+    with pytest.raises(UsageError, match="1000.0 TB"):
+        whereabouts.fetch(world.inventory, here)
+
+
+def test_results_of_a_bucket_are_not_written_through_a_link(
+    world: World, here: Run, shipped: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (here.results / "logs").mkdir(parents=True)
+    (here.results / "logs/rank-0.log").symlink_to(tmp_path / "precious")
+    (here.results / "run.json.part").symlink_to(tmp_path / "precious")
+    whereabouts.fetch(world.inventory, here)
+    assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
@@ -138,10 +165,10 @@ def test_a_download_that_breaks_off_is_no_file(on_gcs: OnGcs, tmp_path: Path) ->
     on_gcs.put("big", os.urandom(3 << 20))
     on_gcs.store.cuts = True
     with pytest.raises(RailheadError, match="Google cannot be asked"):
-        bucket.of(ON_GCP).get("big", tmp_path / "big")
+        bucket.of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
     assert not (tmp_path / "big").exists()
     on_gcs.store.cuts = False
-    bucket.of(ON_GCP).get("big", tmp_path / "big")
+    bucket.of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
     assert (tmp_path / "big").stat().st_size == 3 << 20
 
 

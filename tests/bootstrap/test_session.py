@@ -18,6 +18,7 @@ from bootstrap import door, processes, record
 from bootstrap.errors import RailheadError
 from bootstrap.package import pack_folder
 from bootstrap.session import ConnectionLost, Reply, Session
+from bootstrap.unpack import Hostile
 
 
 @pytest.fixture
@@ -138,6 +139,36 @@ def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path)
     assert sorted(name for name, _ in answer["files"]) == ["a.txt", "deep/b.txt"]
     with tarfile.open(tmp_path / "got") as archive:
         assert sorted(archive.getnames()) == ["a.txt", "deep/b.txt"]
+
+
+LIES: dict[str, list[str]] = {
+    "more than an archive can have": ['{"event": {"chunk": 4000000000}}'],
+    "a negative length": ['{"event": {"chunk": -1}}'],
+    "no length": ['{"event": {"chunk": "x"}}'],
+    "no event": ["{}"],
+    "no JSON": ["{"],
+    "depth without end": ['{"ok":' + "[" * 100_000],
+}
+
+
+@pytest.mark.parametrize("lines", LIES.values(), ids=LIES)
+def test_an_agent_that_lies_is_refused(session: Session, tmp_path: Path, lines: list[str]) -> None:
+    """What answers in the agent's place says what it likes."""
+    session._agent = True
+    text = "\n".join(lines)
+    script = f"cat <<'END'\n\n@loop\n{text}\nEND\nexec cat >/dev/null\n@go\n"
+    session._send(script.encode())
+    with pytest.raises(Hostile):
+        session.collect("~/.railhead/runs/r1", tmp_path / "got", limit=1000)
+    assert (tmp_path / "got").stat().st_size == 0
+
+
+def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) -> None:
+    monkeypatch.setattr("bootstrap.session.ANSWER", 100_000)
+    session._agent = True
+    session._send(b"printf '\\n@loop\\n{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
+    with pytest.raises(Hostile, match="a line of more than 100000 bytes"):
+        session.ask("read", paths=[])
 
 
 @pytest.fixture

@@ -91,6 +91,26 @@ def test_a_file_that_changed_since_is_no_result_and_there_is_no_manifest(
     assert "runs/r1/manifest.json" not in keys(s3)
 
 
+def test_whole_trees_are_in_the_bucket(s3: Any, run: Path) -> None:
+    for name in ("results/model/variables/v.data", "logs/trace/x"):
+        (run / name).parent.mkdir(parents=True)
+        (run / name).write_text(name)
+    (run / "results/latest").symlink_to("model")
+    os.mkfifo(run / "results/pipe")
+    (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
+    done = ship(run)
+    assert done.returncode == 0, done.stderr
+    trees = ["model/variables/v.data", "logs/trace/x"]
+    assert keys(s3) == sorted(f"runs/r1/{name}" for name in [*WANTED, *trees])
+
+
+def test_a_file_that_became_a_pipe_holds_nothing_up(s3: Any, run: Path) -> None:
+    (run / "work/empty").unlink()
+    os.mkfifo(run / "work/empty")
+    done = ship(run)
+    assert done.returncode and "work/empty is not a regular file" in done.stderr
+
+
 def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path) -> None:
     done = ship(run, "s3://results-other/runs/r1")
     assert done.returncode and "NoSuchBucket" in done.stderr

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from bootstrap.remote.manifest import manifest as remote_manifest
+
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
 PARTS = [path.name for path in REMOTE.glob("*.py")]
@@ -470,3 +472,55 @@ def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> Non
     assert again.result()["state"] == "succeeded"
     process.wait(10)
     assert run.read("state.json")["machines"]["phase"] == "left to r2"
+
+
+def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) -> None:
+    make = [
+        "mkdir -p results/model/variables logs/trace work/ckpt results/work",
+        "echo w >results/model/variables/v.data; echo p >results/model/saved_model.pb",
+        "echo t >logs/trace/host.xplane; echo r >results/work/x; echo s >results/x.part.old",
+        "ln -s model results/latest; ln -s /etc/passwd results/model/secret",
+        "mkfifo results/pipe work/ckpt/pipe; ln -s w work/ckpt/link; echo w >work/ckpt/w",
+        "mkdir -p results/outputs/ckpt; echo first >results/outputs/ckpt/w",
+        "touch \"results/$(printf 'a\\033b')\" results/state.json",
+    ]
+    run = Run(home, "; ".join(make))
+    began = time.monotonic()
+    assert run.result()["state"] == "succeeded"
+    assert time.monotonic() - began < 20, "a FIFO holds nothing up"
+    whole = run.read("results/manifest.json")
+    paths = {entry["path"] for entry in whole["files"]}
+    assert {
+        "results/model/saved_model.pb",
+        "results/model/variables/v.data",
+        "results/x.part.old",
+        "results/work/x",
+        "results/outputs/ckpt/w",
+        "logs/trace/host.xplane",
+    } <= paths
+    assert {entry["path"]: entry["kind"] for entry in whole["skipped"]} == {
+        "results/latest": "link",
+        "results/model/secret": "link",
+        "results/pipe": "FIFO",
+        "work/ckpt/pipe": "FIFO",
+        "work/ckpt/link": "link",
+        "work/ckpt/w": "another file comes back as outputs/ckpt/w",
+        "results/a\x1bb": "its name holds control characters or is not UTF-8",
+        "results/state.json": "another file comes back as state.json",
+    }
+
+
+def test_a_killed_supervisor_leaves_its_outputs_in_the_manifest(home: Path) -> None:
+    run = Run(home, "mkdir work/ckpt; printf weights >work/ckpt/w.h5; touch work/made; sleep 60")
+    (run.folder / "work" / "shipped").write_text("program")
+    process = run.start()
+    run.running()
+    for _ in range(200):
+        if (run.folder / "work/made").exists():
+            break
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    found = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}
+    assert {"work/ckpt/w.h5", "work/made"} <= found
+    assert "work/shipped" not in found

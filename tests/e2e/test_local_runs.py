@@ -141,6 +141,53 @@ def test_what_rank_0_wrote_comes_back_and_each_run_begins_fresh(person: Person) 
         assert found == ["ckpt/rank-0.h5"]
 
 
+def test_whole_trees_of_results_come_back(person: Person) -> None:
+    person.write(
+        "train.py",
+        JOIN + "if rank == 0:\n"
+        "    results = pathlib.Path(os.environ['RAILHEAD_RESULTS'])\n"
+        "    (results / 'saved/variables').mkdir(parents=True)\n"
+        "    (results / 'saved/saved_model.pb').write_text('graph')\n"
+        "    (results / 'saved/variables/v.data').write_text('weights')\n"
+        "    (results / 'latest').symlink_to('saved')\n"
+        "    os.mkfifo(results / 'pipe')\n",
+    )
+    done = person.fab("train", "--script", "train.py").ended(0, "saved/variables/v.data")
+    assert "not brought: results/latest (link), results/pipe (FIFO)" in done.out
+    assert (person.last / "saved/variables/v.data").read_text() == "weights"
+    assert (person.last / "saved/saved_model.pb").read_text() == "graph"
+
+
+WRITER = (
+    JOIN
+    + """
+if rank == 0:
+    os.makedirs("ckpt")
+    pathlib.Path("ckpt/step-1.h5").write_text("weights")
+time.sleep(120)
+"""
+)
+
+
+def test_checkpoints_come_back_while_a_run_goes_on_and_when_its_supervisor_died(
+    person: Person,
+) -> None:
+    person.write("train.py", WRITER)
+    started = run_id(person.fab("train", "--script", "train.py", "--detach").ended(0).out)
+    folder = person.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}"
+    wait_until((folder / "work/ckpt/step-1.h5").exists, 30, "there is a checkpoint")
+    person.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "no result yet")
+    here = person.last / "outputs/ckpt/step-1.h5"
+    assert here.read_text() == "weights"
+    assert not (person.last / "outputs/train.py").exists(), "it was shipped, not made"
+    here.unlink()
+    os.kill(json.loads((folder / "state.json").read_text())["pid"], signal.SIGKILL)
+    wait_until(lambda: not _ranks(person), 10, "the ranks have ended with it")
+    person.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "no result yet")
+    assert here.read_text() == "weights"
+    person.fab("cancel")
+
+
 def test_workdir_is_shipped_and_is_where_the_script_runs(person: Person) -> None:
     person.write("lib/own.py", "X = 1\n")
     person.write(
