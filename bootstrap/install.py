@@ -119,7 +119,7 @@ class _Work:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
     def _uv(self, site: Worksite) -> None:
-        site.send("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+        site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
 
     def _runtime(self, site: Worksite) -> None:
         folder = self.environment.folder
@@ -173,7 +173,7 @@ class _Work:
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
         house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
-        with delivery.delivered(session, house, told):
+        with delivery.delivered(site.session, house, told):
             yield delivery.FOR_UV
 
     def _horovod(self, site: Worksite) -> None:

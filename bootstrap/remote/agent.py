@@ -15,7 +15,7 @@ from typing import Any
 
 from bootstrap.remote.channel import say, serve
 from bootstrap.remote.commands import run, start
-from bootstrap.remote.files import get, read, remove, text_of, tree, write
+from bootstrap.remote.files import get, place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.wires import dial, listen, ports
 
 
@@ -80,7 +80,20 @@ def last_lines(folder: str) -> dict[str, str]:
 
 OPS = {
     op.__name__: op
-    for op in (write, tree, run, get, read, follow, listen, dial, ports, start, remove)
+    for op in (
+        write,
+        tree,
+        place_folder,
+        run,
+        get,
+        read,
+        follow,
+        listen,
+        dial,
+        ports,
+        start,
+        remove,
+    )
 }
 
 
