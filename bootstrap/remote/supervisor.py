@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import fnmatch
 import json
 import os
 import signal
@@ -25,11 +24,12 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote import attached, manifest, policy, sweep
+    from bootstrap.remote import attached, closing, manifest, policy, sweep
     from bootstrap.remote.lines import Losses, Words
     from bootstrap.remote.tagged import verdict
 else:  # they lie beside this file
     import attached
+    import closing
     import manifest
     import policy
     import sweep
@@ -55,7 +55,9 @@ def save(name: str, document: Any) -> None:
     """Write a JSON document: all of it or none."""
     part = path(f"{name}.part")
     try:
-        with open(part, "w") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)  # should it be a FIFO of the program, opening it would hang
+        with open(part, "x") as file:
             json.dump(document, file, indent=1)
         os.replace(part, path(name))
     except OSError:
@@ -80,6 +82,7 @@ class State:
 
     def __init__(self) -> None:
         self.losses = Losses()
+        self.unfinished: list[str] = []
         self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
         with self.counted(), open(path("reserve"), "wb") as file:
             file.write(os.urandom(RESERVE))
@@ -104,37 +107,21 @@ class State:
             os.remove(path("reserve"))
         result["started"], result["ended"] = self.told["started"], now()
         result["seconds"] = round(time.monotonic() - STARTED, 1)
-        result["trouble"] = self.losses.told()
+        found, why = closing.whole_manifest(RUN)
+        self.unfinished += [why] if why else []
+        result["trouble"] = self.trouble()
         with self.counted():
             save("results/result.json", result)
-            save("results/manifest.json", manifest.manifest(RUN))
+            size, digest = manifest.weighed(path("results/result.json"))
+            entry = {"path": "results/result.json", "bytes": size, "sha256": digest}
+            save("results/manifest.json", {**found, "files": [*found["files"], entry]})
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
-        self.beat(**ending, trouble=self.losses.told(), begun={})
+        self.beat(**ending, trouble=self.trouble(), begun={})
 
-
-def snapshot() -> dict[str, tuple[int, int]]:
-    """Size and time of every file in work/, to tell later what the run wrote."""
-    found = {}
-    for folder, _, names in os.walk(path("work")):
-        for file in (os.path.join(folder, name) for name in names):
-            if "__pycache__" not in file and not os.path.islink(file):
-                with contextlib.suppress(FileNotFoundError):
-                    status = os.stat(file)
-                    found[os.path.relpath(file, path("work"))] = status.st_size, status.st_mtime_ns
-    return found
-
-
-def outputs(before: dict[str, tuple[int, int]], patterns: list[str]) -> list[tuple[str, int]]:
-    """The files in work/ that are new or changed and match, each with its bytes."""
-    after = snapshot()
-    new = [p for p in after if after[p] != before.get(p)]
-    return [(p, after[p][0]) for p in sorted(new) if any(matches(p, x) for x in patterns)]
-
-
-def matches(file: str, pattern: str) -> bool:
-    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
-    return pattern == "**" or fnmatch.fnmatch(file, pattern)
+    def trouble(self) -> str | None:
+        """What could not be written, and what of the end could not be finished; None: nothing."""
+        return "; ".join(filter(None, [self.losses.told(), *self.unfinished])) or None
 
 
 class Supervisor:
@@ -149,7 +136,8 @@ class Supervisor:
 
     def go(self) -> dict[str, Any]:
         """Run mpirun to its end, and sweep; returns result.json."""
-        before = snapshot()
+        with self.state.counted():
+            save(closing.BEFORE, closing.snapshot(RUN))
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -163,9 +151,15 @@ class Supervisor:
         for reader in readers:  # after the sweep: what a rank left behind held the pipes open
             reader.join(GRACE)
         self.check()
-        with self.state.counted():
-            save("results/outputs.json", {"files": outputs(before, self.run["outputs"])})
+        self.list_outputs()
         return self.result(code, swept)
+
+    def list_outputs(self) -> None:
+        """Write which files the run left in work/."""
+        files, why = closing.outputs(RUN)
+        self.state.unfinished += [why] if why else []
+        with self.state.counted():
+            save("results/outputs.json", {"files": files})
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
         """mpirun's exit code, once it has ended."""
@@ -305,7 +299,10 @@ def main() -> int:
             state.end(failure(1, f"run {other} is going on on this chief: one run at a time"))
             return 1
         state.beat()
-        state.end(attempt(state))
+        try:
+            state.end(attempt(state))
+        except Exception:
+            traceback.print_exc()  # whatever went wrong, the machines stop
         keep_machines()
     return 0
 
