@@ -37,7 +37,7 @@ def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
 
 def replace(path: str, data: bytes, mode: int) -> None:
     """All of it or none: a reader, a crash or a full disk never leaves half a file."""
-    part = part_of(path)
+    part = part_of(os.path.join(os.path.dirname(path), ""))  # short: `path` may have a long name
     try:
         with open(part, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
             out.write(data)

@@ -112,9 +112,7 @@ class State:
         result["trouble"] = self.trouble()
         with self.counted():
             save("results/result.json", result)
-            size, digest = manifest.weighed(path("results/result.json"))
-            entry = {"path": "results/result.json", "bytes": size, "sha256": digest}
-            save("results/manifest.json", {**found, "files": [*found["files"], entry]})
+            save("results/manifest.json", {**found, "files": with_result(found["files"])})
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
         self.beat(**ending, trouble=self.trouble(), begun={})
@@ -122,6 +120,14 @@ class State:
     def trouble(self) -> str | None:
         """What could not be written, and what of the end could not be finished; None: nothing."""
         return "; ".join(filter(None, [self.losses.told(), *self.unfinished])) or None
+
+
+def with_result(files: list[Any]) -> list[Any]:
+    """The entries of a manifest, with the one of the result.json that was just written."""
+    name = "results/result.json"
+    size, digest = manifest.weighed(path(name))
+    entry = {"path": name, "bytes": size, "sha256": digest}
+    return [*(x for x in files if x["path"] != name), entry]
 
 
 class Supervisor:

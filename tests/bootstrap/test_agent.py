@@ -163,6 +163,7 @@ TREES: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is there, wh
     "a link deep in the way": ({"d/e": "->../../out"}, {"d/e/kept": "new"}),
     "a dangling link": ({"a": "->nowhere"}, {"a": "new"}),
     "a pipe in a file's place": ({"a": "fifo"}, {"a": "new"}),
+    "the longest name": ({}, {"n" * 255: "new"}),
 }
 
 

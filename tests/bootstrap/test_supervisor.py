@@ -458,8 +458,15 @@ def test_a_fifo_in_the_place_of_our_own_files_does_not_hold_the_end(home: Path, 
 
 
 def hashed(run: Run) -> set[str]:
-    """The files of the manifest."""
-    return {entry["path"] for entry in run.read("results/manifest.json")["files"]}
+    """The files of the manifest, each of which is there once."""
+    paths = [entry["path"] for entry in run.read("results/manifest.json")["files"]]
+    assert len(set(paths)) == len(paths)
+    return set(paths)
+
+
+def test_a_result_of_the_program_s_own_gives_way_to_ours(home: Path) -> None:
+    run = Run(home, "echo mine >results/result.json")
+    assert run.result()["state"] == "succeeded" and "results/result.json" in hashed(run)
 
 
 def change(run: Run, name: str, before: str, after: str) -> None:
