@@ -107,15 +107,22 @@ class State:
             os.remove(path("reserve"))
         result["started"], result["ended"] = self.told["started"], now()
         result["seconds"] = round(time.monotonic() - STARTED, 1)
+        self.save_result(result)  # at once: whoever cancels a run does not wait for its hashes
         found, why = closing.whole_manifest(RUN)
-        self.unfinished += [why] if why else []
-        result["trouble"] = self.trouble()
+        if why:
+            self.unfinished.append(why)
+            self.save_result(result)
         with self.counted():
-            save("results/result.json", result)
             save("results/manifest.json", {**found, "files": with_result(found["files"])})
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
         self.beat(**ending, trouble=self.trouble(), begun={})
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Write result.json with what is known of trouble now."""
+        result["trouble"] = self.trouble()
+        with self.counted():
+            save("results/result.json", result)
 
     def trouble(self) -> str | None:
         """What could not be written, and what of the end could not be finished; None: nothing."""

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -501,6 +501,28 @@ def test_a_file_that_cannot_be_read_in_time_is_named_and_the_rest_is_kept(home: 
     skipped = run.read("results/manifest.json")["skipped"]
     assert [entry["path"] for entry in skipped] == ["work/dead", "work/later"]
     assert not left_over(run)
+
+
+def test_the_result_is_there_while_the_rest_is_hashed_and_nothing_outlives_a_kill(
+    home: Path,
+) -> None:
+    run = Run(home, "echo x >work/dead")
+    (run.folder / "manifest.py").open("a").write(DEAD)
+    process = run.start()
+    wait_until(lambda: bool(left_over(run)) and (run.folder / "results/result.json").exists())
+    assert run.read("results/result.json")["state"] == "succeeded"
+    assert run.read("state.json")["state"] == "running"
+    process.kill()
+    process.wait()
+    wait_until(lambda: not left_over(run))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait 20 seconds at most."""
+    until = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:
