@@ -44,9 +44,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` are the digests that are complete;
-    `inside` is this host's own (address, port) as our connection reached it; `gpus` are the names
-    that nvidia-smi tells, none where the driver does not work or is not there: `gpu.cards` are."""
+    """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of what
+    is complete; `inside` is this host's own (address, port) as our connection reached it; `gpus`
+    are the names that nvidia-smi tells, none where the driver does not work or is not there:
+    `gpu.cards` are."""
 
     home: str
     user: str
@@ -147,6 +148,10 @@ _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q
 # A driver that does not work is told on stdout, where the names would stand.
 _GPU_NAMES = f'{BOUNDED}o=$($t nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
+# A folder alone is no installer: a transfer that was broken off may have left it empty.
+_UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
+  [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
+done"""
 # A process of a run is known by two variables of its environment, which its children inherit.
 _TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
 for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
@@ -177,10 +182,10 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "inside": ('echo "$SSH_CONNECTION"', _inside),
     "addresses": ("ip -o addr show", _addresses),
     "envs": (
-        "cd ~/.railhead/envs && for d in *; do [ -e $d/.ok ] && echo $d; done",
+        'cd ~/.railhead/envs && for d in *; do [ "$(cat $d/.ok)" = $d ] && echo $d; done',
         lambda out: frozenset(lines(out)),
     ),
-    "uvs": ("cd ~/.railhead/uv && ls", lambda out: frozenset(lines(out))),
+    "uvs": (_UV_SEARCH, lambda out: frozenset(lines(out))),
     "cluster_key": ("cat ~/.railhead/cluster/key.pub", lambda out: out.strip() or None),
     "authorized": (
         "grep -a railhead: ~/.ssh/authorized_keys",

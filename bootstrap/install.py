@@ -119,7 +119,7 @@ class _Work:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
     def _uv(self, site: Worksite) -> None:
-        site.send("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+        site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
 
     def _runtime(self, site: Worksite) -> None:
         folder = self.environment.folder

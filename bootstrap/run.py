@@ -23,7 +23,10 @@ from bootstrap.session import Session
 from bootstrap.survey import Cluster
 
 REMOTE = Path(__file__).parent / "remote"
-SUPERVISOR = ("supervisor.py", "tagged.py", "lines.py", "attached.py", "manifest.py")
+SUPERVISOR = (
+    *("supervisor.py", "tagged.py", "lines.py", "attached.py", "manifest.py"),
+    *("closing.py", "bounded.py"),
+)
 KEEPER = ("keeper.py", "policy.py", "ship.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or tell addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check

@@ -162,21 +162,21 @@ class Session:
     ) -> Any:
         """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
         hears the bytes that have gone."""
+        return self._send_files("tree", bundle, sent, dest=dest, prune=prune)
 
+    def send_folder(self, bundle: Bundle, dest: str, *, sent: Sent | None = None) -> Any:
+        """Make folder `dest` on the host, named by a digest, appear with all of the bundle or not
+        at all; a damaged one is replaced."""
+        return self._send_files("place_folder", bundle, sent, dest=dest)
+
+    def _send_files(self, op: str, bundle: Bundle, sent: Sent | None, **kw: Any) -> Any:
         def needed(event: Mapping[str, Any]) -> None:
             payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
             self._send(b"%d\n" % len(payload))
             self._send(payload, sent)
 
         manifest = bundle.manifest()["files"]
-        return self.ask(
-            "tree",
-            told=needed,
-            manifest=manifest,
-            blobs="~/.railhead/blobs",
-            dest=dest,
-            prune=prune,
-        )
+        return self.ask(op, told=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
 
     def run(
         self,

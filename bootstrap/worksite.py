@@ -74,12 +74,15 @@ class Worksite:
 
     def send(self, step: str, bundle: Bundle, dest: str) -> None:
         """Add files to a folder of ours; over a slow way it is seen that they move."""
+        self.session.send_tree(bundle, dest, prune=False, sent=self._progress(step))
+
+    def send_folder(self, step: str, bundle: Bundle, dest: str) -> None:
+        """Make a folder that is named by a digest appear, complete or not at all."""
+        self.session.send_folder(bundle, dest, sent=self._progress(step))
+
+    def _progress(self, step: str) -> Callable[[int], None]:
         tell = self.teller(step)
-
-        def sent(count: int) -> None:
-            tell(f"{size(count)} went through this connection")
-
-        self.session.send_tree(bundle, dest, prune=False, sent=sent)
+        return lambda count: tell(f"{size(count)} went through this connection")
 
     def install_wheel(self, path: str) -> None:
         """Put a Horovod wheel that lies there into the runtime."""

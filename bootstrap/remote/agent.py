@@ -15,7 +15,7 @@ from typing import Any
 
 from bootstrap.remote.channel import say, serve
 from bootstrap.remote.commands import run, start
-from bootstrap.remote.files import read, remove, text_of, tree, write
+from bootstrap.remote.files import place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.packing import collect, get
 from bootstrap.remote.wires import dial, listen, ports
 
@@ -81,7 +81,21 @@ def last_lines(folder: str) -> dict[str, str]:
 
 OPS = {
     op.__name__: op
-    for op in (write, tree, run, get, collect, read, follow, listen, dial, ports, start, remove)
+    for op in (
+        write,
+        tree,
+        place_folder,
+        run,
+        get,
+        collect,
+        read,
+        follow,
+        listen,
+        dial,
+        ports,
+        start,
+        remove,
+    )
 }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 from bootstrap.remote.channel import IN, say
 from bootstrap.remote.manifest import open_regular
 
+PART = ".part-"  # in the name of what is not complete yet
+
 
 def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
     """Write (path, mode, text) files whose content or mode differs; answer the changed paths."""
@@ -33,7 +35,7 @@ def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
 
 def replace(path: str, data: bytes, mode: int) -> None:
     """All of it or none: a reader, a crash or a full disk never leaves half a file."""
-    part = f"{path}.part{os.getpid()}"
+    part = part_of(os.path.join(os.path.dirname(path), ""))  # short: `path` may have a long name
     try:
         with open(part, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
             out.write(data)
@@ -45,6 +47,21 @@ def replace(path: str, data: bytes, mode: int) -> None:
         raise
 
 
+def part_of(path: str) -> str:
+    """Where a file or folder is written before it is renamed to `path`. Hosts may share a home, so
+    the name has the host in it too."""
+    return f"{path}{PART}{os.uname().nodename}-{os.getpid()}"
+
+
+def clear_parts(folder: str) -> None:
+    """Remove what processes of this host that were killed left half written in a folder."""
+    for name in os.listdir(folder):
+        host, _, pid = name.rpartition(PART)[2].rpartition("-")
+        ours = PART in name and host == os.uname().nodename and pid.isdigit()
+        if ours and not os.path.exists(f"/proc/{pid}"):
+            remove([os.path.join(folder, name)])
+
+
 def tree(
     manifest: list[dict[str, Any]], blobs: str, dest: str, prune: bool = True
 ) -> dict[str, Any]:
@@ -53,22 +70,91 @@ def tree(
     `dest` itself may be a link of the user's; nothing is ever written through one inside it.
     """
     blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
-    os.makedirs(blobs, mode=0o700, exist_ok=True)
+    sent = fetch_missing(manifest, blobs)
     os.makedirs(dest, mode=0o700, exist_ok=True)
+    clear_parts(dest)
+    if prune:
+        drop_others(dest, {entry["path"] for entry in manifest})
+    changed = [entry["path"] for entry in manifest if place(entry, blobs, dest)]
+    return {"sent": sent, "changed": changed}
+
+
+def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[str, Any]:
+    """Make the folder `dest`, which is named by a digest, appear with all files of the manifest.
+
+    It is filled beside its place and renamed, so that it is never there in part. A damaged one is
+    replaced.
+    """
+    blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
+    sent = fetch_missing(manifest, blobs)
+    if holds(dest, manifest):
+        return {"sent": sent, "changed": []}
+    above, part = os.path.dirname(dest), part_of(dest)
+    os.makedirs(above, mode=0o700, exist_ok=True)
+    clear_parts(above)
+    try:
+        os.makedirs(part, mode=0o700, exist_ok=True)
+        changed = [entry["path"] for entry in manifest if place(entry, blobs, part)]
+        rename_into_place(part, dest, manifest)
+    finally:
+        remove([part])
+    return {"sent": sent, "changed": changed}
+
+
+def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> None:
+    """Rename a complete folder to its place, and remove a damaged one that is there."""
+    try:
+        os.rename(part, dest)  # also over an empty folder
+    except OSError:
+        if holds(dest, manifest):  # another process was faster
+            return
+        damaged = part_of(f"{dest}.damaged")
+        os.rename(dest, damaged)
+        os.rename(part, dest)
+        remove([damaged])
+
+
+def fetch_missing(manifest: list[dict[str, Any]], blobs: str) -> int:
+    """Ask for the contents that are not in `blobs`; answers how many those were."""
+    os.makedirs(blobs, mode=0o700, exist_ok=True)
+    clear_parts(blobs)
     wanted = {entry["sha256"]: entry for entry in manifest}
     need = [d for d, entry in wanted.items() if not whole(os.path.join(blobs, d), entry)]
     say(event={"need": need})
     receive(int(IN.readline()), blobs)
-    if prune:
-        drop_others(dest, {entry["path"] for entry in manifest})
-    changed = [entry["path"] for entry in manifest if place(entry, blobs, dest)]
-    return {"sent": len(need), "changed": changed}
+    return len(need)
+
+
+def holds(dest: str, manifest: list[dict[str, Any]]) -> bool:
+    """Whether a folder has every file of the manifest."""
+    return all(is_placed(os.path.join(dest, entry["path"]), entry) for entry in manifest)
+
+
+def is_placed(path: str, entry: dict[str, Any]) -> bool:
+    """Whether a file has the content and the mode of its entry."""
+    try:
+        status = os.lstat(path)
+        same_mode = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == mode_of(entry)
+        return same_mode and sha256_of(path) == entry["sha256"]
+    except OSError:
+        return False
+
+
+def mode_of(entry: dict[str, Any]) -> int:
+    """The mode that a shipped file gets."""
+    return 0o755 if entry["executable"] else 0o644
+
+
+def sha256_of(path: str) -> str:
+    """The sha256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def whole(path: str, entry: dict[str, Any]) -> bool:
-    """Whether a blob is there in its full length; `replace` never leaves another content."""
+    """Whether a blob is there with its full content; a power cut can leave another one."""
     try:
-        return os.path.getsize(path) == int(entry["size"])
+        return os.path.getsize(path) == int(entry["size"]) and sha256_of(path) == entry["sha256"]
     except OSError:
         return False
 
@@ -103,14 +189,11 @@ def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
     """Put one file at its path; answers whether that changed anything."""
     path = os.path.join(dest, entry["path"])
     clear_way(dest, entry["path"])
-    mode = 0o755 if entry["executable"] else 0o644
-    with contextlib.suppress(OSError), open(path, "rb") as had:
-        same = os.fstat(had.fileno()).st_mode & 0o7777 == mode
-        if same and hashlib.sha256(had.read()).hexdigest() == entry["sha256"]:
-            return False
+    if is_placed(path, entry):
+        return False
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(os.path.join(blobs, entry["sha256"]), "rb") as blob:
-        replace(path, blob.read(), mode)
+        replace(path, blob.read(), mode_of(entry))
     return True
 
 

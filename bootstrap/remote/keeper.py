@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote import attached, policy
+    from bootstrap.remote import attached, bounded, policy
 else:  # they lie beside this file
     import attached
+    import bounded
     import policy
 
 RUN = os.path.dirname(os.path.abspath(__file__))
@@ -33,7 +34,8 @@ LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 TRIES = 3  # for shipping, and for each host's stop
 PAUSE = 5.0  # seconds between them
 GONE = 60.0  # seconds within which a host that was told to stop must be silent
-SHIPPING = 3600  # seconds
+SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
+STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 
 
 def path(name: str) -> str:
@@ -120,7 +122,9 @@ class Keeper:
         self.told = told
         with contextlib.suppress(OSError, ValueError):
             state = {**load("state.json"), "machines": {**told, "at": stamp()}}
-            with open(path("state.json.part"), "w") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path("state.json.part"))  # should it be a FIFO, opening it would hang
+            with open(path("state.json.part"), "x") as file:
                 json.dump(state, file, indent=1)
             os.replace(path("state.json.part"), path("state.json"))
 
@@ -135,10 +139,12 @@ class Keeper:
     def ship(self) -> None:
         """Bring the results into the bucket; what became of that stands in state.json."""
         self.tell("shipping the results to the bucket")
-        why = ""
+        why, until = "", time.monotonic() + SHIPPING
         for attempt in range(TRIES):
             time.sleep(PAUSE if attempt else 0)
-            said, why = shipped(self.run)
+            if time.monotonic() >= until:
+                break
+            said, why = shipped(self.run, until - time.monotonic())
             if said:
                 self.shipped = True
                 self.tell("shipped", shipped=said)
@@ -158,7 +164,7 @@ class Keeper:
             return
         self.tell("stopping", stopped={**done, name: "told to stop"})
         if self.shipped:
-            shipped(self.run, "state.json")
+            shipped(self.run, STATE_SHIPPING, "state.json")
         self.tell("stopping", stopped={**done, name: stop_here(argv)})
 
 
@@ -174,18 +180,19 @@ def alone() -> Iterator[bool]:
             yield True
 
 
-def shipped(run: dict[str, Any], *only: str) -> tuple[dict[str, Any] | None, str]:
-    """Run ship.py; what it said, or None and why not."""
+def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:
+    """Run ship.py for so many seconds at most; what it said, or None and why not."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
     argv = [python, "-I", path("ship.py"), RUN, f"{run['bucket']['url']}/runs/{RUN_ID}", *only]
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     try:
-        done = subprocess.run(argv, timeout=SHIPPING, **pipes)
-        return json.loads(done.stdout.splitlines()[-1]), ""
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = bounded.run(argv, seconds)
+        if done.code is None:
+            return None, f"it had not ended after {seconds:.0f} s"
+        return json.loads(done.out.splitlines()[-1]), ""
+    except OSError as error:
         return None, str(error)
     except (IndexError, ValueError):
-        return None, done.stderr.strip()[-600:]
+        return None, done.err.strip()[-600:]
 
 
 def stop_there(alias: str, argv: list[str] | None) -> str:

@@ -24,11 +24,12 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote import attached, manifest, policy, sweep
+    from bootstrap.remote import attached, closing, manifest, policy, sweep
     from bootstrap.remote.lines import Losses, Words
     from bootstrap.remote.tagged import verdict
 else:  # they lie beside this file
     import attached
+    import closing
     import manifest
     import policy
     import sweep
@@ -54,7 +55,9 @@ def save(name: str, document: Any) -> None:
     """Write a JSON document: all of it or none."""
     part = path(f"{name}.part")
     try:
-        with open(part, "w") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)  # should it be a FIFO of the program, opening it would hang
+        with open(part, "x") as file:
             json.dump(document, file, indent=1)
         os.replace(part, path(name))
     except OSError:
@@ -79,6 +82,7 @@ class State:
 
     def __init__(self) -> None:
         self.losses = Losses()
+        self.unfinished: list[str] = []
         self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
         with self.counted(), open(path("reserve"), "wb") as file:
             file.write(os.urandom(RESERVE))
@@ -103,13 +107,34 @@ class State:
             os.remove(path("reserve"))
         result["started"], result["ended"] = self.told["started"], now()
         result["seconds"] = round(time.monotonic() - STARTED, 1)
-        result["trouble"] = self.losses.told()
+        self.save_result(result)  # at once: whoever cancels a run does not wait for its hashes
+        found, why = closing.whole_manifest(RUN)
+        if why:
+            self.unfinished.append(why)
+            self.save_result(result)
         with self.counted():
-            save("results/result.json", result)
-            save("results/manifest.json", manifest.manifest(RUN))
+            save("results/manifest.json", {**found, "files": with_result(found["files"])})
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
-        self.beat(**ending, trouble=self.losses.told(), begun={})
+        self.beat(**ending, trouble=self.trouble(), begun={})
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Write result.json with what is known of trouble now."""
+        result["trouble"] = self.trouble()
+        with self.counted():
+            save("results/result.json", result)
+
+    def trouble(self) -> str | None:
+        """What could not be written, and what of the end could not be finished; None: nothing."""
+        return "; ".join(filter(None, [self.losses.told(), *self.unfinished])) or None
+
+
+def with_result(files: list[Any]) -> list[Any]:
+    """The entries of a manifest, with the one of the result.json that was just written."""
+    name = "results/result.json"
+    size, digest = manifest.weighed(path(name))
+    entry = {"path": name, "bytes": size, "sha256": digest}
+    return [*(x for x in files if x["path"] != name), entry]
 
 
 class Supervisor:
@@ -124,9 +149,8 @@ class Supervisor:
 
     def go(self) -> dict[str, Any]:
         """Run mpirun to its end, and sweep; returns result.json."""
-        before = manifest.snapshot(RUN)
         with self.state.counted():
-            save(manifest.BEFORE, before)  # for a fetch before the end, or after ours
+            save(manifest.BEFORE, manifest.snapshot(RUN))  # for what a fetch finds, too
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -140,10 +164,15 @@ class Supervisor:
         for reader in readers:  # after the sweep: what a rank left behind held the pipes open
             reader.join(GRACE)
         self.check()
-        with self.state.counted():
-            new = manifest.written(RUN, before, self.run["outputs"])
-            save("results/outputs.json", {"files": new})
+        self.list_outputs()
         return self.result(code, swept)
+
+    def list_outputs(self) -> None:
+        """Write which files the run left in work/."""
+        files, why = closing.outputs(RUN)
+        self.state.unfinished += [why] if why else []
+        with self.state.counted():
+            save("results/outputs.json", {"files": files})
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
         """mpirun's exit code, once it has ended."""
@@ -283,7 +312,10 @@ def main() -> int:
             state.end(failure(1, f"run {other} is going on on this chief: one run at a time"))
             return 1
         state.beat()
-        state.end(attempt(state))
+        try:
+            state.end(attempt(state))
+        except Exception:
+            traceback.print_exc()  # whatever went wrong, the machines stop
         keep_machines()
     return 0
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -164,6 +165,7 @@ TREES: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is there, wh
     "a link deep in the way": ({"d/e": "->../../out"}, {"d/e/kept": "new"}),
     "a dangling link": ({"a": "->nowhere"}, {"a": "new"}),
     "a pipe in a file's place": ({"a": "fifo"}, {"a": "new"}),
+    "the longest name": ({}, {"n" * 255: "new"}),
 }
 
 
@@ -196,6 +198,128 @@ def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path:
     words = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
     agent.ask("tree", payload, manifest=bundle.manifest()["files"], **words)
     assert found(tmp_path / "dest") == {"a": "1", "d/e/f": "kept", "other": "kept"}
+
+
+INSTALLER = {"uv": "an installer " * 3, "share/licence": "text"}
+DAMAGED: dict[str, dict[str, str]] = {
+    "nothing": {},
+    "an empty folder": {"there/": ""},
+    "half of the files": {"there/uv": INSTALLER["uv"]},
+    "another content": {"there/uv": "half an inst", "there/share/licence": "text"},
+    "a file": {"there": "x"},
+    "a dangling link": {"there": "->nowhere"},
+    "a pipe in a file's place": {"there/uv": "fifo"},
+}
+
+
+class Sent:
+    """A folder named by a digest, as it is sent to a host."""
+
+    def __init__(self, here: Path) -> None:
+        build(here, INSTALLER)
+        bundle = pack_folder(here)
+        self.payload = tar(bundle, {f.sha256 for f in bundle.files})
+        self.words: dict[str, Any] = {"manifest": bundle.manifest()["files"]}
+        self.words |= {"blobs": "~/blobs", "dest": "~/above/there"}
+
+    def to(self, agent: Agent) -> Any:
+        """Send it to the end; the agent's answer."""
+        self.begin(agent)
+        payload = self.payload if agent.line()["event"]["need"] else b""
+        agent.send(b"%d\n%s" % (len(payload), payload))
+        return agent.line()["ok"]
+
+    def begin(self, agent: Agent) -> None:
+        """Ask for the operation."""
+        agent.send(json.dumps({"op": "place_folder", **self.words}).encode() + b"\n")
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Sent:
+    return Sent(tmp_path / "here")
+
+
+@pytest.mark.parametrize("before", DAMAGED.values(), ids=DAMAGED)
+def test_a_folder_named_by_a_digest_is_made_whole_whatever_was_there(
+    agent: Agent, home: Path, sent: Sent, before: dict[str, str]
+) -> None:
+    build(home / "above", {**before, "other/uv": "kept"})
+    sent.to(agent)
+    assert found(home / "above/there") == INSTALLER
+    assert {path.name for path in (home / "above").iterdir()} == {"there", "other"}
+    inode = (home / "above/there").stat().st_ino
+    assert sent.to(agent) == {"sent": 0, "changed": []}
+    assert (home / "above/there").stat().st_ino == inode, "what is whole is not replaced"
+
+
+# How many bytes of the answer to `need` arrive: of its length, of the contents, or all.
+@pytest.mark.parametrize("bytes_sent", [0, 1, 5, 60, -1, None])
+def test_a_sender_that_ends_early_leaves_no_folder_in_part(
+    home: Path, sent: Sent, bytes_sent: int | None
+) -> None:
+    agent = Agent(home)
+    sent.begin(agent)
+    assert agent.line()["event"]["need"]
+    agent.send((b"%d\n%s" % (len(sent.payload), sent.payload))[:bytes_sent])
+    agent.process.communicate()  # the channel ends
+    all_came = bytes_sent is None
+    assert (home / "above/there").exists() is all_came
+    assert not all_came or found(home / "above/there") == INSTALLER
+    again = Agent(home)
+    assert sent.to(again)["sent"] == (0 if all_came else 2)
+    again.process.communicate()
+    assert found(home / "above/there") == INSTALLER
+
+
+# The agent is killed at each of its renames: of either content into `blobs`, of either file into
+# the folder's part, and of the part itself.
+@pytest.mark.parametrize("renames", range(5))
+def test_an_agent_that_is_killed_leaves_no_folder_in_part(
+    home: Path, sent: Sent, renames: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = f"""
+import os, signal
+left = iter(range({renames}))
+for name in ("replace", "rename"):
+    def counted(*words, real=getattr(os, name)):
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(*words)
+    setattr(os, name, counted)
+"""
+    source = agent_source()
+    monkeypatch.setattr(sys.modules[__name__], "agent_source", lambda: killed.encode() + source)
+    agent = Agent(home)
+    sent.begin(agent)
+    assert agent.line()["event"]["need"]
+    agent.send(b"%d\n%s" % (len(sent.payload), sent.payload))
+    agent.process.communicate()
+    assert agent.process.returncode == -signal.SIGKILL
+    assert not (home / "above/there").exists() and list(home.glob("**/*.part-*"))
+    monkeypatch.undo()
+    again = Agent(home)
+    sent.to(again)
+    again.process.communicate()
+    assert found(home / "above/there") == INSTALLER
+    assert not list(home.glob("**/*.part-*"))
+
+
+def test_the_part_of_another_host_that_shares_the_home_stays(
+    agent: Agent, home: Path, sent: Sent
+) -> None:
+    elsewhere = "above/there.part-another-host-1"
+    build(home, {f"{elsewhere}/uv": "half"})
+    sent.to(agent)
+    assert found(home / elsewhere) == {"uv": "half"}
+
+
+def test_a_content_on_the_host_that_was_damaged_travels_again(
+    agent: Agent, home: Path, sent: Sent
+) -> None:
+    for file in sent.words["manifest"]:
+        build(home / "blobs", {file["sha256"]: "\0" * file["size"]})
+    assert sent.to(agent)["sent"] == 2
+    assert found(home / "above/there") == INSTALLER
 
 
 def test_a_blob_with_another_content_is_refused(agent: Agent, home: Path) -> None:
@@ -283,7 +407,7 @@ def test_what_the_supervisor_found_at_the_end_counts(agent: Agent, home: Path) -
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"data": 5}'])
 def test_no_outputs_are_known_where_the_start_is_not(agent: Agent, home: Path, text: str) -> None:
     (going_on(home) / "before.json").write_text(text)
-    assert RUNNING <= collected(agent)[1].keys()
+    assert collected(agent)[1].keys() >= RUNNING
 
 
 def test_what_is_no_file_is_named_and_holds_nothing_up(agent: Agent, home: Path) -> None:
@@ -326,7 +450,7 @@ def test_files_that_are_written_all_the_time_come_meanwhile(agent: Agent, home: 
     try:
         for _ in range(30):
             answer, files = collected(agent)
-            assert RUNNING <= files.keys()
+            assert files.keys() >= RUNNING
             cut = "work/ckpt/1/w.h5" in answer["changed"]
             assert cut or files.get("work/ckpt/1/w.h5", "weights") in ("weights", "", "w" * 300)
     finally:

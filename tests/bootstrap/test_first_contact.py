@@ -52,11 +52,18 @@ def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
     made = {
         ".railhead/envs/aa11/.ok": "aa11",
         ".railhead/envs/unfinished/pyvenv.cfg": "",
-        ".railhead/uv/bb22/uv": "",
+        ".railhead/envs/of-a-power-cut/.ok": "",
+        ".railhead/uv/bb22/uv": "#!/bin/sh\n",
+        ".railhead/uv/empty-file/uv": "",
+        ".railhead/uv/not-executable/uv": "#!/bin/sh\n",
+        ".railhead/uv/no-file/uv/file": "",
         ".railhead/cluster/key.pub": "ssh-ed25519 AAAA railhead\n",
         ".ssh/authorized_keys": "ssh-rsa BBBB me\nrestrict ssh-ed25519 AAAA railhead:c\n",
     }
     lay(home, made)
+    (home / ".railhead/uv/left-by-a-broken-transfer").mkdir()
+    for name in ("bb22", "empty-file"):
+        (home / f".railhead/uv/{name}/uv").chmod(0o755)
     found = parse(ask(shell, home, os.defpath))
     assert found.envs == {"aa11"}
     assert found.uvs == {"bb22"}

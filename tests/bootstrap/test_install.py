@@ -21,6 +21,7 @@ from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts import HostFacts
 from bootstrap.hostfile import Peer
 from bootstrap.inventory import Host, Inventory
+from bootstrap.package import pack_folder
 from bootstrap.plan import Plan, Step
 from bootstrap.session import Reply, Session
 from bootstrap.survey import Cluster, wheel_folder
@@ -64,6 +65,9 @@ class Asked:
         if dest.endswith("/wheels"):
             self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
+    def send_folder(self, bundle: Any, dest: str, *, sent: Callable[[int], None]) -> None:
+        self.ran.append(["sent whole", dest])
+
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
         self.ran.append(["fetched", root])
         entry = tarfile.TarInfo(WHEEL)
@@ -90,6 +94,16 @@ def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
     opened = cast("dict[str, Session]", hosts)
     install.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
+
+
+def test_the_installer_is_sent_as_a_folder_that_appears_whole(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv").write_text("an installer")
+    monkeypatch.setattr(install.uv, "uv_for_hosts", lambda: pack_folder(tmp_path))
+    host = Asked("h1")
+    apply(cluster, {"h1": host}, "uv")
+    assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]
 
 
 def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Cluster) -> None:

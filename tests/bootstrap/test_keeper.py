@@ -193,6 +193,24 @@ def test_no_stop_leaves_them(home: Path) -> None:
     assert "No such file" in said["shipped"]["why"] and said["results"] == "only on a"
 
 
+def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
+    """As of a read from a dead network mount: for all tries together there is one hour."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    python = home / ".railhead/envs/client/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho tried >>{home}/tries\nexec sleep 60\n")
+    python.chmod(0o755)
+    text = (kept.folder / "keeper.py").read_text()
+    assert "SHIPPING = 3600.0" in text
+    (kept.folder / "keeper.py").write_text(text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0"))
+    began = time.monotonic()
+    said = kept.end()
+    assert time.monotonic() - began < 15
+    assert said["shipped"] == {"why": "it had not ended after 1 s"}
+    assert said["results"] == "only on a" and orders(kept.asked)[-1] == "chief"
+    assert (home / "tries").read_text() == "tried\n"
+
+
 def agent() -> subprocess.Popen[bytes]:
     """A process with an agent's command line."""
     return subprocess.Popen([sys.executable, "-c", "import time; 'agent'; time.sleep(60)"])

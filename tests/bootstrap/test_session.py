@@ -7,7 +7,7 @@ import signal
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,10 @@ def tree(tmp_path: Path) -> Path:
 def content(folder: Path) -> dict[str, tuple[str, bool]]:
     """Every file's text, and whether it can be run."""
     return {
-        path.relative_to(folder).as_posix(): (path.read_text(), os.access(path, os.X_OK))
+        path.relative_to(folder).as_posix(): (
+            path.read_bytes().decode("latin-1"),
+            os.access(path, os.X_OK),
+        )
         for path in folder.rglob("*")
         if path.is_file()
     }
@@ -210,6 +213,51 @@ def test_a_tree_arrives_and_only_changed_contents_travel_again(
 
 
 # Broken connections
+
+
+@pytest.mark.parametrize("bytes_sent", [0, 1, 30, 100_000])
+def test_a_connection_that_ends_while_the_installer_is_sent_leaves_none(
+    agent: Session,
+    one_host: Cluster,
+    there: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_sent: int,
+) -> None:
+    (tmp_path / "uv").mkdir()
+    (tmp_path / "uv/uv").write_bytes(b"#!/bin/sh\n" + os.urandom(200_000))
+    (tmp_path / "uv/uv").chmod(0o755)
+    bundle, dest = pack_folder(tmp_path / "uv"), f"~/.railhead/uv/digest-{bytes_sent}"
+    monkeypatch.setattr(agent, "_send", ends_after(agent, bytes_sent))
+    with pytest.raises(ConnectionLost):
+        agent.send_folder(bundle, dest)
+    name = dest.rpartition("/")[2]
+    with door.sessions(record.load_cluster("session")) as opened:
+        assert name not in opened["h1"].facts().uvs
+        assert not (there / f".railhead/uv/{name}").exists()
+        opened["h1"].start_agent("python3")
+        assert opened["h1"].send_folder(bundle, dest)["sent"] == 1
+        assert content(there / f".railhead/uv/{name}") == content(tmp_path / "uv")
+    with door.sessions(record.load_cluster("session")) as opened:
+        assert name in opened["h1"].facts().uvs
+
+
+def ends_after(session: Session, count: int) -> Callable[..., None]:
+    """The session's `_send` that, after the request, sends `count` bytes and then disconnects."""
+    real, left = session._send, count
+
+    def send(data: bytes, sent: Any = None) -> None:
+        nonlocal left
+        if data.startswith(b"{"):
+            real(data)
+            return
+        real(data[:left])
+        left -= min(left, len(data))
+        if not left:
+            session.close()
+            raise ConnectionLost("the connection has ended")
+
+    return send
 
 
 def break_after(session: Session, there: Path, seconds: float) -> threading.Thread:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -433,6 +433,149 @@ def test_every_line_of_a_fast_talker_is_kept_in_little_memory(home: Path) -> Non
         numbers = [int(line.split()[0]) for line in run.log(f"rank-{rank}").splitlines()]
         assert numbers == list(range(50000))
     assert peak < 40_000  # kB
+
+
+# --- what cannot be read at the end
+
+SOCKET = "import socket; socket.socket(socket.AF_UNIX).bind('odd')"
+SPECIAL = {
+    "a FIFO": "mkfifo odd",
+    "a socket": f'{sys.executable} -c "{SOCKET}"',
+    "a link to a FIFO": "mkfifo fifo; ln -s $PWD/fifo odd",
+    "a link to a device that never ends": "ln -s /dev/zero odd",
+    "folders in a circle": "mkdir odd; ln -s . odd/circle",
+    "a link to itself": "ln -s odd odd",
+}
+
+
+@pytest.mark.parametrize("folder", ["work", "results", "logs"])
+@pytest.mark.parametrize("make", SPECIAL.values(), ids=SPECIAL)
+def test_what_is_no_file_does_not_hold_the_end(home: Path, make: str, folder: str) -> None:
+    run = Run(
+        home, f"cd {folder}; {make}; test -L odd -o -e odd || exit 1; cd ../work; echo x >made"
+    )
+    result = run.result()
+    assert (result["state"], result["trouble"]) == ("succeeded", None)
+    assert run.read("results/outputs.json")["files"] == [["made", 2]]
+    assert "work/made" in hashed(run) and f"{folder}/odd" not in hashed(run)
+
+
+@pytest.mark.root
+def test_a_device_does_not_hold_the_end(home: Path) -> None:
+    run = Run(home, "mknod work/zero c 1 5 && mknod results/zero c 1 5; echo x >work/made")
+    assert run.result()["state"] == "succeeded"
+    assert "work/made" in hashed(run) and not {"work/zero", "results/zero"} & hashed(run)
+
+
+@pytest.mark.parametrize("name", ["results/result.json", "results/manifest.json", "state.json"])
+def test_a_fifo_in_the_place_of_our_own_files_does_not_hold_the_end(home: Path, name: str) -> None:
+    run = Run(home, f"mkfifo {name}.part; rm -f {name}; mkfifo {name}")
+    assert run.result()["state"] == "succeeded"
+    assert "results/result.json" in hashed(run)
+
+
+def hashed(run: Run) -> set[str]:
+    """The files of the manifest, each of which is there once."""
+    paths = [entry["path"] for entry in run.read("results/manifest.json")["files"]]
+    assert len(set(paths)) == len(paths)
+    return set(paths)
+
+
+def test_a_result_of_the_program_s_own_gives_way_to_ours(home: Path) -> None:
+    run = Run(home, "echo mine >results/result.json")
+    assert run.result()["state"] == "succeeded" and "results/result.json" in hashed(run)
+
+
+def change(run: Run, name: str, before: str, after: str) -> None:
+    """Another text in one of the run's own copies of our files."""
+    text = (run.folder / name).read_text()
+    assert text.count(before) == 1
+    (run.folder / name).write_text(text.replace(before, after))
+
+
+# As of a file on a network mount that has died: who reads it waits for ever.
+DEAD = """
+import time
+def dead(path, real=weighed):
+    while path.endswith("dead"):
+        time.sleep(1)
+    return real(path)
+weighed = dead
+"""
+
+
+def test_a_file_that_cannot_be_read_in_time_is_named_and_the_rest_is_kept(home: Path) -> None:
+    stop = {"argv": [["true"], None], "keep_minutes": 0}
+    run = Run(home, "cd work; echo x >alive; echo x >dead; echo x >later", stop=stop)
+    change(run, "closing.py", "HASHING = 1800.0", "HASHING = 1.5")
+    (run.folder / "manifest.py").open("a").write(DEAD)
+    trouble = run.result()["trouble"]
+    assert trouble == "2 results were not read, first work/dead: no end within 1.5 s"
+    state = run.read("state.json")
+    assert state["trouble"] == trouble
+    assert state["machines"]["phase"] == "stopping", "the machines stop all the same"
+    assert {"run.json", "results/result.json", "work/alive"} <= hashed(run)
+    skipped = run.read("results/manifest.json")["skipped"]
+    assert [entry["path"] for entry in skipped] == ["work/dead", "work/later"]
+    assert not left_over(run)
+
+
+def test_the_result_is_there_while_the_rest_is_hashed_and_nothing_outlives_a_kill(
+    home: Path,
+) -> None:
+    run = Run(home, "echo x >work/dead")
+    (run.folder / "manifest.py").open("a").write(DEAD)
+    process = run.start()
+    wait_until(lambda: bool(left_over(run)) and (run.folder / "results/result.json").exists())
+    assert run.read("results/result.json")["state"] == "succeeded"
+    assert run.read("state.json")["state"] == "running"
+    process.kill()
+    process.wait()
+    wait_until(lambda: not left_over(run))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait 20 seconds at most."""
+    until = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:
+    run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
+    change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")
+    listing = "def main(task: str, folder: str) -> None:\n"
+    change(
+        run,
+        "closing.py",
+        listing,
+        f"{listing}    import time\n    time.sleep(task[0] == 'o' and 60)\n",
+    )
+    assert run.result()["trouble"] == "work/ was not listed: no end within 1 s"
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert "results/result.json" in hashed(run) and not left_over(run)
+
+
+def left_over(run: Run) -> list[str]:
+    """Processes that still look through a run's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if b"closing.py" in text and str(run.folder).encode() in text:
+            found.append(path.parent.name)
+    return found
+
+
+def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:
+    run = Run(home, "true", stop={"argv": [["true"], None], "keep_minutes": 0})
+    (run.folder / "closing.py").open("a").write("whole_manifest = None\n")
+    run.start().wait(20)
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert "TypeError" in run.log("supervisor")
 
 
 # --- the end of the machines

@@ -27,6 +27,8 @@ from e2e.named import (
 from hosts.full import FullHost
 from hosts.network import Network
 
+from bootstrap.uv import uv_digest
+
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 Start = Callable[..., list[FullHost]]
@@ -81,6 +83,39 @@ def test_system_as_root_installs_what_is_missing(laptop: Person, ready_hosts: St
     laptop.fab("bootstrap", "--hosts", hosts, "--system").ended(0, "system: mpirun missing")
     assert h1.exec("mpirun", "--version").returncode == 0
     laptop.fab("bootstrap", "--hosts", hosts).ended(0, "nothing was changed")
+
+
+def without_installer(host: FullHost) -> Path:
+    """Take away the installer, contents and the mark of the complete runtime; our folder there."""
+    ours = "/root/.railhead"
+    done = host.exec("sh", "-c", f"rm -r {ours}/envs/*/.ok {ours}/uv {ours}/blobs")
+    assert done.returncode == 0, done.stderr
+    return host.disk.root / ours[1:]
+
+
+def test_a_bootstrap_killed_while_it_sends_the_installer_stops_no_later_one(
+    laptop: Person, ready_hosts: Start
+) -> None:
+    (h1,) = ready_hosts("h1")
+    hosts = introduce(laptop, h1)
+    ours = without_installer(h1)
+    h1.far(rtt_ms=100)  # so that the transfer takes a while
+    process = laptop.start("bootstrap", "--hosts", hosts)
+    wait_until(lambda: (ours / "blobs").is_dir(), 60, "the transfer begins")
+    process.kill()
+    process.communicate(timeout=10)
+    assert not (ours / "uv" / uv_digest()).exists()
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0, "uv: the installer is not there", "ready")
+    assert [path.name for path in (ours / "uv").iterdir()] == [uv_digest()]
+
+
+def test_an_empty_folder_of_the_installer_is_filled(laptop: Person, ready_hosts: Start) -> None:
+    """An earlier version left such a folder when it was killed."""
+    (h1,) = ready_hosts("h1")
+    hosts = introduce(laptop, h1)
+    ours = without_installer(h1)
+    (ours / "uv" / uv_digest()).mkdir(parents=True)
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0, "uv: the installer is not there", "ready")
 
 
 def test_no_wheel_and_no_host_that_can_build_one(

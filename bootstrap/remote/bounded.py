@@ -1,0 +1,60 @@
+"""Runs a command for a bounded time. One that cannot be killed is left behind, not waited for.
+
+`subprocess.run` waits without a bound for a command that it has killed; one that reads from a dead
+network mount may not end. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LIBC = ctypes.CDLL(None)
+GRACE = 5.0  # seconds that a killed command has to end
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code, None when it was killed after its time; what it wrote."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def run(argv: Sequence[str], seconds: float) -> Ended:
+    """Run a command without input and without the mark of the run; it ends with this process.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        argv, env=unmarked, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent, **pipes
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+        return Ended(process.returncode, text(out), text(err))
+    except subprocess.TimeoutExpired:
+        process.kill()
+    try:
+        out, err = process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired as late:
+        return Ended(None, text(late.output), text(late.stderr))
+    return Ended(None, text(out), text(err))
+
+
+def end_with_parent() -> None:
+    """Be killed when the process that started this one dies."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def text(data: bytes | None) -> str:
+    """Text of what a command wrote so far."""
+    return (data or b"").decode(errors="replace")
