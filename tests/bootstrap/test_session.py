@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tarfile
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 from hosts.person import Cluster
 
-from bootstrap import door, processes, record
+from bootstrap import door, processes, record, results
 from bootstrap.errors import RailheadError
 from bootstrap.package import pack_folder
+from bootstrap.remote.manifest import snapshot
+from bootstrap.run import Run
 from bootstrap.session import ConnectionLost, Reply, Session
 from bootstrap.unpack import Hostile
 
@@ -139,6 +142,25 @@ def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path)
     assert sorted(name for name, _ in answer["files"]) == ["a.txt", "deep/b.txt"]
     with tarfile.open(tmp_path / "got") as archive:
         assert sorted(archive.getnames()) == ["a.txt", "deep/b.txt"]
+
+
+def test_a_run_without_an_end_is_fetched_over_a_real_connection(
+    agent: Session, there: Path, tmp_path: Path
+) -> None:
+    folder = there / ".railhead/runs/r9"
+    for name in ("run.json", "results/saved/variables/v.data", "logs/rank-0.log", "work/train.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "run.json").write_text('{"outputs": ["**"]}')
+    (folder / "before.json").write_text(json.dumps(snapshot(str(folder))))
+    (folder / "work/w.h5").write_bytes(os.urandom(3_000_000))
+    os.mkfifo(folder / "results/pipe")
+    told: list[str] = []
+    assert results.fetch(agent, Run("r9", tmp_path / "r9"), told.append) == {}
+    here = {p.relative_to(tmp_path / "r9").as_posix() for p in (tmp_path / "r9").rglob("*.*")}
+    assert here == {"run.json", "saved/variables/v.data", "logs/rank-0.log", "outputs/w.h5"}
+    assert (tmp_path / "r9/outputs/w.h5").read_bytes() == (folder / "work/w.h5").read_bytes()
+    assert told == ["not brought: results/pipe (FIFO)"]
 
 
 LIES: dict[str, list[str]] = {
