@@ -35,12 +35,12 @@ test-cloud:
 # The Horovod wheel for GPUs, compiled and tried on any machine, once: it needs no GPU. Minutes, 1 GB.
 gpu-wheel:
 	@$(setup)
-	@$(bin)/python -m bootstrap.gpu_wheel
+	@$(bin)/python -m bootstrap.gpu_tools.wheel
 
 # On a machine with NVIDIA GPUs: whether all of ours works there, written to tested-on/<gpu>.json.
 gpu-check:
 	@$(setup)
-	@$(bin)/python -m bootstrap.gpu_check
+	@$(bin)/python -m bootstrap.gpu_tools.check
 
 # The same for a person and for CI: format, lint, strict types, tests.
 check:

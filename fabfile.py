@@ -1,8 +1,8 @@
-"""`fab --list` shows what can be done. The tasks are in bootstrap/tasks.py."""
+"""`fab --list` shows what can be done. The tasks are in bootstrap/cli/tasks.py."""
 
 from invoke import Collection
 
-from bootstrap import program, tasks
+from bootstrap.cli import executor, tasks
 
-program.install()
+executor.install()
 ns = Collection.from_module(tasks)

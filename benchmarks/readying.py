@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bootstrap import local, record
+from bootstrap.clouds.local import cluster
+from bootstrap.inventory import local_state
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
@@ -31,14 +32,14 @@ def seconds(count: int, caches: Path) -> float:
             (Path(name) / "caches/railhead").mkdir(parents=True, exist_ok=True)
             (Path(name) / "caches/railhead" / kind).symlink_to(caches / kind)
         os.environ |= {"HOME": name, "XDG_CACHE_HOME": f"{name}/caches"}
-        local.start("fresh", count)
-        record.save_cluster(record.load_cluster("fresh"))
+        cluster.start("fresh", count)
+        local_state.save_cluster(local_state.load_cluster("fresh"))
         try:
             begin = time.monotonic()
             subprocess.run([str(FAB), "-r", str(REPO), "bootstrap"], cwd=name, check=True)
             return time.monotonic() - begin
         finally:
-            local.stop("fresh")
+            cluster.stop("fresh")
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", default="4,8,16")
     counts = [int(word) for word in parser.parse_args().hosts.split(",")]
-    caches = record.cache("uv").parent
+    caches = local_state.cache("uv").parent
     load = os.getloadavg()[0]
     took = {count: seconds(count, caches) for count in (1, *counts)}
     print(f"load {load:.1f} at the start; 1 host {took[1]:.0f} s")

@@ -25,7 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bootstrap import local, processes, record
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.clouds.local import processes
+from bootstrap.inventory import local_state
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
@@ -72,7 +74,7 @@ class Person:
 
 def counts(person: Person) -> dict[str, int]:
     """All that must not grow from run to run."""
-    hosts = local.existing(person.cluster)
+    hosts = local_cluster.existing(person.cluster)
     pids = {pid for pid in marked(person.home)} | {p for h in hosts for p in processes.of(h.folder)}
     shared = [x for place in SHARED for x in listed(Path(place)) if OURS.search(x.name)]
     return {
@@ -118,7 +120,7 @@ def entries(folder: Path, *without: str) -> int:
 
 def kept(person: Person) -> int:
     """Bytes on the disk that the runs of the cluster hold on all hosts."""
-    folders = [h.home / ".railhead" / "runs" for h in local.existing(person.cluster)]
+    folders = [h.home / ".railhead" / "runs" for h in local_cluster.existing(person.cluster)]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     return sum(path.stat().st_blocks * 512 for path in files)
 
@@ -168,18 +170,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.soak")
     parser.add_argument("--runs", type=int, default=100)
     runs = parser.parse_args().runs
-    os.environ["XDG_CACHE_HOME"] = str(record.cache("uv").parents[1])
+    os.environ["XDG_CACHE_HOME"] = str(local_state.cache("uv").parents[1])
     with tempfile.TemporaryDirectory(prefix="railhead-soak-") as name:
         person = Person(Path(name))
         for folder in (person.folder, person.home / "tmp"):
             folder.mkdir()
         os.environ.update(HOME=name, TMPDIR=str(person.home / "tmp"), TERM="dumb")
-        local.start(person.cluster, 2)
+        local_cluster.start(person.cluster, 2)
         try:
             wrong, first, last = soak(person, runs)
             grew = show(first, last)
         finally:
-            local.stop(person.cluster)
+            local_cluster.stop(person.cluster)
     print(*wrong, f"{runs - len(wrong)} of {runs} succeeded", sep="\n")
     return int(bool(wrong or grew))
 

@@ -1,1 +1,23 @@
-"""What happens on the machines: hosts in, a plan, made ready, runs, results out; over SSH alone."""
+"""The control side: what `fab` does with the hosts of a cluster, over SSH.
+
+The folders tell the story of a run, in this order:
+
+* errors       what can go wrong, and the exit code
+* console      output for people: lines, live lines, text formatting
+* inventory    which hosts: the host list, the cluster document, the Pulumi stack, saved state
+* untrusted    checks of what a host sends: names, archives, manifests
+* facts        what is on a host: read by POSIX sh, parsed here, nothing is written
+* plan         what has to be done and why; pure
+* ssh          connections, host keys, jump hosts, port forwards, file transfer
+* clouds       AWS, Google Cloud and local hosts: machines, buckets, costs
+* provision    makes hosts ready: system packages, drivers, runtimes, Horovod
+* runs         starts a run, follows it, cancels it, fetches its results
+* lifecycle    starts and stops machines, teardown, destroy, the receipt
+* health       checks of GPUs, links, clocks and disks before a long run
+* workflows    the steps of each command, in order
+* cli          tasks, options, and the hosts that a command is about
+
+A folder imports only folders above it in this list; `clouds` and `ssh` do not import each other,
+nor do `provision` and `runs`. `gpu_tools` (what `make gpu-*` runs) may import all but `cli`.
+`remote` is shipped to hosts: standard library only, and it imports nothing of ours.
+"""

@@ -1,4 +1,4 @@
-"""SSH hosts on this machine as resources: a real sshd each, made by `python -m bootstrap.local`."""
+"""SSH hosts on this machine as resources: a real sshd each (`python -m bootstrap.clouds.local`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FACTS = ("address", "port", "user", "key_file", "host_key", "stop")
 
 
 class LocalHostError(Exception):
-    """A local host could not be made, read or ended; the words are those of bootstrap.local."""
+    """A local host could not be made, read or ended; in the words of bootstrap.clouds.local."""
 
 
 class Sshd(dynamic.ResourceProvider):
@@ -81,8 +81,8 @@ def _started(props: Props) -> Props:
 
 
 def _ask(*words: str) -> Any:
-    """The JSON that `python -m bootstrap.local` answers; its own words as the error."""
-    argv = [sys.executable, "-m", "bootstrap.local", *words]
+    """The JSON that `python -m bootstrap.clouds.local` answers; its own words as the error."""
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", *words]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise LocalHostError(done.stderr.strip() or f"{argv} ended with {done.returncode}")

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from invoke import Collection
 
-from bootstrap import document, tasks
-from bootstrap.hostfile import Link, Peer
-from bootstrap.launch import Ask, Bucket, Ending, Program, run_document
+from bootstrap.cli import tasks
+from bootstrap.inventory import document
+from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.runs.launch import Ask, Bucket, Ending, Program, run_document
 
 ROOT = Path(__file__).resolve().parent.parent
 REMOTE = ROOT / "bootstrap" / "remote"
@@ -140,9 +141,9 @@ def literal_keys(nodes: Iterator[ast.AST]) -> set[str]:
 
 def test_every_key_of_the_result_is_described() -> None:
     keys = literal_keys(
-        functions(REMOTE / "supervisor.py", "result", "culprit", "blame", "failure")
+        functions(REMOTE / "run/supervisor.py", "result", "culprit", "blame", "failure")
     )
-    keys |= literal_keys(functions(REMOTE / "sweep.py", "sweep", "answer"))
+    keys |= literal_keys(functions(REMOTE / "run/end_processes.py", "sweep", "answer"))
     assert {"schema", "state", "culprit", "lines", "ended", "left"} <= keys
     assert keys <= named(section(page("how-it-works.md"), "The result"))
 
@@ -161,7 +162,7 @@ def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
     found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "run.py").read_text()))
     found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "launch.py").read_text()))
-    rank = (REMOTE / "rank.py").read_text()
+    rank = (REMOTE / "run/rank.py").read_text()
     found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
     found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
     return found | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))

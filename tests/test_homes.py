@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import record
+from bootstrap.inventory import local_state
 
 
 def test_a_test_has_an_empty_home_and_no_agent(home: Path, tmp_path: Path) -> None:
     assert Path.home() == home
     assert list(home.iterdir()) == list(tmp_path.iterdir()) == []
     assert "SSH_AUTH_SOCK" not in os.environ
-    assert record.home() == home / ".railhead"
-    assert record.cache("x").is_relative_to(home)
+    assert local_state.home() == home / ".railhead"
+    assert local_state.cache("x").is_relative_to(home)
 
 
 def test_shared_caches_stand_outside_the_tests_home(home: Path, shared_caches: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rooms: who may import whom. Only documents cross between them."""
+"""The rooms and the folders of bootstrap: who may import whom."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,28 +14,30 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("stacks", "bootstrap", "training")
 
-# Each module imports only what stands before it: above, or to its left on its line.
-LINES = (
-    "errors voice",
-    "inventory system gpus outside facts drivers plan",
-    "document runtimes choice hostfile tf_config ignore folder package launch asked",
-    "record uv wheels pins show unpack manifest traffic hops session connect trust",
-    "processes loopback local",
-    "board picture delivery ports destination fetched apt_proxy",
-    "xids health chart",
-    "stack cloud door bucket shelf receipt identity rotation",
-    "survey changes supply ready overhaul reboot groundwork worksite building install",
-    "run machines power results whereabouts follow ending teardown demolition",
-    "checkup examine",
-    "access watch status journey",
-    "program options tasks",
-    "fatbin tested gpu_wheel gpu_check",
+# A folder of bootstrap imports only folders on earlier lines, and itself.
+ORDER = (
+    ("errors",),
+    ("console",),
+    ("inventory",),
+    ("untrusted",),
+    ("facts",),
+    ("plan",),
+    ("ssh", "clouds"),
+    ("provision", "runs"),
+    ("lifecycle",),
+    ("health",),
+    ("workflows", "gpu_tools"),
+    ("cli",),
 )
-ORDER = [name for line in LINES for name in line.split()]
+LEVEL = {folder: level for level, line in enumerate(ORDER) for folder in line}
+# Old paths that recorded commands name; they lead to clouds/local.
+SHIMS = {"local", "processes"}
+LONGEST_CHAIN = 14
+ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 
 # What a room may use besides the standard library and itself. `bootstrap` runs where a person
 # types, `training` where the hosts' runtime is; neither has what the other is made of.
-ALIEN = {
+FOREIGN = {
     "bootstrap": {"boto3", "botocore", "google", "horovod", "keras", "numpy", "pulumi"}
     | {"pulumi_aws", "pulumi_gcp", "tensorflow", "tf_keras", "training", "stacks"},
     "training": {"boto3", "fabric", "google", "invoke", "matplotlib", "paramiko", "pulumi"}
@@ -42,28 +45,46 @@ ALIEN = {
     "stacks": {"bootstrap", "fabric", "horovod", "invoke", "keras", "paramiko"}
     | {"tensorflow", "training"},
 }
-# The clouds' own SDKs, each only where its cloud is asked.
-SDKS = {"bootstrap/cloud/boto.py": {"boto3", "botocore"}, "bootstrap/cloud/rest.py": {"google"}}
-# On a host, in an environment of its own: the one shipped file that is not run by any Python.
-SDKS["bootstrap/remote/ship.py"] = {"boto3", "botocore", "google"}
-# As ranks, in a runtime.
-SDKS["bootstrap/remote/try_wheel.py"] = {"horovod", "tensorflow"}
-SDKS["bootstrap/remote/gpu_probe.py"] = {"horovod", "keras", "tensorflow"}
-SDKS["bootstrap/remote/health_host.py"] = {"tensorflow"}
-SDKS["bootstrap/remote/health_links.py"] = {"horovod", "tensorflow"}
+# The clouds' own SDKs, each in one module; and what runs on a host in an environment of its own.
+SDKS = {
+    "bootstrap/clouds/aws/client.py": {"boto3", "botocore"},
+    "bootstrap/clouds/gcp/client.py": {"google"},
+    "bootstrap/remote/run/upload.py": {"boto3", "botocore", "google"},
+    "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
+    "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
+    "bootstrap/remote/probes/health_host.py": {"tensorflow"},
+    "bootstrap/remote/probes/health_links.py": {"horovod", "tensorflow"},
+}
+# Shipped modules that do nothing when they are imported: this side may use them too.
+PURE = {
+    "bootstrap.remote.run.manifest",
+    "bootstrap.remote.run.mpirun_output",
+    "bootstrap.remote.run.stop_policy",
+}
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-MODULES = sorted((ROOT / "bootstrap").glob("[!_]*.py"))
-CLOUDS = sorted((ROOT / "bootstrap/cloud").glob("*.py"))
-SHIPPED = sorted((ROOT / "bootstrap/remote").glob("*.py"))
+OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]
+SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/remote")]
+HERE = [path for path in OURS if path not in SHIPPED]
+FOLDERS = sorted({path.parent for path in OURS if path.name == "__init__.py"})
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def imported(path: Path) -> Iterator[str]:
+def folder_of(path: Path) -> str:
+    """The folder of bootstrap that a file is in; the module itself for errors.py."""
+    return path.relative_to(ROOT / "bootstrap").with_suffix("").parts[0]
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """Every module that a file imports, anywhere in it, with dots; of `from a import b` both
     a and a.b, because b may be a module."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(found, ast.Import):
             yield from (alias.name for alias in found.names)
@@ -79,53 +100,109 @@ def tops(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in imported(path)}
 
 
+def module_file(name: str) -> Path | None:
+    """The file of a module of ours; None for a folder, and for a name inside a module."""
+    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    return path if path in OURS else None
+
+
+def test_the_folders_are_found() -> None:
+    """The tests below hold nothing when these lists are empty."""
+    assert len(HERE) > 80 and len(SHIPPED) > 20 and len(FOLDERS) > 14
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_room_imports_no_other_room_and_nothing_foreign(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0]
-    assert not tops(path) & ALIEN[room] - SDKS.get(name_of(path), set())
+    assert not tops(path) & FOREIGN[room] - SDKS.get(name_of(path), set())
     assert not tops(path) & {"tests", "benchmarks", "fabfile"}
 
 
-def test_the_order_names_every_module_once() -> None:
-    assert len(ORDER) == len(set(ORDER))
-    there = {path.stem for path in MODULES} | {"cloud"}
-    assert there == set(ORDER), "a module was added or taken away: say in ORDER where it stands"
+def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:
+    assert all(tops(ROOT / name) & allowed for name, allowed in SDKS.items())
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_what_stands_before_it(path: Path) -> None:
-    names = {name.split(".")[1] for name in imported(path) if name.startswith("bootstrap.")}
-    before = set(ORDER[: ORDER.index(path.stem)])
-    assert names <= before, f"{path.stem} reaches forward to {', '.join(names - before)}"
+@pytest.mark.parametrize("path", HERE, ids=name_of)
+def test_a_folder_imports_only_folders_before_it(path: Path) -> None:
+    folder = folder_of(path)
+    if folder in SHIMS | {"__init__"}:
+        return
+    for name in imported(path):
+        other = name.split(".")[1] if name.startswith("bootstrap.") else folder
+        if other == folder or (other == "remote" and name.startswith(tuple(PURE))):
+            continue
+        if other == "remote":
+            assert not module_file(name), f"{name} does something when it is imported"
+            continue
+        assert other not in SHIMS, f"{name} is an old path"
+        assert LEVEL[other] < LEVEL[folder], f"{folder} imports {name}"
 
 
-@pytest.mark.parametrize("path", CLOUDS, ids=name_of)
-def test_a_cloud_imports_only_what_stands_before_clouds(path: Path) -> None:
-    names = {name.split(".")[1] for name in imported(path) if name.startswith("bootstrap.")}
-    assert names <= set(ORDER[: ORDER.index("cloud") + 1])
+def test_every_folder_has_a_place_in_the_order() -> None:
+    there = {folder_of(path) for path in OURS} - {"__init__", "remote"} - SHIMS
+    assert there == set(LEVEL)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folder_says_what_it_is_for_and_has_room(folder: Path) -> None:
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    assert text and len(text.splitlines()) <= 24
+    if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/remote"):
+        body = ast.parse((folder / "__init__.py").read_text()).body
+        assert len(body) == 1, "__init__ has a docstring and nothing else"
+    modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= ROOM_FOR_MODULES
+
+
+def chains() -> Iterator[tuple[Path, ...]]:
+    """The longest chain of imports from each module here; an import cycle is an error."""
+    done: dict[Path, tuple[Path, ...]] = {}
+
+    def longest(path: Path, way: tuple[Path, ...]) -> tuple[Path, ...]:
+        assert path not in way, f"a cycle of imports: {' > '.join(map(name_of, (*way, path)))}"
+        if path not in done:
+            found = {module_file(name) for name in imported(path)} - {None, path}
+            tails = [longest(other, (*way, path)) for other in found if other]
+            done[path] = (path, *max(tails, key=len, default=()))
+        return done[path]
+
+    return (longest(path, ()) for path in HERE)
+
+
+def test_imports_make_no_cycle_and_no_long_chain() -> None:
+    chain = max(chains(), key=len)
+    assert len(chain) <= LONGEST_CHAIN, " > ".join(map(name_of, chain))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=name_of)
 def test_what_is_shipped_to_hosts_needs_the_standard_library_alone(path: Path) -> None:
-    ours = {other.stem for other in SHIPPED}
+    beside = {other.stem for other in path.parent.glob("*.py")}
+    package = ".".join(path.parent.relative_to(ROOT).parts)
     for name in imported(path):
-        top, *rest = name.split(".")
-        beside = top in ours or (top == "bootstrap" and rest[:1] in ([], ["remote"]))
-        beside |= top in SDKS.get(name_of(path), ())
-        assert beside or top in sys.stdlib_module_names, f"{name_of(path)} imports {name}"
+        top = name.partition(".")[0]
+        ours = top in beside or package.startswith(name) or name.startswith((package, *PURE))
+        ours |= top in SDKS.get(name_of(path), ())
+        assert ours or top in sys.stdlib_module_names, f"{name_of(path)} imports {name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_what_is_shipped_to_hosts_is_never_imported_here(path: Path) -> None:
-    assert not [name for name in imported(path) if name.startswith("bootstrap.remote")]
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_a_shipped_module_that_is_used_here_does_nothing_when_imported(name: str) -> None:
+    path = module_file(name)
+    assert path
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    for node in ast.parse(path.read_text()).body[1:]:
+        main = isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
+        assert main or isinstance(node, kinds), f"{name}, line {node.lineno}"
 
 
 def test_the_fabfile_loads_nothing_heavy() -> None:
-    """`fab --list` is asked often; what a task needs is imported by the task."""
-    heavy = ["pulumi", "boto3", "tensorflow", "matplotlib", "numpy", "keras", "training"]
-    late = ["bootstrap.journey", "bootstrap.connect", "bootstrap.picture", "bootstrap.package"]
-    late += ["bootstrap.watch", "google", "bootstrap.cloud", "bootstrap.stack"]
-    code = f"import sys, fabfile; print(*(set({heavy + late}) & set(sys.modules)))"
+    """`fab --list` is typed often; what a task needs is imported by the task."""
+    heavy = ["pulumi", "boto3", "tensorflow", "matplotlib", "numpy", "keras", "training", "google"]
+    light = {"errors", "cli", "console"}  # folders that it may load
+    code = "import sys, fabfile; print(*sys.modules)"
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    loaded = done.stdout.split()
+    assert not set(heavy) & set(loaded)
+    ours = {name.split(".")[1] for name in loaded if name.startswith("bootstrap.")}
+    assert "cli" in ours and ours <= light

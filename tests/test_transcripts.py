@@ -19,7 +19,7 @@ import pytest
 from e2e.local import FAB, REPO, cluster
 from e2e.pages import PAGES, blocks, matches, steady
 
-from bootstrap import record
+from bootstrap.inventory import local_state
 
 pytestmark = pytest.mark.skipif(
     shutil.which("nvidia-smi") is not None, reason="transcripts are of hosts without a GPU"
@@ -110,7 +110,9 @@ def record_of(home: Path) -> list[tuple[str, int, str]]:
     """Address, port and user of the local hosts in `home`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
-        return [(h.address, h.port or 22, h.user or "") for h in record.load_cluster("lab").hosts]
+        return [
+            (h.address, h.port or 22, h.user or "") for h in local_state.load_cluster("lab").hosts
+        ]
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.fanout import job, pyinfra_tool
-from bootstrap import connect, local, record
+from bootstrap.clouds.local import cluster
+from bootstrap.inventory import local_state
+from bootstrap.ssh import connect
 
 LIMIT = 0.5
 HERE = Path(__file__).parent
@@ -104,7 +106,7 @@ def show(taken: dict[tuple[str, str], list[float]]) -> None:
 
 def lost(count: int) -> int:
     """Connect to `count` hosts at once; how many were lost."""
-    inventory = local.start("connect", count)
+    inventory = cluster.start("connect", count)
     try:
         begin = time.monotonic()
         opened, failed = connect.reach(inventory)
@@ -112,21 +114,21 @@ def lost(count: int) -> int:
         for session in opened.values():
             session.close()
     finally:
-        local.stop("connect")
+        cluster.stop("connect")
     print(f"connect to {count} at once: {len(failed)} lost, {seconds:.2f} s")
     return len(failed)
 
 
 def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> float:
     """Time both tools on hosts of their own; the median ratio of `again`."""
-    inventory = local.start("fanout", hosts)
+    inventory = cluster.start("fanout", hosts)
     try:
-        known_hosts = record.cluster_folder(inventory.name) / "known_hosts"
+        known_hosts = local_state.cluster_folder(inventory.name) / "known_hosts"
         planned = job.plan_job(inventory, known_hosts, folder / "tree")
         job.save(planned, folder / "job.json")
         taken = rounds(Bench(planned, folder / "job.json", pyinfra), repeat)
     finally:
-        local.stop("fanout")
+        cluster.stop("fanout")
     show(taken)
     return median(ratios(taken, "again"))
 

@@ -8,8 +8,8 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bootstrap.inventory import Inventory
-from bootstrap.local import existing
+from bootstrap.clouds.local.cluster import existing
+from bootstrap.inventory.hosts import Inventory
 
 FILES, FILE_BYTES = 200, 10_000
 COMMANDS = ("uname -r", "grep -c root /etc/passwd", "test -e ~/marker && echo yes || echo no")

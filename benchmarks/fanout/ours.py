@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.fanout.job import COMMANDS, Job, load
-from bootstrap import connect, door
-from bootstrap.inventory import Host, Inventory
-from bootstrap.package import Bundle, pack_folder
-from bootstrap.session import Session
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.ssh import connect
+from bootstrap.ssh.bundle import Bundle, pack_folder
+from bootstrap.ssh.session import Session
 
 
 def inventory(job: Job) -> Inventory:
@@ -25,7 +26,7 @@ def main(path: str, phase: str) -> int:
     """Do the job; a host that fails ends it with an error for each host."""
     job = load(Path(path))
     texts = {target.name: target.config for target in job.targets}
-    with door.sessions(inventory(job)) as opened:
+    with reach.sessions(inventory(job)) as opened:
         bundle = pack_folder(Path(job.tree)) if phase == "whole" else None
 
         def work(session: Session) -> None:

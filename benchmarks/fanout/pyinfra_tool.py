@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bootstrap.record import cache
+from bootstrap.inventory.local_state import cache
 
 LOCK = Path(__file__).parents[2] / "locks" / "bench.txt"
 

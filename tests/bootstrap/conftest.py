@@ -12,10 +12,12 @@ import pytest
 from hosts.person import Cluster, Person
 from standins.cards import with_cards
 
-from bootstrap import door, local, record
-from bootstrap.cloud import rest
-from bootstrap.facts import HostFacts, parse
-from bootstrap.session import Session
+from bootstrap.clouds.gcp import client as gcp_client
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.facts.host import HostFacts, parse
+from bootstrap.inventory import local_state
+from bootstrap.lifecycle import reach
+from bootstrap.ssh.session import Session
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -94,7 +96,7 @@ def on_gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_key: str) ->
     }
     (tmp_path / "key.json").write_text(json.dumps(key))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    monkeypatch.setenv(rest.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
+    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, f"{world.base}/storage/v1/")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     # google-auth asks a public host, beside its work, in which places the account may act.
     held = "google.auth.credentials.CredentialsWithRegionalAccessBoundary"
@@ -121,16 +123,16 @@ def t4(debian: HostFacts) -> HostFacts:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three local hosts of this file's tests, that anybody with the cluster's key may enter."""
     name = request.path.stem.removeprefix("test_")
-    yield Cluster(local.start(name, 3))
-    local.destroy(name)
+    yield Cluster(local_cluster.start(name, 3))
+    local_cluster.destroy(name)
 
 
 @pytest.fixture(scope="module")
 def one_host(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One local host of this file's tests, entered as its own cluster's."""
     name = request.path.stem.removeprefix("test_")
-    yield Cluster(local.start(name, 1))
-    local.destroy(name)
+    yield Cluster(local_cluster.start(name, 1))
+    local_cluster.destroy(name)
 
 
 @pytest.fixture
@@ -142,7 +144,9 @@ def session(
 ) -> Iterator[Session]:
     """A session with it."""
     monkeypatch.setenv("HOME", str(home_of_session))
-    with door.sessions(record.load_cluster(request.path.stem.removeprefix("test_"))) as opened:
+    with reach.sessions(
+        local_state.load_cluster(request.path.stem.removeprefix("test_"))
+    ) as opened:
         yield opened["h1"]
 
 

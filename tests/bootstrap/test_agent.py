@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.package import pack_folder, tar
-from bootstrap.remote import packing
-from bootstrap.remote.manifest import snapshot
-from bootstrap.session import START_AGENT, agent_source
+from bootstrap.remote.agent import packing
+from bootstrap.remote.run.manifest import snapshot
+from bootstrap.ssh.bundle import pack_folder, tar
+from bootstrap.ssh.session import START_AGENT, agent_source
 
 
 class Failed(Exception):

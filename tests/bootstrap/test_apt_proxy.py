@@ -22,10 +22,11 @@ from typing import Any, cast
 import pytest
 from e2e.local import wait_until
 
-from bootstrap import destination, record
-from bootstrap.apt_proxy import AptProxy, apt_proxy
-from bootstrap.inventory import Host
-from bootstrap.session import Session
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host
+from bootstrap.provision import apt_upstream
+from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
+from bootstrap.ssh.session import Session
 
 LARGE = bytes(range(256)) * 4096
 BEGUN = 1 << 16  # as much of it as a slow mirror sends at first
@@ -132,15 +133,17 @@ def proxy() -> Iterator[AptProxy]:
 def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """This machine's own addresses are outside, but in the test that is about them; and a host's
     port is one of ours."""
-    monkeypatch.setattr("bootstrap.apt_proxy.lent", lambda host, serve: host.listening(serve))
+    monkeypatch.setattr(
+        "bootstrap.provision.apt_proxy.lent", lambda host, serve: host.listening(serve)
+    )
     if "inward" not in request.node.name:
-        monkeypatch.setattr(destination, "_is_inward", lambda address: False)
+        monkeypatch.setattr(apt_upstream, "_is_inward", lambda address: False)
 
 
 @pytest.fixture
 def shared_apt() -> Path:
     """Where its files are."""
-    return record.cache("apt")
+    return local_state.cache("apt")
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from bootstrap.asked import split
 from bootstrap.errors import UsageError
+from bootstrap.runs.request import split
 
 # Prints its words; globs are off, because splitting is what is compared and not expansion.
 SHELL = """set -f; words() { for w; do printf '%s\\0' "$w"; done; }

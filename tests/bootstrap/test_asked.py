@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.asked import Words, read_words
 from bootstrap.errors import UsageError
-from bootstrap.hostfile import Link, Peer
-from bootstrap.launch import Ending, run_document
+from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.runs.launch import Ending, run_document
+from bootstrap.runs.request import Words, read_words
 
 
 @pytest.fixture

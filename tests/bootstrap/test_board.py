@@ -7,7 +7,7 @@ import time
 import pyte
 import pytest
 
-from bootstrap.board import PAINTS_PER_SECOND, Board
+from bootstrap.console.live import PAINTS_PER_SECOND, Board
 
 
 class Terminal(io.StringIO):

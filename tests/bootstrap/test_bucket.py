@@ -22,16 +22,20 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
 from standins.storage import flipped  # noqa: E402
 
-from bootstrap import bucket, record, whereabouts  # noqa: E402
-from bootstrap.cloud import Refused, batch, bills, rest, store  # noqa: E402
-from bootstrap.cloud.boto import pieces  # noqa: E402
-from bootstrap.cloud.gcs import Gcs  # noqa: E402
-from bootstrap.cloud.s3 import S3  # noqa: E402
+from bootstrap.clouds import bucket, costs  # noqa: E402
+from bootstrap.clouds import storage as cloud_storage
+from bootstrap.clouds.aws.client import pieces  # noqa: E402
+from bootstrap.clouds.aws.s3 import S3  # noqa: E402
+from bootstrap.clouds.base import Refused
+from bootstrap.clouds.gcp import batch, client
+from bootstrap.clouds.gcp.gcs import Gcs  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
-from bootstrap.inventory import Inventory  # noqa: E402
-from bootstrap.receipt import price  # noqa: E402
-from bootstrap.remote.manifest import home_name, manifest  # noqa: E402
-from bootstrap.run import Run  # noqa: E402
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory  # noqa: E402
+from bootstrap.lifecycle.receipt import price  # noqa: E402
+from bootstrap.remote.run.manifest import home_name, manifest  # noqa: E402
+from bootstrap.runs import bucket_results  # noqa: E402
+from bootstrap.runs.start import Run  # noqa: E402
 
 FILES = {
     "run.json": b"{}",
@@ -62,7 +66,7 @@ def shipped(world: World, tmp_path: Path) -> list[str]:
 def here(tmp_path: Path) -> Run:
     """Where the run's results come to, as the record knows it."""
     run = Run("r1", tmp_path / "results" / "r1")
-    record.save_run({"run_id": "r1", "cluster": "dev"}, run.results)
+    local_state.save_run({"run_id": "r1", "cluster": "dev"}, run.results)
     return run
 
 
@@ -73,24 +77,24 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     world: World, here: Run, shipped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
-    assert f"results in {url}/runs/r1: fab fetch" in whereabouts.tell(world.inventory, "r1")
+    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.tell(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     told: list[str] = []
-    monkeypatch.setattr(whereabouts, "LARGE", 20)
-    assert whereabouts.fetch(world.inventory, here, told.append) == {"state": "succeeded"}
+    monkeypatch.setattr(bucket_results, "LARGE", 20)
+    assert bucket_results.fetch(world.inventory, here, told.append) == {"state": "succeeded"}
     assert told == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
     assert found == set(shipped)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
-    assert "succeeded; results fetched to" in whereabouts.tell(world.inventory, None)
+    assert "succeeded; results fetched to" in bucket_results.tell(world.inventory, None)
 
 
 def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here: Run) -> None:
     with pytest.raises(UsageError, match="they are only on m1, which does not run"):
-        whereabouts.fetch(world.inventory, here)
-    assert "results only on m1" in whereabouts.tell(world.inventory, None)
+        bucket_results.fetch(world.inventory, here)
+    assert "results only on m1" in bucket_results.tell(world.inventory, None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_one_bit_of_an_object_flipped_is_no_result(
 ) -> None:
     world.flip(f"runs/r1/{name}")
     with pytest.raises(RailheadError, match="1 file came with another content") as told:
-        whereabouts.fetch(world.inventory, here)
+        bucket_results.fetch(world.inventory, here)
     assert Path(name).name in told.value.message
     assert not (here.results / "result.json").exists(), "it would count as fetched"
 
@@ -111,7 +115,7 @@ def test_an_object_that_somebody_removed_is_named(
 ) -> None:
     world.take("runs/r1/logs/rank-0.log")
     with pytest.raises(RailheadError, match="runs/r1/logs/rank-0.log is not in .* any more"):
-        whereabouts.fetch(world.inventory, here)
+        bucket_results.fetch(world.inventory, here)
     assert not (here.results / "result.json").exists()
 
 
@@ -119,7 +123,7 @@ def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
     files = [{"path": "../../evil", "bytes": 1, "sha256": ""}]
     world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
     with pytest.raises(RailheadError, match="no plain path below its folder"):
-        whereabouts.fetch(world.inventory, here)
+        bucket_results.fetch(world.inventory, here)
 
 
 def test_an_object_that_is_longer_than_its_manifest_says_is_cut_off(
@@ -127,7 +131,7 @@ def test_an_object_that_is_longer_than_its_manifest_says_is_cut_off(
 ) -> None:
     world.put("runs/r1/logs/rank-0.log", bytes(1_000_000))
     with pytest.raises(RailheadError, match="logs/rank-0.log of more bytes"):
-        whereabouts.fetch(world.inventory, here)
+        bucket_results.fetch(world.inventory, here)
     assert not list(here.results.iterdir())
 
 
@@ -135,7 +139,7 @@ def test_results_that_would_fill_the_disk_here_are_not_begun(world: World, here:
     files = [{"path": "work/huge", "bytes": 10**15, "sha256": "0" * 64}]
     world.put("runs/r1/manifest.json", json.dumps({"files": files}).encode())
     with pytest.raises(UsageError, match="1000.0 TB"):
-        whereabouts.fetch(world.inventory, here)
+        bucket_results.fetch(world.inventory, here)
 
 
 def test_results_of_a_bucket_are_not_written_through_a_link(
@@ -145,15 +149,17 @@ def test_results_of_a_bucket_are_not_written_through_a_link(
     (here.results / "logs").mkdir(parents=True)
     (here.results / "logs/rank-0.log").symlink_to(tmp_path / "precious")
     (here.results / "run.json.part").symlink_to(tmp_path / "precious")
-    whereabouts.fetch(world.inventory, here)
+    bucket_results.fetch(world.inventory, here)
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
     world.drop()
-    with pytest.raises(store.NoBucket, match=f"there is no bucket {world.inventory.bucket}"):
-        whereabouts.fetch(world.inventory, here)
-    assert "there is no bucket" in whereabouts.tell(world.inventory, None)
+    with pytest.raises(
+        cloud_storage.NoBucket, match=f"there is no bucket {world.inventory.bucket}"
+    ):
+        bucket_results.fetch(world.inventory, here)
+    assert "there is no bucket" in bucket_results.tell(world.inventory, None)
 
 
 def test_a_stack_without_a_bucket_says_so() -> None:
@@ -200,8 +206,8 @@ def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
 
 def counted(inventory: Inventory) -> Any:
     """The line of a bucket on a receipt."""
-    prices = bills.S3 if inventory.cloud == "aws" else bills.GCS
-    return list(bills.bucket(bucket.of(inventory).store, inventory.region, prices))
+    prices = costs.S3 if inventory.cloud == "aws" else costs.GCS
+    return list(costs.bucket(bucket.of(inventory).store, inventory.region, prices))
 
 
 def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
@@ -235,13 +241,13 @@ def test_pages_are_followed_to_their_end_and_not_for_ever(
     for number in range(7):
         on_gcs.put(f"k{number // 2}", b"12345")
     on_gcs.store.page = 2
-    assert store.held(bucket.of(ON_GCP).store) == store.Held(7, 35, whole=True)
-    monkeypatch.setattr(store, "PAGES", 2)
-    assert store.held(bucket.of(ON_GCP).store) == store.Held(4, 20, whole=False)
+    assert cloud_storage.held(bucket.of(ON_GCP).store) == cloud_storage.Held(7, 35, whole=True)
+    monkeypatch.setattr(cloud_storage, "PAGES", 2)
+    assert cloud_storage.held(bucket.of(ON_GCP).store) == cloud_storage.Held(4, 20, whole=False)
     (cost,) = counted(ON_GCP)
     assert "more than 4 objects" in cost.what and cost.amount is None
-    monkeypatch.setattr(store, "PAGES", 4)
-    assert store.held(bucket.of(ON_GCP).store).whole
+    monkeypatch.setattr(cloud_storage, "PAGES", 4)
+    assert cloud_storage.held(bucket.of(ON_GCP).store).whole
 
 
 def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +291,7 @@ def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
             return {"md5Hash": "another"}
 
     with pytest.raises(RailheadError, match="k came into gs://b with another content"):
-        Gcs(cast("rest.Google", Answers()), "b").write("k", WHEEL)
+        Gcs(cast("client.Google", Answers()), "b").write("k", WHEEL)
 
 
 def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
@@ -298,7 +304,7 @@ def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
 
 def test_nothing_is_written_into_a_bucket_that_is_gone(world: World) -> None:
     world.drop()
-    with pytest.raises(store.NoBucket):
+    with pytest.raises(cloud_storage.NoBucket):
         bucket.of(world.inventory).store.write("k", b"1")
 
 
@@ -402,9 +408,9 @@ def test_nobody_logged_in_is_said_before_anything(
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     with pytest.raises(UsageError, match="nobody is logged in") as told:
-        whereabouts.fetch(ON_GCP, here)
+        bucket_results.fetch(ON_GCP, here)
     assert told.value.hint == "gcloud auth application-default login"
-    assert "nobody is logged in" in whereabouts.tell(ON_GCP, None)
+    assert "nobody is logged in" in bucket_results.tell(ON_GCP, None)
 
 
 def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
@@ -426,7 +432,7 @@ def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
 
 
 def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "TRIES", 0)
+    monkeypatch.setattr(client, "TRIES", 0)
     kept = bucket.of(ON_GCP)
     gone = replace(kept.store.ask, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
     with pytest.raises(RailheadError, match="Google cannot be asked: "):

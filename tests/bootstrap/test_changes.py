@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from standins.cards import CARD_OF, card, with_cards
 
-from bootstrap import drivers, ready, runtimes
-from bootstrap.changes import Changes, changes, mixed
 from bootstrap.errors import HostsNotReady, UsageError
-from bootstrap.facts import HostFacts, Trace
-from bootstrap.gpus import Driver
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.plan import MINUTES, Step
-from bootstrap.survey import Cluster, Options, without_idle_cards
+from bootstrap.facts.gpu import Driver
+from bootstrap.facts.host import HostFacts, Trace
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import decide, drivers, runtimes
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import MINUTES, Step
+from bootstrap.plan.system_changes import Changes, changes, mixed
+from bootstrap.provision.survey import Cluster, Options, without_idle_cards
 
 SYSTEM = Options(system=True)
 FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
@@ -169,7 +169,7 @@ def test_what_was_installed_and_not_held_is_held_later_on_machines_of_a_stack(
 def test_a_card_that_is_too_old_is_no_gpu_and_no_error(debian: HostFacts) -> None:
     host = with_cards(debian, "pascal")
     assert not changes(cluster(host, gpu=False), "h1")
-    plan = ready.decide(cluster(host, gpu=False), Options())
+    plan = decide.decide(cluster(host, gpu=False), Options())
     assert "[h1] a CPU host: NVIDIA card 10de:1bb3 is too old to be used" in plan.notes
 
 
@@ -251,7 +251,7 @@ def test_nothing_is_refused_for_a_driver_that_serves(t4: HostFacts) -> None:
 def test_every_host_that_cannot_be_made_ready_is_told(t4: HostFacts) -> None:
     closed = of_system(t4, secure_boot=True)
     with pytest.raises(HostsNotReady, match="2 of 3 hosts cannot be made ready") as caught:
-        ready.decide(cluster(t4, closed, replace(t4, os="arch")), SYSTEM)
+        decide.decide(cluster(t4, closed, replace(t4, os="arch")), SYSTEM)
     assert caught.value.outcomes["h1"] == "ok"
     assert "Secure Boot" in caught.value.outcomes["h2"]
     assert "no driver row for arch" in caught.value.outcomes["h3"]
@@ -262,12 +262,12 @@ def test_machines_that_were_only_named_are_changed_with_system_alone(
     t4: HostFacts, cloud: str, allowed: bool
 ) -> None:
     todo = cluster(t4, cloud=cloud)
-    assert ready.decide(todo, SYSTEM).needs("h1", "driver")
+    assert decide.decide(todo, SYSTEM).needs("h1", "driver")
     if allowed:
-        assert ready.decide(todo, Options()).needs("h1", "driver")
+        assert decide.decide(todo, Options()).needs("h1", "driver")
         return
     with pytest.raises(UsageError, match="these machines were only named") as caught:
-        ready.decide(todo, Options())
+        decide.decide(todo, Options())
     assert "  [h1] loads the new driver" in caught.value.message
     assert "--system" in caught.value.hint
 
@@ -279,15 +279,15 @@ def test_root_is_needed_only_where_roots_work_is(
     debian: HostFacts, changed: dict[str, Any], lack: str
 ) -> None:
     host = replace(debian, **changed)
-    assert ready.decide(cluster(host, gpu=False), Options())
+    assert decide.decide(cluster(host, gpu=False), Options())
     with pytest.raises(UsageError, match=f"h1 has no {lack}") as caught:
-        ready.decide(cluster(replace(host, tools={}), gpu=False), SYSTEM)
+        decide.decide(cluster(replace(host, tools={}), gpu=False), SYSTEM)
     assert "as root: apt-get install openmpi-bin openssh-client" in caught.value.hint
 
 
 def test_a_first_boot_is_waited_for_without_any_permission(debian: HostFacts) -> None:
     host = replace(of_system(debian, cloud_init="running"), sudo=False)
-    plan = ready.decide(cluster(host, gpu=False), Options())
+    plan = decide.decide(cluster(host, gpu=False), Options())
     assert [s.name for s in plan.steps][0] == "cloud-init"
 
 
@@ -307,7 +307,7 @@ def test_what_all_steps_take_is_compared_with_what_is_free_before_any_download(
 ) -> None:
     host = replace(of_system(t4, disks=disks, home_on=home_on), disk_free=free)
     with pytest.raises(UsageError, match="disk full: too little room on the hosts\n") as caught:
-        ready.decide(cluster(host), SYSTEM)
+        decide.decide(cluster(host), SYSTEM)
     assert told in caught.value.message
     assert " are free" in caught.value.message
 
@@ -317,15 +317,15 @@ def test_steps_on_one_disk_share_what_is_free(t4: HostFacts) -> None:
     for free, enough in ((runtime + 10**9, False), (runtime + 3 * 10**9, True)):
         host = replace(of_system(t4, disks={"/": free}, home_on="/"), disk_free=free)
         if enough:
-            assert ready.decide(cluster(host), SYSTEM)
+            assert decide.decide(cluster(host), SYSTEM)
             continue
         with pytest.raises(UsageError, match=r"\[h1\] driver, runtime needs .* on /,"):
-            ready.decide(cluster(host), SYSTEM)
+            decide.decide(cluster(host), SYSTEM)
 
 
 def test_a_disk_of_two_parts_needs_the_sum_of_neither(t4: HostFacts) -> None:
     host = of_system(t4, disks={"/": 3 * 10**9, "/home": 10**12}, home_on="/home")
-    assert ready.decide(cluster(replace(host, disk_free=10**12)), SYSTEM)
+    assert decide.decide(cluster(replace(host, disk_free=10**12)), SYSTEM)
 
 
 # --- Cards of several types ----------------------------------------------------------------
@@ -336,10 +336,10 @@ def test_cards_of_several_types_are_allowed_by_name_alone(t4: HostFacts) -> None
     told = "Tesla T4 on h1, h3; NVIDIA L4 on h2"
     assert mixed(dict(zip(("h1", "h2", "h3"), hosts, strict=True))) == told
     with pytest.raises(UsageError) as caught:
-        ready.decide(cluster(*hosts), SYSTEM)
+        decide.decide(cluster(*hosts), SYSTEM)
     assert caught.value.message == f"GPUs of several types: {told}"
     assert "--allow-mixed: every step waits for the slowest" in caught.value.hint
-    plan = ready.decide(cluster(*hosts), replace(SYSTEM, allow_mixed=True))
+    plan = decide.decide(cluster(*hosts), replace(SYSTEM, allow_mixed=True))
     assert any(note.startswith(f"GPUs of several types: {told}; every") for note in plan.notes)
 
 
@@ -359,7 +359,7 @@ def test_a_mix_that_nobody_trains_on_is_none(debian: HostFacts, how: dict[str, s
     host = ready_gpu(with_cards(debian, "turing"))
     more = (*host.gpu.cards, card(CARD_OF[how.get("card", "ada")], how.get("card", "ada")))
     both = cluster(of_gpu(host, cards=more), cloud=how["cloud"])
-    assert ready.decide(both, Options())
+    assert decide.decide(both, Options())
 
 
 @pytest.mark.parametrize(("cloud", "kept"), [("local", 0), ("hosts", 1), ("aws", 1)])
@@ -380,7 +380,7 @@ def test_a_card_of_ones_own_machine_that_does_not_work_is_let_be_and_said(
 
 def test_the_systems_steps_come_first_on_each_host(t4: HostFacts) -> None:
     bare = replace(of_system(t4, cloud_init="running", dpkg_broken=True), tools={}, pythons={})
-    plan = ready.decide(cluster(bare, t4), SYSTEM)
+    plan = decide.decide(cluster(bare, t4), SYSTEM)
     ours = ["uv", "runtime", "horovod", "key"]
     first = ["cloud-init", "mend", "system", "driver", "reboot"]
     assert [s.name for s in plan.of("h1")] == first + ours
@@ -388,7 +388,7 @@ def test_the_systems_steps_come_first_on_each_host(t4: HostFacts) -> None:
 
 
 def test_a_first_boot_that_failed_is_said(debian: HostFacts) -> None:
-    plan = ready.decide(cluster(of_system(debian, cloud_init="error"), gpu=False), Options())
+    plan = decide.decide(cluster(of_system(debian, cloud_init="error"), gpu=False), Options())
     assert any("first boot ended with an error" in note for note in plan.notes)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap import checkup, examine
 from bootstrap.errors import RailheadError
-from bootstrap.facts import HostFacts
-from bootstrap.health import Bench, Device
-from bootstrap.hostfile import Peer
-from bootstrap.session import Reply
+from bootstrap.facts.host import HostFacts
+from bootstrap.health import measure, run
+from bootstrap.health.checks import Bench, Device
+from bootstrap.plan.hostfile import Peer
+from bootstrap.ssh.session import Reply
 
 CASES = Path(__file__).parents[1] / "cases/mpirun"
 DEVICE = '{"name": "GPU:0", "width": 8192, "seconds": 0.08, "right": true}'
@@ -43,7 +43,7 @@ PROBES = {
 
 @pytest.mark.parametrize(("reply", "bench"), PROBES.values(), ids=PROBES)
 def test_what_the_probe_answered_is_read(reply: Reply, bench: Bench) -> None:
-    assert checkup.read_probe(reply) == bench
+    assert measure.read_probe(reply) == bench
 
 
 class Clockwork:
@@ -64,13 +64,13 @@ class Clockwork:
 
 def test_a_clock_is_read_in_the_middle_of_the_way_there_and_back() -> None:
     host: Any = Clockwork(0.4)
-    clock = checkup.clock_of(host, host.time)
+    clock = measure.clock_of(host, host.time)
     assert (round(clock.skew, 6), round(clock.error, 6)) == (5.0, 0.2)
 
 
 def test_of_three_answers_the_quickest_counts() -> None:
     host: Any = Clockwork(0.4, 0.1, 3)
-    clock = checkup.best_clock(host, host.time)
+    clock = measure.best_clock(host, host.time)
     assert (round(clock.skew, 6), round(clock.error, 6)) == (5.0, 0.05)
 
 
@@ -81,12 +81,12 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
 
     host: Any = Busybox()
     times: Iterator[float] = iter((1000.0, 1001.0))
-    assert checkup.clock_of(host, lambda: next(times)).skew == -0.5
+    assert measure.clock_of(host, lambda: next(times)).skew == -0.5
 
 
 def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
     cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
-    checkup.refuse_fallback(cluster, {})
+    measure.refuse_fallback(cluster, {})
 
 
 PEERS = [Peer(f"h{i}", f"10.0.0.{i}", 22, "ann", slots, "k") for i, slots in ((1, 1), (2, 2))]
@@ -97,15 +97,15 @@ SAID += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
 @pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])
 def test_the_host_whose_rank_ended_first_is_named_with_its_words(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = checkup.blame([SAID, *own.splitlines()], PEERS)
+    told = measure.blame([SAID, *own.splitlines()], PEERS)
     assert told == ", first on h2\nTraceback\nno horovod"
 
 
 @pytest.mark.parametrize("name", ["lost", "unreachable", "no-program"])
 def test_where_mpirun_names_no_rank_its_own_last_words_are_told(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = checkup.blame([*own.splitlines()], PEERS)
-    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + checkup.SHOWN
+    told = measure.blame([*own.splitlines()], PEERS)
+    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + measure.SHOWN
     assert "---" not in told and all(line in own for line in told.splitlines())
 
 
@@ -120,11 +120,11 @@ def test_ctrl_c_in_the_all_reduce_says_what_becomes_of_it(
         if wrong:
             raise RailheadError(wrong)
 
-    monkeypatch.setattr(checkup, "reduction", interrupted)
-    monkeypatch.setattr(checkup, "abandon", abandon)
+    monkeypatch.setattr(measure, "reduction", interrupted)
+    monkeypatch.setattr(measure, "abandon", abandon)
     said: list[str] = []
     cluster: Any = None
     with pytest.raises(KeyboardInterrupt):
-        examine._links(cluster, {}, lambda *lines: said.extend(lines))
+        run._links(cluster, {}, lambda *lines: said.extend(lines))
     assert "Ctrl-C: ending the all-reduce on every host" in said[2]
     assert said[3:] == ([f"left to the next check: {wrong}"] if wrong else [])

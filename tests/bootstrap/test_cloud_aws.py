@@ -14,13 +14,14 @@ import pytest
 boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
 moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
-from bootstrap import cloud, record  # noqa: E402
-from bootstrap.cloud import MISSING, Refused  # noqa: E402
-from bootstrap.cloud.aws import Aws, keys_on_console  # noqa: E402
-from bootstrap.cloud.boto import Ask, asker  # noqa: E402
-from bootstrap.document import from_document  # noqa: E402
+from bootstrap.clouds import base  # noqa: E402
+from bootstrap.clouds.aws.client import Ask, asker  # noqa: E402
+from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
+from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
-from bootstrap.inventory import Inventory  # noqa: E402
+from bootstrap.inventory import local_state  # noqa: E402
+from bootstrap.inventory.document import from_document  # noqa: E402
+from bootstrap.inventory.hosts import Inventory  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
 REGION, SCHEDULE = "us-east-1", "railhead-aws-g4dn-stop"
@@ -80,12 +81,12 @@ def failing(call: str, word: str, message: str = "said so") -> Ask:
     return ask
 
 
-def states(asked: cloud.Cloud) -> list[str]:
+def states(asked: base.Cloud) -> list[str]:
     return [standing.state for standing in asked.standings().values()]
 
 
 def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
-    asked = cloud.of(machines())
+    asked = base.of(machines())
     assert states(asked) == ["running", "running"]
     for _ in range(2):
         asked.stop()
@@ -97,7 +98,7 @@ def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
 
 def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
     inventory = machines()
-    found = cloud.of(inventory).standings()
+    found = base.of(inventory).standings()
     told = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
     addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in told["Instances"]}
     for host in inventory.hosts:
@@ -108,7 +109,7 @@ def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
 def test_machines_without_a_public_address_are_reached_inside(aws: None) -> None:
     inventory = machines()
     inside = tuple(replace(h, address=h.peer_address or "") for h in inventory.hosts)
-    found = cloud.of(replace(inventory, hosts=inside)).standings()
+    found = base.of(replace(inventory, hosts=inside)).standings()
     assert all(s.address and s.address.startswith(("10.", "172.")) for s in found.values())
 
 
@@ -125,29 +126,29 @@ def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
     inventory = machines()
     unknown = replace(inventory.hosts[1], id="i-0000000000000dead")
     lost = replace(inventory, hosts=(inventory.hosts[0], unknown))
-    assert states(cloud.of(lost)) == ["running", "gone"]
+    assert states(base.of(lost)) == ["running", "gone"]
 
     only = replace(inventory, hosts=(unknown,))
-    (record.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
-    (said,) = cloud.of(only).standings().values()
+    (local_state.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
+    (said,) = base.of(only).standings().values()
     assert said.state == "unknown"
     assert "not visible to account 123456789012" in said.why
     assert "seen in account 999999999999" in said.why
-    (record.cluster_folder(only.name) / "account").unlink()
-    assert states(cloud.of(only)) == ["unknown"]
+    (local_state.cluster_folder(only.name) / "account").unlink()
+    assert states(base.of(only)) == ["unknown"]
 
 
 def test_an_ended_machine_is_gone(aws: None) -> None:
     inventory = machines()
     ec2 = boto3.client("ec2", region_name=REGION)
     ec2.terminate_instances(InstanceIds=[inventory.hosts[0].id])
-    assert states(cloud.of(inventory)) == ["gone", "running"]
+    assert states(base.of(inventory)) == ["gone", "running"]
 
 
 def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> None:
     options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     inventory = machines(InstanceMarketOptions=options)
-    asked = cloud.of(inventory)
+    asked = base.of(inventory)
     assert all("can end it, not stop it" in s.why for s in asked.standings().values())
     with pytest.raises(UsageError, match="can end it, not stop it") as told:
         asked.stop()
@@ -157,7 +158,7 @@ def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> No
 
 def test_a_stock_out_is_named_with_the_way_out(aws: None) -> None:
     inventory = machines()
-    cloud.of(inventory).stop()
+    base.of(inventory).stop()
     asked = Aws(inventory, failing("start_instances", "InsufficientInstanceCapacity"))
     with pytest.raises(Refused, match="no such machine free in us-east-1b now") as told:
         asked.start()
@@ -172,7 +173,7 @@ def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
     inventory = machines()
     at = later(1)
     schedule(inventory, at)
-    asked = cloud.of(inventory)
+    asked = base.of(inventory)
     deadline = asked.deadline()
     assert deadline
     assert (deadline.state, deadline.at) == ("armed", at)
@@ -189,7 +190,7 @@ def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
 
 
 def test_a_deadline_that_was_deleted_by_hand_is_missing(aws: None) -> None:
-    asked = cloud.of(machines())
+    asked = base.of(machines())
     deadline = asked.deadline()
     assert deadline and deadline.state == MISSING
     with pytest.raises(RailheadError, match="is MISSING") as told:
@@ -200,7 +201,7 @@ def test_a_deadline_that_was_deleted_by_hand_is_missing(aws: None) -> None:
 def test_a_deadline_that_would_not_stop_all_machines_is_missing(aws: None) -> None:
     inventory = machines()
     schedule(inventory, later(1), [inventory.hosts[0].id or ""])
-    deadline = cloud.of(inventory).deadline()
+    deadline = base.of(inventory).deadline()
     assert deadline and deadline.state == MISSING
     assert deadline.why == f"the schedule does not stop {inventory.hosts[1].id}"
 
@@ -212,7 +213,7 @@ def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None)
     there = client.get_schedule(Name=SCHEDULE)
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     client.update_schedule(**{key: there[key] for key in kept}, State="DISABLED")
-    asked = cloud.of(inventory)
+    asked = base.of(inventory)
     deadline = asked.deadline()
     assert deadline and (deadline.state, deadline.why) == (MISSING, "the schedule is disabled")
     asked.arm(2)
@@ -258,7 +259,7 @@ def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
     s3.put_bucket_versioning(Bucket="railhead-b", VersioningConfiguration={"Status": "Enabled"})
     for body in (b"x" * 1000, b"y" * 2000):
         s3.put_object(Bucket="railhead-b", Key="runs/r/model", Body=body)
-    *disks, bucket = cloud.of(inventory).costs()
+    *disks, bucket = base.of(inventory).costs()
     assert [d.what.split()[3].strip(",") for d in disks] == [h.name for h in inventory.hosts]
     assert bucket.what.startswith("bucket s3://railhead-b, 2 objects")
     assert bucket.amount == pytest.approx(3000 / 2**30 * 0.023) and bucket.per == "month"
@@ -266,7 +267,7 @@ def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
 
 
 def test_the_account_is_told(aws: None) -> None:
-    assert cloud.of(machines()).account() == "account 123456789012"
+    assert base.of(machines()).account() == "account 123456789012"
 
 
 def test_nobody_logged_in_is_said_before_anything(
@@ -277,7 +278,7 @@ def test_nobody_logged_in_is_said_before_anything(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(UsageError, match="AWS cannot be asked") as told:
-        cloud.of(inventory).standings()
+        base.of(inventory).standings()
     assert told.value.code == 2
 
 
@@ -344,4 +345,4 @@ def test_the_networks_that_the_security_group_lets_in(aws: None) -> None:
     ec2.authorize_security_group_ingress(
         GroupId=group, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp="203.0.113.7/32"
     )
-    assert cloud.of(machines(SecurityGroupIds=[group])).admits() == ("203.0.113.7/32",)
+    assert base.of(machines(SecurityGroupIds=[group])).admits() == ("203.0.113.7/32",)

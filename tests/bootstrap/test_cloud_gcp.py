@@ -17,12 +17,12 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
-from bootstrap.cloud import MISSING, Clock, Refused  # noqa: E402
-from bootstrap.cloud.gcp import Gcp  # noqa: E402
-from bootstrap.cloud.rest import Google, asker, through  # noqa: E402
-from bootstrap.document import from_document  # noqa: E402
+from bootstrap.clouds.base import MISSING, Clock, Refused  # noqa: E402
+from bootstrap.clouds.gcp.client import Google, asker, through  # noqa: E402
+from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
-from bootstrap.inventory import Inventory  # noqa: E402
+from bootstrap.inventory.document import from_document  # noqa: E402
+from bootstrap.inventory.hosts import Inventory  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
@@ -84,7 +84,7 @@ def test_every_word_of_compute_is_a_state(compute: Compute, status: str, state: 
 
 
 def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
-    from bootstrap.cloud.gcp import STATES
+    from bootstrap.clouds.gcp.instances import STATES
 
     assert set(STATES) == set(compute.schemas["Instance"]["properties"]["status"]["enum"])
 

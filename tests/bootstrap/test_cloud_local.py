@@ -8,24 +8,26 @@ from typing import Any
 
 import pytest
 
-from bootstrap import cloud, local, record
-from bootstrap.cloud import Clock, Standing, settle
-from bootstrap.cloud.local import Local
+from bootstrap.clouds import base
+from bootstrap.clouds.base import Clock, Standing, settle
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.clouds.local.instances import Local
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Inventory, parse_hosts
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory, parse_hosts
 
 
 @pytest.fixture
 def cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
     """One local host of its own, in a home of its own."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    made = local.start("cloud-test", 1)
+    made = local_cluster.start("cloud-test", 1)
     yield made
-    local.stop(made.name)
+    local_cluster.stop(made.name)
 
 
 def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -> None:
-    asked = cloud.of(cluster)
+    asked = base.of(cluster)
     before = asked.standings()["h1"]
     assert before.state == "running"
     asked.stop()
@@ -39,18 +41,18 @@ def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -
 
 
 def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> None:
-    record.forget_cluster(cluster.name)
+    local_state.forget_cluster(cluster.name)
     assert Local(cluster).standings()["h1"].state == "unknown"
-    record.save_cluster(cluster)
-    local.remove(cluster.name, ["h1"])
-    (record.cluster_folder(cluster.name) / "runs").mkdir(parents=True)  # those are kept
+    local_state.save_cluster(cluster)
+    local_cluster.remove(cluster.name, ["h1"])
+    (local_state.cluster_folder(cluster.name) / "runs").mkdir(parents=True)  # those are kept
     assert Local(cluster).standings()["h1"].state == "gone"
-    record.save_cluster(cluster)  # for the fixture, which stops it once more
+    local_state.save_cluster(cluster)  # for the fixture, which stops it once more
 
 
 def test_named_machines_have_no_cloud() -> None:
     with pytest.raises(UsageError, match="only named by --hosts") as told:
-        cloud.of(parse_hosts("a,b"))
+        base.of(parse_hosts("a,b"))
     assert told.value.code == 2
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import pytest
 from standins.cards import CARD_OF, with_cards
 
-from bootstrap import drivers
-from bootstrap.changes import refuse
-from bootstrap.choice import choose
 from bootstrap.errors import UsageError
-from bootstrap.facts import PYTHON_OF_APT, HostFacts
-from bootstrap.gpus import Driver
-from bootstrap.runtimes import LOCKS, RUNTIMES, Runtime
+from bootstrap.facts.gpu import Driver
+from bootstrap.facts.host import PYTHON_OF_APT, HostFacts
+from bootstrap.plan import drivers
+from bootstrap.plan.runtime_choice import choose
+from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime
+from bootstrap.plan.system_changes import refuse
 from stacks import conflicts, machines
 from stacks.aws.image import PARAMETERS
 from stacks.gcp.image import FAMILIES, image
@@ -233,7 +233,7 @@ def test_the_rules_find_what_does_not_fit(change: dict[str, object], rule: str) 
 
 
 def test_the_wheel_is_built_for_every_card_that_is_offered() -> None:
-    text = (LOCKS.parent / "bootstrap/remote/horovod.sh").read_text()
+    text = (LOCKS.parent / "bootstrap/remote/scripts/horovod.sh").read_text()
     listed = re.search(r"HOROVOD_BUILD_CUDA_CC_LIST=([\d,]+)", text)
     assert listed
     built = [int(number) for number in listed[1].split(",")]

@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 from hosts.person import Cluster, Person, line, make_key, named
 
-from bootstrap import connect, door, hops, local
+from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
-from bootstrap.inventory import Host, Inventory
-from bootstrap.session import Session
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.ssh import connect, jump_hosts
+from bootstrap.ssh.session import Session
 
 
 def outcome(*hosts: Host) -> dict[str, str]:
     """What is told of each host when they cannot all be reached."""
-    with pytest.raises(HostsNotReady) as caught, door.sessions(named(*hosts)):
+    with pytest.raises(HostsNotReady) as caught, reach.sessions(named(*hosts)):
         pass
     return caught.value.outcomes
 
@@ -55,18 +57,18 @@ def test_64_hosts_at_once_and_none_is_lost(
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
     try:
-        with door.sessions(local.start("many", 64)) as opened:
+        with reach.sessions(local_cluster.start("many", 64)) as opened:
             said = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
         assert len(set(said.values())) == 64
     finally:
-        local.destroy("many")
+        local_cluster.destroy("many")
 
 
 def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cluster) -> None:
     person.knows(cluster.machines[0])
 
     def ask(_: int) -> str:
-        with door.sessions(named(cluster.host(0))) as opened:
+        with reach.sessions(named(cluster.host(0))) as opened:
             return opened["h1"].sh("echo in; sleep 0.5").strip()
 
     with ThreadPoolExecutor(40) as pool:
@@ -116,7 +118,7 @@ def test_hashed_names_count(person: Person, cluster: Cluster) -> None:
     known = person.write_known([line(cluster.machines[0])])
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
     assert known.read_text().startswith("|1|")
-    with door.sessions(named(cluster.host(0))) as opened:
+    with reach.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 
 
@@ -128,7 +130,7 @@ def test_lines_that_cannot_be_compared_are_passed_over(
     person: Person, cluster: Cluster, odd: str
 ) -> None:
     person.write_known([odd, line(cluster.machines[0])])
-    with door.sessions(named(cluster.host(0))) as opened:
+    with reach.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].host_key.get_name() == "ssh-ed25519"
 
 
@@ -138,8 +140,8 @@ def test_lines_that_cannot_be_compared_are_passed_over(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """One second instead of ten for those that do not answer."""
-    monkeypatch.setattr(hops, "CONNECT_SECONDS", 1)
-    monkeypatch.setattr(hops, "BANNER_SECONDS", 1)
+    monkeypatch.setattr(jump_hosts, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(jump_hosts, "BANNER_SECONDS", 1)
 
 
 @pytest.fixture
@@ -255,7 +257,7 @@ def test_keys_of_the_ssh_agent_count(
         while not (tmp_path / "agent").exists():
             time.sleep(0.01)
         subprocess.run(["ssh-add", "-q", str(cluster.key)], check=True)
-        with door.sessions(named(cluster.host(0))) as opened:
+        with reach.sessions(named(cluster.host(0))) as opened:
             assert opened["h1"].sh("echo in").strip() == "in"
     finally:
         agent.terminate()
@@ -300,7 +302,7 @@ def logins(cluster: Cluster, index: int) -> int:
 
 def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster: Cluster) -> None:
     before = logins(cluster, 0), logins(cluster, 1)
-    with door.sessions(named(INNER)) as opened:
+    with reach.sessions(named(INNER)) as opened:
         assert opened["inner"].sh("echo $HOME").strip() == str(cluster.machines[1].home)
     assert (logins(cluster, 0), logins(cluster, 1)) == (before[0] + 1, before[1] + 1)
 
@@ -308,14 +310,14 @@ def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster
 def test_the_way_through_a_jump_host_is_closed_behind_us(
     traveller: Person, cluster: Cluster
 ) -> None:
-    with door.sessions(named(INNER)) as opened:
+    with reach.sessions(named(INNER)) as opened:
         way = opened["inner"]._hops
     assert [hop.is_connected for hop in way] == [False, False]
 
 
 def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
     person.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
-    assert [hop.original_host for hop in hops._way(INNER, named(INNER))] == [
+    assert [hop.original_host for hop in jump_hosts._way(INNER, named(INNER))] == [
         "first", "second", "inner",
     ]  # fmt: skip
 
@@ -323,7 +325,7 @@ def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
 @pytest.mark.parametrize("address", ["inner", "door"])
 def test_a_jump_host_for_all_is_no_way_to_itself(person: Person, address: str) -> None:
     person.configures("Host door\n  HostName 192.0.2.9\nHost *\n  ProxyJump door\n")
-    way = hops._way(Host("x", address), named(INNER))
+    way = jump_hosts._way(Host("x", address), named(INNER))
     assert [hop.original_host for hop in way] == (
         ["door", "inner"] if address == "inner" else ["door"]
     )
@@ -371,7 +373,7 @@ def test_what_fails_on_the_way_is_named(
 def opened(person: Person, cluster: Cluster) -> Iterator[dict[str, Session]]:
     """Sessions with all three."""
     person.knows(*cluster.machines)
-    with door.sessions(named(*map(cluster.host, range(3)))) as opened:
+    with reach.sessions(named(*map(cluster.host, range(3)))) as opened:
         yield opened
 
 

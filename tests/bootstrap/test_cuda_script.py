@@ -1,4 +1,4 @@
-"""bootstrap/remote/cuda.sh: which toolkit it takes, what it fetches, and what it refuses."""
+"""cuda.sh: which toolkit it takes, what it fetches, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from standins.bare import BareHost
 
-SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/cuda.sh"
+SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/cuda.sh"
 TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
 DEBIAN = "http://mirror.example/debian"
 

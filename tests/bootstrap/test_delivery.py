@@ -12,19 +12,21 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap import delivery, install, runtimes, wheels
-from bootstrap.board import Board
-from bootstrap.building import APT, supplied
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.outside import Outside, Way
-from bootstrap.package import Bundle
-from bootstrap.plan import Plan, Step
-from bootstrap.runtimes import CUDA_LOCKS, LOCKS
-from bootstrap.session import Reply, Session
-from bootstrap.survey import Cluster
-from bootstrap.worksite import Worksite
+from bootstrap.console.live import Board
+from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.runtimes import CUDA_LOCKS, LOCKS
+from bootstrap.plan.steps import Plan, Step
+from bootstrap.provision import apply as apply_plan
+from bootstrap.provision import wheel_delivery, wheels
+from bootstrap.provision.horovod_wheel import APT, supplied
+from bootstrap.provision.host_step import Worksite
+from bootstrap.provision.survey import Cluster
+from bootstrap.ssh.bundle import Bundle
+from bootstrap.ssh.session import Reply, Session
 
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
@@ -62,7 +64,7 @@ class Asked:
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool, sent: Callable[[int], None]
     ) -> None:
-        assert (dest, prune) == (delivery.FOLDER, False)
+        assert (dest, prune) == (wheel_delivery.FOLDER, False)
         self.sent += [file.path for file in bundle.files]
         sent(bundle.total_bytes)
 
@@ -84,17 +86,17 @@ def of(host: Asked) -> Session:
 
 def test_small_files_go_together_and_are_taken_away_when_they_are_installed(house: Path) -> None:
     host, told = Asked("h1"), list[str]()
-    with delivery.delivered(of(host), house, told.append):
+    with wheel_delivery.delivered(of(host), house, told.append):
         assert host.sent == ["c.whl", "a.whl", "b.whl"]
         assert not host.removed
     hashes = {file.sha256 for bundle in wheels.each(house) for file in bundle.files}
-    assert set(host.removed) == {delivery.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
+    assert set(host.removed) == {wheel_delivery.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
     assert told == [f"{x} of 200 MB went through this connection" for x in ("4.0 kB", "200 MB")]
 
 
 def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
     host, told = Asked("h1"), list[str]()
-    with pytest.raises(OSError), delivery.delivered(of(host), house, told.append):
+    with pytest.raises(OSError), wheel_delivery.delivered(of(host), house, told.append):
         raise OSError
     assert host.removed == []
 
@@ -113,7 +115,7 @@ def cluster(debian: HostFacts) -> Cluster:
 def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, Asked]:
     hosts = {name: Asked(name) for name in cluster.facts}
     opened = cast("dict[str, Session]", hosts)
-    install.apply(
+    apply_plan.apply(
         cluster, Plan(tuple(hosts), tuple(steps)), opened, Board(io.StringIO(), list(hosts))
     )
     return hosts
@@ -134,11 +136,11 @@ def test_a_host_installs_from_what_the_plan_sends_it(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
     sync = {name: next(a for a, _ in host.ran if "sync" in a) for name, host in hosts.items()}
-    assert set(delivery.FOR_UV) <= set(sync["h1"])
+    assert set(wheel_delivery.FOR_UV) <= set(sync["h1"])
     assert "--require-hashes" in sync["h1"]
     assert not {"--offline", "--no-index"} & set(sync["h2"])
     assert asked == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
-    assert hosts["h2"].sent == [] and delivery.FOLDER in hosts["h1"].removed
+    assert hosts["h2"].sent == [] and wheel_delivery.FOLDER in hosts["h1"].removed
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -162,7 +164,9 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
 
     monkeypatch.setattr(wheels, "fetch_source", fetch_source)
     monkeypatch.setattr(wheels, "fetch", fetch)
-    monkeypatch.setattr("bootstrap.apt_proxy.lent", lambda host, serve: host.listening(serve))
+    monkeypatch.setattr(
+        "bootstrap.provision.apt_proxy.lent", lambda host, serve: host.listening(serve)
+    )
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
@@ -177,6 +181,6 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     assert fetched == [(LOCKS / name).read_text() for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
-    assert told == named | proxy | (delivery.FOR_PIP if shut else {})
+    assert told == named | proxy | (wheel_delivery.FOR_PIP if shut else {})
     assert host.lent == ([True, False] if shut and nvcc else [])
     assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bootstrap import bucket, demolition, record, stack
-from bootstrap.cloud import Clock, Cost, Deadline, Refused, Standing
-from bootstrap.cloud.store import NoBucket
+from bootstrap.clouds import bucket
+from bootstrap.clouds.base import Clock, Cost, Deadline, Refused, Standing
+from bootstrap.clouds.storage import NoBucket
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import Host, Inventory
-from bootstrap.receipt import Receipt, check
+from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle.receipt import Receipt, check
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -95,7 +97,7 @@ def wakes(name: str, t: float) -> str:
 
 def ended(fake: Fake, inventory: Inventory = OURS) -> tuple[Receipt, list[str]]:
     said: list[str] = []
-    return demolition.stop(inventory, fake, said.append, clock=fake.clock()), said
+    return destroy_stack.stop(inventory, fake, said.append, clock=fake.clock()), said
 
 
 def test_a_cloud_that_takes_90_seconds() -> None:
@@ -156,7 +158,7 @@ def test_costs_that_the_cloud_does_not_tell_are_not_verified(
 
 
 def save_run(run_id: str = "r1") -> None:
-    record.save_run({"run_id": run_id, "cluster": "dev"}, record.home() / "nowhere")
+    local_state.save_run({"run_id": run_id, "cluster": "dev"}, local_state.home() / "nowhere")
 
 
 def test_results_that_are_only_on_the_chief_are_told() -> None:
@@ -198,14 +200,14 @@ class Held:
 def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The stacks that Pulumi was told to destroy."""
     found: list[str] = []
-    monkeypatch.setattr(stack, "destroy", found.append)
+    monkeypatch.setattr(pulumi_stack, "destroy", found.append)
     return found
 
 
 def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **words: Any) -> Receipt:
     fake = fake or Fake(lambda *_: "gone", costs_now=[])
     words = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **words}
-    return demolition.destroy(inventory, fake, lambda _: None, **words)
+    return destroy_stack.destroy(inventory, fake, lambda _: None, **words)
 
 
 def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_says(destroyed: list[str]) -> None:
@@ -232,7 +234,7 @@ def test_a_destroy_is_refused_while_results_are_only_there(destroyed: list[str])
 
 def test_files_that_were_too_large_to_fetch_are_results_too(destroyed: list[str]) -> None:
     save_run()
-    here = record.home() / "nowhere"
+    here = local_state.home() / "nowhere"
     here.mkdir(parents=True)
     (here / "result.json").write_text("{}")
     destroy()
@@ -315,22 +317,22 @@ def test_what_pulumi_leaves_is_told(
     def fails(_: str) -> None:
         raise RailheadError("pulumi could not destroy all of dev")
 
-    monkeypatch.setattr(stack, "destroy", fails)
-    monkeypatch.setattr(stack, "resources", lambda _: left)
+    monkeypatch.setattr(pulumi_stack, "destroy", fails)
+    monkeypatch.setattr(pulumi_stack, "resources", lambda _: left)
     assert destroy().verified == fine
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
     with pytest.raises(UsageError, match="nobody is here to agree"):
-        destroy(agree=demolition.by_name("dev", yes=False))
+        destroy(agree=destroy_stack.by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=demolition.by_name("dev", yes=False))
+        destroy(agree=destroy_stack.by_name("dev", yes=False))
     assert destroyed == []
     monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=demolition.by_name("dev", yes=False))
-    destroy(agree=demolition.by_name("dev", yes=True))
+    destroy(agree=destroy_stack.by_name("dev", yes=False))
+    destroy(agree=destroy_stack.by_name("dev", yes=True))
     assert destroyed == ["dev", "dev"]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.document import from_document, to_document
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Gpu, Host, Inventory, parse_hosts
+from bootstrap.inventory.document import from_document, to_document
+from bootstrap.inventory.hosts import Gpu, Host, Inventory, parse_hosts
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 CLUSTERS = sorted(path.stem for path in DOCUMENTS.glob("cluster-*.json"))

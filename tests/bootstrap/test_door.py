@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap import cloud, door
-from bootstrap.cloud.aws import networks_of as aws_networks
-from bootstrap.cloud.gcp import networks_of as gcp_networks
-from bootstrap.document import from_document
+from bootstrap.clouds import base
+from bootstrap.clouds.aws.instances import networks_of as aws_networks
+from bootstrap.clouds.gcp.instances import networks_of as gcp_networks
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Inventory, parse_hosts
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.lifecycle import reach
 
 CASES = Path(__file__).parents[1] / "cases"
 OPEN = ("203.0.113.0/24", "2001:db8::/64")
@@ -52,13 +53,13 @@ class Firewall:
     ],
 )
 def test_who_is_let_in_decides_what_to_do(own: str | None, said: str, hint: str) -> None:
-    way = door.verdict(OPEN, own)
+    way = reach.verdict(OPEN, own)
     assert said in way.said
     assert hint in way.next
 
 
 def test_a_firewall_that_lets_nobody_in_says_so() -> None:
-    way = door.verdict((), "198.51.100.9")
+    way = reach.verdict((), "198.51.100.9")
     assert way.said == "its firewall lets in nobody, and you come from 198.51.100.9"
     assert way.next == "pulumi config set ssh_cidrs 198.51.100.9/32 && pulumi up"
 
@@ -79,35 +80,35 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(door, "SEEN_FROM_OUTSIDE", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setattr(reach, "SEEN_FROM_OUTSIDE", f"http://127.0.0.1:{server.server_port}/")
     yield answers
     server.shutdown()
     server.server_close()
 
 
 def test_a_public_host_sees_what_somebody_outside_sees(outside: list[bytes]) -> None:
-    assert door.own_address("8.8.8.8") == "198.51.100.9"
+    assert reach.own_address("8.8.8.8") == "198.51.100.9"
 
 
 def test_a_private_host_sees_our_own_address(outside: list[bytes]) -> None:
-    assert door.own_address("127.0.0.1") == "127.0.0.1"
+    assert reach.own_address("127.0.0.1") == "127.0.0.1"
 
 
 @pytest.mark.parametrize("answer", [b"<html>sign in first</html>", b"", b"300.1.1.1"])
 def test_an_answer_that_is_no_address_is_none(outside: list[bytes], answer: bytes) -> None:
     outside.append(answer)
-    assert door.own_address("8.8.8.8") is None
+    assert reach.own_address("8.8.8.8") is None
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
 def test_a_silent_machine_of_a_stack_is_told_with_its_firewall(
     name: str, monkeypatch: pytest.MonkeyPatch, outside: list[bytes]
 ) -> None:
-    monkeypatch.setattr(cloud, "of", lambda _: Firewall("203.0.113.7/32"))
+    monkeypatch.setattr(base, "of", lambda _: Firewall("203.0.113.7/32"))
     inventory = golden(name)
     inventory = replace(inventory, hosts=(replace(inventory.chief, address="8.8.8.8"),))
     silent = {inventory.chief.name: TimeoutError()}
-    told = door.not_reached("1 of 1 hosts cannot be reached", inventory, silent)
+    told = reach.not_reached("1 of 1 hosts cannot be reached", inventory, silent)
     assert "its firewall lets in 203.0.113.7/32, and you come from 198.51.100.9" in told.message
     assert told.hint == "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32 && pulumi up"
 
@@ -116,19 +117,19 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
     def refuses(_: Inventory) -> Firewall:
         raise UsageError("nobody is logged in")
 
-    monkeypatch.setattr(cloud, "of", refuses)
+    monkeypatch.setattr(base, "of", refuses)
     inventory = golden("aws")
-    way = door.way_out(inventory, {inventory.chief.name: TimeoutError()})
+    way = reach.way_out(inventory, {inventory.chief.name: TimeoutError()})
     assert way.said == "whether the firewall lets you in is not known: nobody is logged in"
 
 
 def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cloud, "of", lambda _: pytest.fail("the cloud was asked"))
+    monkeypatch.setattr(base, "of", lambda _: pytest.fail("the cloud was asked"))
     inventory = golden("aws")
-    assert door.way_out(inventory, {"x": ConnectionRefusedError()}) == door.WayOut()
-    assert door.way_out(parse_hosts("a,b"), {"a": TimeoutError()}) == door.WayOut()
+    assert reach.way_out(inventory, {"x": ConnectionRefusedError()}) == reach.WayOut()
+    assert reach.way_out(parse_hosts("a,b"), {"a": TimeoutError()}) == reach.WayOut()
 
 
 RULES = [

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from standins.cards import CARD_OF, card, with_cards
 
-from bootstrap import drivers
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.gpus import Driver
+from bootstrap.facts.gpu import Driver
+from bootstrap.facts.host import HostFacts
+from bootstrap.plan import drivers
 
 UBUNTU = {"ubuntu-22.04": "6.8.0-1043-aws", "ubuntu-24.04": "6.14.0-1021-gcp"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.facts import (
+from bootstrap.facts.host import (
     FACTS,
     PYTHONS,
     HostFacts,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from bootstrap.fatbin import codes
+from bootstrap.gpu_tools.fatbin import codes
 
 
 def entry(kind: int, gpu: int, code: bytes = b"code" * 8) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.facts import FACTS, parse, script
+from bootstrap.facts.host import FACTS, parse, script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])

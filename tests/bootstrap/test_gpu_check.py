@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap import gpu_check, gpu_wheel, tested
-from bootstrap.facts import HostFacts
-from bootstrap.gpus import Card, Driver
-from bootstrap.runtimes import Environment
-from bootstrap.tested import Check
+from bootstrap.facts.gpu import Card, Driver
+from bootstrap.facts.host import HostFacts
+from bootstrap.gpu_tools import check, tested_on, wheel
+from bootstrap.gpu_tools.tested_on import Check
+from bootstrap.plan.runtimes import Environment
 
-PROBE = Path(__file__).parents[2] / "bootstrap/remote/gpu_probe.py"
+PROBE = Path(__file__).parents[2] / "bootstrap/remote/probes/gpu_probe.py"
 V100 = "Tesla V100-SXM2-16GB"
 # The shape of NCCL's own lines as its source has it; no NCCL of ours ever wrote one.
 JOINED = "h1:{n}:{n} [{n}] NCCL INFO ncclCommInitRank comm 0x7f rank {n} nranks 2 cudaDev {n} "
@@ -33,7 +33,7 @@ def line(name: str, passed: bool = True, figure: str = "fine") -> str:
     return f"@check {told}"
 
 
-EVERY = [line(name) for name in gpu_check.PROBED]
+EVERY = [line(name) for name in check.PROBED]
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_all_that_ranks_and_nccl_say_is_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(tmp_path, monkeypatch, *NCCL, *EVERY)
-    found = gpu_check.probe(Path(sys.executable), 2, "gpu")
-    assert [done.name for done in found] == [*gpu_check.PROBED, "NCCL"]
+    found = check.probe(Path(sys.executable), 2, "gpu")
+    assert [done.name for done in found] == [*check.PROBED, "NCCL"]
     assert all(done.passed for done in found)
     assert found[-1].figure == "2 of 2 ranks joined, 1 sums by NCCL"
 
@@ -72,12 +72,12 @@ def test_all_that_ranks_and_nccl_say_is_good(
     ],
 )
 def test_sums_that_nccl_did_not_do_are_a_failure(lines: list[str], figure: str) -> None:
-    assert gpu_check.nccl("\n".join(lines), 2) == Check("NCCL", False, figure)
+    assert check.nccl("\n".join(lines), 2) == Check("NCCL", False, figure)
 
 
 def test_one_gpu_claims_no_link_between_gpus() -> None:
     one = JOINED.format(n=0).replace("nranks 2", "nranks 1")
-    done = gpu_check.nccl(f"{one}\n{SUM}", 1)
+    done = check.nccl(f"{one}\n{SUM}", 1)
     assert done.passed
     assert "no link between GPUs was tried" in done.figure
 
@@ -89,7 +89,7 @@ def test_one_rank_that_fails_is_a_failure(
     both = [line("matmul", True), line("matmul", False, "the product is wrong")]
     said = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
     says(tmp_path, monkeypatch, *said, code=1)
-    found = {done.name: done for done in gpu_check.probe(Path(sys.executable), 2, "gpu")}
+    found = {done.name: done for done in check.probe(Path(sys.executable), 2, "gpu")}
     assert found["TensorFlow"].passed
     assert found["matmul"] == Check("matmul", False, "the product is wrong")
     assert found["all-reduce"].figure.startswith("not reached: ")
@@ -100,16 +100,16 @@ def test_one_rank_that_fails_is_a_failure(
 def test_ranks_that_never_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says(tmp_path, monkeypatch)
     (tmp_path / "mpirun").write_text(f"#!/bin/sh\necho '{EVERY[0]}'\nexec sleep 60\n")
-    monkeypatch.setattr(gpu_check, "MINUTES", 0.02)
-    found = gpu_check.probe(Path(sys.executable), 2, "gpu")
-    assert [done.passed for done in found] == [True, *[False] * len(gpu_check.PROBED)]
+    monkeypatch.setattr(check, "MINUTES", 0.02)
+    found = check.probe(Path(sys.executable), 2, "gpu")
+    assert [done.passed for done in found] == [True, *[False] * len(check.PROBED)]
 
 
 def test_the_driver_is_held_against_its_row(v100s: HostFacts) -> None:
-    good = gpu_check.driver(v100s)
+    good = check.driver(v100s)
     assert good == Check("driver", True, "580.95.05 (proprietary) serves; row 580 proprietary")
     newer = replace(v100s.gpu, driver=Driver("595.10", 595, "open"))
-    bad = gpu_check.driver(replace(v100s, gpu=newer))
+    bad = check.driver(replace(v100s, gpu=newer))
     assert not bad.passed
     assert bad.figure.startswith("driver 595.10 (open) does not know V100; row 580")
 
@@ -119,20 +119,20 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone whose files may be written."""
     root = tmp_path / "clone"
     root.mkdir()
-    shutil.copy(tested.REPO / "README.md", root)
+    shutil.copy(tested_on.REPO / "README.md", root)
     for name in ("save", "write_row"):
-        where = tested.Machine if name == "save" else tested
+        where = tested_on.Machine if name == "save" else tested_on
         monkeypatch.setattr(getattr(where, name), "__defaults__", (root,))
-    monkeypatch.setattr(tested, "REPO", root)
+    monkeypatch.setattr(tested_on, "REPO", root)
     return root
 
 
 def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
     """`make gpu-check` on a machine with these facts and a runtime that is there."""
-    patch.setattr(gpu_wheel, "facts_here", lambda: facts)
-    patch.setattr(gpu_check, "ready", lambda *_: Path("/nowhere"))
-    patch.setattr(gpu_wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
-    return gpu_check.main()
+    patch.setattr(wheel, "facts_here", lambda: facts)
+    patch.setattr(check, "ready", lambda *_: Path("/nowhere"))
+    patch.setattr(wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
+    return check.main()
 
 
 def test_a_machine_without_a_gpu_says_so(
@@ -155,11 +155,11 @@ def test_what_was_found_is_written_and_stands_in_readme(
 ) -> None:
     says(tmp_path, monkeypatch, *said)
     assert check_on(v100s, monkeypatch) == (0 if said != EVERY else 1)
-    found = tested.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
+    found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.gpu, found.count, found.driver) == (V100, 2, "580.95.05 (proprietary)")
     assert found.versions == {"tensorflow": "2.18.1"}
     assert found.failed == (() if said != EVERY else ("NCCL",))
-    assert tested.row([found]) in (root / "README.md").read_text()
+    assert tested_on.row([found]) in (root / "README.md").read_text()
 
 
 def test_a_card_whose_driver_does_not_work_is_written_as_failed(
@@ -167,15 +167,15 @@ def test_a_card_whose_driver_does_not_work_is_written_as_failed(
 ) -> None:
     broken = replace(v100s.gpu, driver=None, smi="NVIDIA-SMI has failed")
     assert check_on(replace(v100s, gpus=(), gpu=broken), monkeypatch) == 1
-    found = tested.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
+    found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.driver, found.count, found.versions) == ("none", 2, {})
-    assert len(found.failed) == len(found.checks) == len(gpu_check.PROBED) + 2
+    assert len(found.failed) == len(found.checks) == len(check.PROBED) + 2
 
 
 def test_a_runtime_that_is_whole_is_not_made_again(
     debian: HostFacts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    environment = gpu_wheel.environment_for(debian)
+    environment = wheel.environment_for(debian)
     done: list[str] = []
 
     def make(*_: object) -> Path:
@@ -186,12 +186,12 @@ def test_a_runtime_that_is_whole_is_not_made_again(
         done.append("runtime")
         folder.mkdir()
 
-    monkeypatch.setattr(gpu_wheel, "make", make)
-    monkeypatch.setattr(gpu_wheel, "install", install)
-    monkeypatch.setattr(gpu_wheel, "install_wheel", lambda *_: done.append("horovod"))
-    folder = gpu_check.ready(debian, environment)
+    monkeypatch.setattr(wheel, "make", make)
+    monkeypatch.setattr(wheel, "install", install)
+    monkeypatch.setattr(wheel, "install_wheel", lambda *_: done.append("horovod"))
+    folder = check.ready(debian, environment)
     assert done == ["wheel", "runtime", "horovod"]
-    assert gpu_check.ready(debian, environment) == folder
+    assert check.ready(debian, environment) == folder
     assert len(done) == 3
     assert isinstance(environment, Environment)
 
@@ -208,5 +208,5 @@ def test_the_ranks_program_does_every_check(runtime_python: str) -> None:
     said = [
         json.loads(x.removeprefix("@check ")) for x in done.stdout.splitlines() if "@check" in x
     ]
-    assert [each["name"] for each in said] == list(gpu_check.PROBED)
+    assert [each["name"] for each in said] == list(check.PROBED)
     assert all(each["passed"] for each in said), said

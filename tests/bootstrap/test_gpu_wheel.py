@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap import gpu_wheel, record
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.runtimes import RUNTIMES, Environment
-from bootstrap.survey import wheels_of
+from bootstrap.facts.host import HostFacts
+from bootstrap.gpu_tools import wheel as gpu_wheel
+from bootstrap.inventory import local_state
+from bootstrap.plan.runtimes import RUNTIMES, Environment
+from bootstrap.provision.survey import wheels_of
 
 from .test_fatbin import entry, fatbin
 
@@ -77,12 +78,12 @@ def test_it_is_kept_where_bootstrap_looks_and_made_once(made: Made, debian: Host
     assert told["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
     assert gpu_wheel.make(environment, debian) == kept
     assert made.done == ["install", "build", "attempt"]
-    assert not [path for path in record.cache("building").iterdir() if path.is_dir()]
+    assert not [path for path in local_state.cache("building").iterdir() if path.is_dir()]
 
 
 def test_what_a_killed_one_left_is_removed(made: Made, debian: HostFacts) -> None:
     environment = gpu_wheel.environment_for(debian)
-    left = record.cache("building") / wheels_of(environment, debian).name / "env/bin/python"
+    left = local_state.cache("building") / wheels_of(environment, debian).name / "env/bin/python"
     left.mkdir(parents=True)
     gpu_wheel.make(environment, debian)
     assert not left.exists()
@@ -133,7 +134,7 @@ def test_a_machine_without_a_network_is_told_what_it_has_to_reach(
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n[ $1 = venv ] || { echo 'no route' >&2; exit 2; }\n")
     uv.chmod(0o755)
-    monkeypatch.setattr("bootstrap.uv.uv_here", lambda: str(uv))
+    monkeypatch.setattr("bootstrap.provision.uv.uv_here", lambda: str(uv))
     with pytest.raises(RailheadError) as caught:
         gpu_wheel.install(tmp_path / "env", "python3", tmp_path / "lock.txt")
     assert caught.value.message == "the runtime was not installed: uv ended with 2\nno route"

@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from standins.cards import with_cards
 
-from bootstrap import install, runtimes
-from bootstrap.board import Board
-from bootstrap.changes import Changes, changes
-from bootstrap.drivers import choose
+from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.outside import Outside, Way
-from bootstrap.plan import Plan
-from bootstrap.survey import Cluster, known_anew
+from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.drivers import choose
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import Plan
+from bootstrap.plan.system_changes import Changes, changes
+from bootstrap.provision import apply
+from bootstrap.provision.survey import Cluster, known_anew
 
 
 def cluster(facts: HostFacts) -> Cluster:
@@ -50,7 +51,7 @@ def plan_of(whole: Cluster) -> Plan:
 def test_without_roots_work_nothing_is_asked_of_any_host(debian: HostFacts, board: Board) -> None:
     whole = cluster(debian)
     nobody: dict[str, Any] = {"h1": None}
-    assert install.rooted(whole, Plan(("h1",)), nobody, board) is whole
+    assert apply.rooted(whole, Plan(("h1",)), nobody, board) is whole
 
 
 def test_what_is_known_afterwards_is_what_was_read_afterwards(
@@ -62,9 +63,9 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
         wanted.append(todo)
         return {"h1": debian}
 
-    monkeypatch.setattr(install, "groundwork", work)
+    monkeypatch.setattr(apply, "groundwork", work)
     nobody: dict[str, Any] = {"h1": None}
-    after = install.rooted(lacking, plan_of(lacking), nobody, board)
+    after = apply.rooted(lacking, plan_of(lacking), nobody, board)
     assert after.facts == {"h1": debian}
     assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
 
@@ -74,19 +75,19 @@ def test_the_ways_of_parts_stay_as_the_plan_said_them(
 ) -> None:
     """A host that names other mirrors after root's work is not let to them."""
     other = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("http://x",)))
-    monkeypatch.setattr(install, "groundwork", lambda *_: {"h1": other})
+    monkeypatch.setattr(apply, "groundwork", lambda *_: {"h1": other})
     nobody: dict[str, Any] = {"h1": None}
-    after = install.rooted(lacking, plan_of(lacking), nobody, board)
+    after = apply.rooted(lacking, plan_of(lacking), nobody, board)
     assert after.facts["h1"].outside == lacking.facts["h1"].outside
 
 
 def test_work_that_brought_nothing_is_an_error(
     lacking: Cluster, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(install, "groundwork", lambda *_: dict(lacking.facts))
+    monkeypatch.setattr(apply, "groundwork", lambda *_: dict(lacking.facts))
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
-        install.rooted(lacking, plan_of(lacking), nobody, board)
+        apply.rooted(lacking, plan_of(lacking), nobody, board)
 
 
 def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
@@ -97,10 +98,10 @@ def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
     assert row
     there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
     installed = replace(bare, system=replace(bare.system, packages=there))
-    monkeypatch.setattr(install, "groundwork", lambda *_: {"h1": installed})
+    monkeypatch.setattr(apply, "groundwork", lambda *_: {"h1": installed})
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="though the driver is installed"):
-        install.rooted(cluster(bare), plan_of(cluster(bare)), nobody, board)
+        apply.rooted(cluster(bare), plan_of(cluster(bare)), nobody, board)
 
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:

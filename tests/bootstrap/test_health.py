@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap import health, xids
-from bootstrap.chart import Chart, finding_lines, matrix, reduction_lines, table
-from bootstrap.facts import HostFacts, parse
-from bootstrap.health import Bench, Clock, Device, Finding, Reduction, Vitals
-from bootstrap.hostfile import Link, Peer
-from bootstrap.xids import Memory, Xid
+from bootstrap.facts import xid as xid_facts
+from bootstrap.facts.host import HostFacts, parse
+from bootstrap.facts.xid import Memory, Xid
+from bootstrap.health import checks
+from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
+from bootstrap.health.report import Chart, finding_lines, matrix, reduction_lines, table
+from bootstrap.plan.hostfile import Link, Peer
 
 CASES = Path(__file__).parents[1] / "cases"
 HEALTHY = Clock(0.0002, 0.0004)
@@ -93,7 +94,7 @@ DRIVERS = {
 
 @pytest.mark.parametrize(("output", "told"), DRIVERS.values(), ids=DRIVERS)
 def test_what_a_driver_says_becomes_findings(output: str, told: list[tuple[str, str]]) -> None:
-    found = list(health.error_findings("h1", xids.parse(output)))
+    found = list(checks.error_findings("h1", xid_facts.parse(output)))
     assert len(found) == len(told)
     for finding, (what, todo) in zip(found, told, strict=True):
         assert finding.host == "h1"
@@ -118,34 +119,36 @@ LOGS = {
 
 @pytest.mark.parametrize(("log", "xid"), LOGS.values(), ids=LOGS)
 def test_an_xid_is_read_from_each_form_of_the_log(log: str, xid: tuple[str, int, int]) -> None:
-    assert xids.read_log(f"NVRM: GPU at PCI:0000:9b:00\n{log}\n") == (Xid(*xid),)
+    assert xid_facts.read_log(f"NVRM: GPU at PCI:0000:9b:00\n{log}\n") == (Xid(*xid),)
 
 
 @pytest.mark.parametrize("number", [48, 64, 74, 79, 94, 95, 119, 120])
 def test_an_xid_of_broken_hardware_counts(number: int) -> None:
-    (found,) = health.error_findings(
-        "h1", xids.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
+    (found,) = checks.error_findings(
+        "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
     )
     assert found.counts and "machine" in found.todo and "{" not in found.todo
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63])
 def test_an_xid_that_is_a_programs_or_mended_is_a_note(number: int) -> None:
-    (found,) = health.error_findings(
-        "h1", xids.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
+    (found,) = checks.error_findings(
+        "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
     )
     assert not found.counts
 
 
 def test_an_xid_that_we_do_not_know_counts_and_says_where_to_look() -> None:
-    (found,) = health.error_findings("h1", xids.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x"))
+    (found,) = checks.error_findings(
+        "h1", xid_facts.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x")
+    )
     assert found.counts and "docs.nvidia.com" in found.todo
 
 
 def test_a_cards_address_is_written_as_the_kernel_does() -> None:
-    assert xids.short("00000000:00:1E.0") == "0000:00:1e.0"
-    assert xids.short("0000:00:1E.0") == "0000:00:1e.0"
-    (memory,) = xids.parse("@pages\n00000001:00:00.0, 0, No\n").memory
+    assert xid_facts.short("00000000:00:1E.0") == "0000:00:1e.0"
+    assert xid_facts.short("0000:00:1E.0") == "0000:00:1e.0"
+    (memory,) = xid_facts.parse("@pages\n00000001:00:00.0, 0, No\n").memory
     assert memory == Memory("0001:00:00.0", 0, pending=False, failed=None, reset=False)
 
 
@@ -154,7 +157,7 @@ def test_the_page_has_every_xid_of_the_table_and_says_which_are_notes() -> None:
     said: dict[int, bool] = {}
     for numbers, todo in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
         said |= {int(number): todo.startswith("note") for number in numbers.split(",")}
-    assert said == {number: meaning.harmless for number, meaning in xids.XIDS.items()}
+    assert said == {number: meaning.harmless for number, meaning in xid_facts.XIDS.items()}
 
 
 # --- Counts --------------------------------------------------------------------------------
@@ -167,23 +170,23 @@ def broken(four: HostFacts, **changes: Any) -> HostFacts:
 
 
 def test_as_many_gpus_on_the_bus_as_by_the_driver_is_well(four: HostFacts) -> None:
-    assert not list(health.gpu_findings("h1", four))
+    assert not list(checks.gpu_findings("h1", four))
 
 
 def test_a_gpu_that_the_driver_lost_is_found(four: HostFacts) -> None:
-    (found,) = health.gpu_findings("h1", replace(four, gpus=four.gpus[:3]))
+    (found,) = checks.gpu_findings("h1", replace(four, gpus=four.gpus[:3]))
     assert found.what == "4 GPUs on the PCI bus, 3 by nvidia-smi"
     assert "restart the machine" in found.todo
 
 
 def test_a_driver_that_fails_is_told_in_its_own_words(four: HostFacts) -> None:
-    (found,) = health.gpu_findings("h1", broken(four))
+    (found,) = checks.gpu_findings("h1", broken(four))
     assert found.what.startswith("4 GPUs on the PCI bus, none by nvidia-smi: NVIDIA-SMI has failed")
     assert "restart the machine" in found.todo
 
 
 def test_no_driver_at_all_is_a_case_for_bootstrap(four: HostFacts) -> None:
-    (found,) = health.gpu_findings("h1", broken(four, driver=None))
+    (found,) = checks.gpu_findings("h1", broken(four, driver=None))
     assert found.todo.startswith("fab bootstrap ")
 
 
@@ -191,7 +194,7 @@ def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
     debian: HostFacts, four: HostFacts
 ) -> None:
     hidden = replace(four, gpu=replace(four.gpu, cards=()))
-    assert not [*health.gpu_findings("h1", debian), *health.gpu_findings("h1", hidden)]
+    assert not [*checks.gpu_findings("h1", debian), *checks.gpu_findings("h1", hidden)]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,7 @@ def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
     ],
 )
 def test_tensorflow_must_see_every_gpu(four: HostFacts, bench: Bench, what: str | None) -> None:
-    found = list(health.fallback_findings("h1", four, bench))
+    found = list(checks.fallback_findings("h1", four, bench))
     assert len(found) == (what is not None)
     for finding in found:
         assert what and what in finding.what and finding.todo.startswith("fab ")
@@ -212,7 +215,7 @@ def test_tensorflow_must_see_every_gpu(four: HostFacts, bench: Bench, what: str 
 
 
 def test_a_cpu_host_needs_no_gpu(debian: HostFacts) -> None:
-    assert not list(health.fallback_findings("h1", debian, Bench(0)))
+    assert not list(checks.fallback_findings("h1", debian, Bench(0)))
 
 
 # --- Clocks and room -----------------------------------------------------------------------
@@ -234,15 +237,15 @@ def test_a_cpu_host_needs_no_gpu(debian: HostFacts) -> None:
 def test_a_clock_that_is_off_is_named_also_when_it_is_ours(
     clocks: dict[str, Clock], where: list[str]
 ) -> None:
-    found = list(health.clock_findings(clocks))
+    found = list(checks.clock_findings(clocks))
     assert [finding.host for finding in found] == where
     assert all("timedatectl" in finding.todo for finding in found)
 
 
 def test_a_clock_is_told_as_ahead_or_behind() -> None:
-    assert health.shown_skew(0.0004) == "0.4 ms ahead"
-    assert health.shown_skew(-90.04) == "90.0 s behind"
-    (found,) = health.clock_findings({"h1": Clock(-90, 0.1), "h2": Clock(-90, 0.1)})
+    assert checks.shown_skew(0.0004) == "0.4 ms ahead"
+    assert checks.shown_skew(-90.04) == "90.0 s behind"
+    (found,) = checks.clock_findings({"h1": Clock(-90, 0.1), "h2": Clock(-90, 0.1)})
     assert "90.0 s ahead against every host's" in found.what
 
 
@@ -258,7 +261,7 @@ def test_a_clock_is_told_as_ahead_or_behind() -> None:
 def test_room_for_a_run_is_a_matter_of_ranks(
     disk: int, memory: int, ranks: int, words: list[str]
 ) -> None:
-    found = list(health.room_findings("h1", disk, memory, ranks))
+    found = list(checks.room_findings("h1", disk, memory, ranks))
     assert len(found) == len(words)
     assert all(word in f.what for word, f in zip(words, found, strict=True))
 
@@ -290,13 +293,13 @@ def test_a_devices_speed_is_two_operations_for_each_of_width_cubed() -> None:
 )
 def test_the_host_that_others_wait_for_is_found(hosts: list[Bench], slow: list[str]) -> None:
     benches = {f"h{i}": b for i, b in enumerate(hosts)}
-    found = list(health.bench_findings(benches, {name: name for name in benches}))
+    found = list(checks.bench_findings(benches, {name: name for name in benches}))
     assert [finding.host for finding in found] == slow
-    assert not list(health.bench_findings(benches, dict.fromkeys(benches, "one machine")))
+    assert not list(checks.bench_findings(benches, dict.fromkeys(benches, "one machine")))
 
 
 def test_a_device_that_multiplies_wrong_is_found() -> None:
-    (found,) = health.bench_findings({"h1": bench(1, right=False)}, {"h1": "m"})
+    (found,) = checks.bench_findings({"h1": bench(1, right=False)}, {"h1": "m"})
     assert found.what == "GPU:0: a product of matrices came out wrong"
 
 
@@ -311,7 +314,7 @@ def test_bandwidth_is_bytes_over_time_and_on_the_wire_what_a_ring_sends() -> Non
 @pytest.mark.parametrize(("hosts", "pairs"), [(1, 0), (2, 0), (3, 3), (8, 28), (9, 9), (16, 16)])
 def test_all_pairs_are_measured_or_each_host_with_the_next(hosts: int, pairs: int) -> None:
     names = [f"h{i}" for i in range(hosts)]
-    chosen = health.pairs_of(names)
+    chosen = checks.pairs_of(names)
     assert len(chosen) == len({frozenset(pair) for pair in chosen}) == pairs
     assert not pairs or {name for pair in chosen for name in pair} == set(names)
 
@@ -320,7 +323,7 @@ RATES = {("h1", "h2"): 900e6, ("h1", "h3"): 12e6, ("h2", "h3"): 880e6}
 
 
 def test_a_slow_pair_is_found_and_the_matrix_names_the_slowest() -> None:
-    (found,) = health.pair_findings(RATES)
+    (found,) = checks.pair_findings(RATES)
     assert found.host == "h1 and h3"
     assert found.what == "12 MB/s between them, good pairs reach 900 MB/s"
     assert matrix(RATES, ["h1", "h2", "h3"]) == [
@@ -333,14 +336,14 @@ def test_a_slow_pair_is_found_and_the_matrix_names_the_slowest() -> None:
 
 
 def test_a_host_on_a_bad_link_is_in_all_the_slow_pairs() -> None:
-    pairs = health.pairs_of(["h1", "h2", "h3"])
+    pairs = checks.pairs_of(["h1", "h2", "h3"])
     rates = {pair: 12e6 if "h3" in pair else 900e6 for pair in pairs}
-    assert [f.host for f in health.pair_findings(rates)] == ["h1 and h3", "h2 and h3"]
+    assert [f.host for f in checks.pair_findings(rates)] == ["h1 and h3", "h2 and h3"]
 
 
 def test_pairs_that_are_alike_are_no_finding() -> None:
-    assert not list(health.pair_findings({p: 500e6 + i for i, p in enumerate(RATES)}))
-    assert not list(health.pair_findings({}))
+    assert not list(checks.pair_findings({p: 500e6 + i for i, p in enumerate(RATES)}))
+    assert not list(checks.pair_findings({}))
 
 
 # --- For people ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""bootstrap/remote/horovod.sh around the build: what it refuses, shows, leaves and hands back."""
+"""horovod.sh around the build: what it refuses, shows, leaves and hands back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from standins.bare import BareHost
 
-SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/horovod.sh"
+SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/horovod.sh"
 TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]
 TOOLS += ["rm", "sed", "tail", "tee", "grep", "touch"]
 WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.facts import Address, HostFacts
-from bootstrap.hostfile import (
+from bootstrap.facts.host import Address, HostFacts
+from bootstrap.plan.hostfile import (
     Link,
     Peer,
     alias,

@@ -12,11 +12,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bootstrap import access, door, identity, local, record, rotation
-from bootstrap.cloud import Clock, Standing
-from bootstrap.document import from_document
+from bootstrap.cli import shell
+from bootstrap.clouds.base import Clock, Standing
+from bootstrap.clouds.local import cluster
 from bootstrap.errors import HostsNotReady
-from bootstrap.inventory import Host, Inventory
+from bootstrap.inventory import local_state
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import cloud_host_keys, key_rotation, reach
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -50,11 +53,11 @@ class Telling:
     def pin(self, inventory: Inventory, serials: dict[str, str], state: str = "running") -> None:
         said = {n: Standing(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()}
         cloud: Any = self
-        identity.pin(inventory, said, cloud, clock=Clock(lambda: self.time, self._sleep))
+        cloud_host_keys.pin(inventory, said, cloud, clock=Clock(lambda: self.time, self._sleep))
 
 
 def pins(inventory: Inventory) -> list[str]:
-    path = record.cluster_folder(inventory.name) / "known_hosts"
+    path = local_state.cluster_folder(inventory.name) / "known_hosts"
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -125,15 +128,15 @@ def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventor
     cloud = Telling({TWO: (0, second)})
     cloud.pin(mixed, SERIALS)
     assert sorted(pins(golden)) == [f"{ONE} {first} i-1 injected", f"{TWO} {second} i-2"]
-    assert [host.name for host in (rotation.due(mixed) or mixed).hosts] == [ONE]
+    assert [host.name for host in (key_rotation.due(mixed) or mixed).hosts] == [ONE]
     both = [f"{first} i-1 injected", f"{second} i-1 next"]
-    identity.put(golden, {ONE: both})
+    cloud_host_keys.put(golden, {ONE: both})
     cloud.pin(mixed, SERIALS)
     assert {f"{ONE} {pin}" for pin in both} < set(pins(golden)), "what was made is not forgotten"
-    identity.put(golden, {ONE: [f"{second} i-1"]})
+    cloud_host_keys.put(golden, {ONE: [f"{second} i-1"]})
     cloud.pin(mixed, SERIALS)
     assert sorted(pins(golden)) == [f"{ONE} {second} i-1", f"{TWO} {second} i-2"], "once"
-    assert rotation.due(mixed) is None
+    assert key_rotation.due(mixed) is None
     Telling({}).pin(mixed, SERIALS | {ONE: "i-9"})
     assert f"{ONE} {first} i-9 injected" in pins(golden), "another machine, another time"
 
@@ -145,10 +148,10 @@ def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventor
 def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
     """A local host that is told as if it stood in a cloud: its pin is under its name."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    made = local.start("identity", 1)
-    (record.cluster_folder("identity") / "known_hosts").unlink()
+    made = cluster.start("identity", 1)
+    (local_state.cluster_folder("identity") / "known_hosts").unlink()
     yield replace(made, cloud="aws", hosts=(told(made.chief),))
-    local.stop("identity")
+    cluster.stop("identity")
 
 
 def told(host: Host) -> Host:
@@ -156,12 +159,12 @@ def told(host: Host) -> Host:
 
 
 def write_pin(text: str) -> None:
-    record.write_text(record.cluster_folder("identity") / "known_hosts", text + "\n")
+    local_state.write_text(local_state.cluster_folder("identity") / "known_hosts", text + "\n")
 
 
 def test_a_pin_under_the_name_holds_at_any_address(sshd: Inventory) -> None:
     write_pin(f"h1 {sshd.chief.host_key} i-1")
-    with door.sessions(sshd) as opened:
+    with reach.sessions(sshd) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 
 
@@ -170,14 +173,14 @@ def test_any_of_several_pins_of_one_kind_holds(sshd: Inventory, place: int) -> N
     lines = [f"h1 {key()} i-1 injected", f"h1 {key()} i-1 next"]
     lines.insert(place, f"h1 {sshd.chief.host_key} i-1 next")
     write_pin("\n".join(lines))
-    with door.sessions(sshd) as opened:
+    with reach.sessions(sshd) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 
 
 def test_none_of_several_pins_is_refused(sshd: Inventory) -> None:
     write_pin(f"h1 {key()} i-1 injected\nh1 {key()} i-1 next")
     changed = pytest.raises(HostsNotReady, match="REFUSED, its host key changed")
-    with changed, door.sessions(sshd):
+    with changed, reach.sessions(sshd):
         pass
 
 
@@ -186,29 +189,29 @@ def test_an_injected_pin_that_fails_names_no_way_to_forget_it(sshd: Inventory) -
     write_pin(f"h1 {key()} i-1 injected")
     given = replace(sshd.chief, host_key=key(), host_key_source="injected")
     copied = pytest.raises(HostsNotReady, match="copy that one's .*known_hosts")
-    with copied as refused, door.sessions(replace(sshd, hosts=(given,))):
+    with copied as refused, reach.sessions(replace(sshd, hosts=(given,))):
         pass
     assert "ssh-keygen -R" not in str(refused.value)
 
 
 def test_another_key_than_the_pinned_one_is_refused(sshd: Inventory) -> None:
     write_pin(f"h1 {key()} i-1")
-    with pytest.raises(HostsNotReady, match="REFUSED") as refused, door.sessions(sshd):
+    with pytest.raises(HostsNotReady, match="REFUSED") as refused, reach.sessions(sshd):
         pass
     assert "ssh-keygen -R h1 -f" in str(refused.value)
 
 
 def test_a_pin_of_the_address_counts_for_nothing(sshd: Inventory) -> None:
     write_pin(f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}")
-    record.write_text(
-        record.home() / "known_hosts",
+    local_state.write_text(
+        local_state.home() / "known_hosts",
         f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}\n",
     )
-    with pytest.raises(HostsNotReady, match="vouches for no such key"), door.sessions(sshd):
+    with pytest.raises(HostsNotReady, match="vouches for no such key"), reach.sessions(sshd):
         pass
 
 
 def test_ssh_is_told_of_the_name_too(sshd: Inventory) -> None:
-    text = access.write_config(sshd).read_text()
+    text = shell.write_config(sshd).read_text()
     assert "  HostKeyAlias h1\n" in text
     assert str(Path.home() / ".ssh") not in text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.package import pack_folder
+from bootstrap.ssh.bundle import pack_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
 

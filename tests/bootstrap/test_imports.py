@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.runtimes import RUNTIMES, Runtime
-from bootstrap.uv import ENVIRONMENT
+from bootstrap.plan.runtimes import RUNTIMES, Runtime
+from bootstrap.provision.uv import ENVIRONMENT
 
 REAL_HOME = Path.home()  # before tests have one of their own
 UV = Path(sys.executable).parent / "uv"

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bootstrap import install, journey, ready, runtimes, survey
-from bootstrap.board import Board
+from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.package import pack_folder
-from bootstrap.plan import Plan, Step
-from bootstrap.session import Reply, Session
-from bootstrap.survey import Cluster, wheel_folder
-from bootstrap.uv import uv_digest
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import decide, runtimes
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import Plan, Step
+from bootstrap.provision import apply as apply_plan
+from bootstrap.provision import survey
+from bootstrap.provision.survey import Cluster, wheel_folder
+from bootstrap.provision.uv import uv_digest
+from bootstrap.ssh.bundle import pack_folder
+from bootstrap.ssh.session import Reply, Session
+from bootstrap.workflows import journey
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -93,14 +96,14 @@ def cluster(debian: HostFacts) -> Cluster:
 def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
     opened = cast("dict[str, Session]", hosts)
-    install.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
+    apply_plan.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
 
 
 def test_the_installer_is_sent_as_a_folder_that_appears_whole(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "uv").write_text("an installer")
-    monkeypatch.setattr(install.uv, "uv_for_hosts", lambda: pack_folder(tmp_path))
+    monkeypatch.setattr(apply_plan.uv, "uv_for_hosts", lambda: pack_folder(tmp_path))
     host = Asked("h1")
     apply(cluster, {"h1": host}, "uv")
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]
@@ -153,7 +156,7 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fai
 def of_stack(cluster: Cluster, world: World) -> Cluster:
     """Two hosts of a stack with a bucket, which lack only the runtime, as a computer sees them."""
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.18-cpu"])
-    line = ready.cluster_line(cluster, "ssh-ed25519 AAAA c")
+    line = decide.cluster_line(cluster, "ssh-ed25519 AAAA c")
     there = frozenset({runtimes.BucketClient("3.11").digest})
     facts = {
         name: replace(
@@ -280,7 +283,7 @@ def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, f
     with contextlib.ExitStack() as held:
         if full:
             held.enter_context(pytest.raises(HostsFailed))
-        install.apply(cluster, plan, opened, Board(board, tuple(hosts)))
+        apply_plan.apply(cluster, plan, opened, Board(board, tuple(hosts)))
     assert hosts["h2"].said_before and "ready" not in hosts["h2"].said_before
     assert ("[h1] ready in " in board.getvalue()) is not full
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.inventory import SHAPE, Host, Inventory, parse_hosts
+from bootstrap.inventory.hosts import SHAPE, Host, Inventory, parse_hosts
 
 HOST = f"write {SHAPE}"
 PORT = "is not a number from 1 to 65535"

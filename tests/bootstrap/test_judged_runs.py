@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.board import Board
+from bootstrap.console.live import Board
 from bootstrap.errors import BelowThreshold
-from bootstrap.follow import show_record
-from bootstrap.results import judge
-from bootstrap.run import Run
+from bootstrap.runs.follow import show_record
+from bootstrap.runs.results import judge
+from bootstrap.runs.start import Run
 
 RUN = Run("r1", Path("results/r1"))
 UNKNOWN = "the evaluation says that it has not passed"

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
+REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
 # Notes what it is asked; a host that was told to stop answers no more.
 SSH = """#!/bin/sh
@@ -61,7 +61,7 @@ class Kept:
 
     def start(self) -> subprocess.Popen[bytes]:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
-        argv = [sys.executable, "-I", "-S", str(self.folder / "keeper.py")]
+        argv = [sys.executable, "-I", "-S", str(self.folder / "stop_machines.py")]
         return subprocess.Popen(argv, env=environment, stderr=(self.home / "err").open("wb"))
 
     def end(self, seconds: float = 20) -> Any:
@@ -123,8 +123,8 @@ def test_what_does_not_stop_is_told_and_the_rest_stops(
 ) -> None:
     argv = [["true"], ["wrong"], None]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
-    text = (kept.folder / "keeper.py").read_text()
-    (kept.folder / "keeper.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
     said = kept.end()["stopped"]
     assert said == {
         "b": "its command ended with 127: no such command",
@@ -136,16 +136,16 @@ def test_what_does_not_stop_is_told_and_the_rest_stops(
 
 def test_a_host_that_answers_on_is_told(home: Path) -> None:
     kept = Kept(home, stop={"argv": [["true"], ["never"], ["off"]], "keep_minutes": 0})
-    text = (kept.folder / "keeper.py").read_text()
-    (kept.folder / "keeper.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
     assert kept.end()["stopped"]["b"] == "was told to stop and still answers"
 
 
 def test_a_chief_whose_own_command_fails_says_so(home: Path) -> None:
     argv = [["sh", "-c", "echo may not >&2; exit 5"], ["off"], ["off"]]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
-    text = (kept.folder / "keeper.py").read_text()
-    (kept.folder / "keeper.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
     assert kept.end()["stopped"]["a"] == "its command ended with 5: may not"
 
 
@@ -186,8 +186,8 @@ def test_a_run_that_begins_at_this_very_moment_is_not_stopped(home: Path) -> Non
 
 def test_no_stop_leaves_them(home: Path) -> None:
     kept = Kept(home, stop=None, bucket={"url": "s3://b", "client": "none"})
-    text = (kept.folder / "keeper.py").read_text()
-    (kept.folder / "keeper.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
     said = kept.end()
     assert kept.asked == [] and said["phase"] == "left to you"
     assert "No such file" in said["shipped"]["why"] and said["results"] == "only on a"
@@ -200,9 +200,11 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\necho tried >>{home}/tries\nexec sleep 60\n")
     python.chmod(0o755)
-    text = (kept.folder / "keeper.py").read_text()
+    text = (kept.folder / "stop_machines.py").read_text()
     assert "SHIPPING = 3600.0" in text
-    (kept.folder / "keeper.py").write_text(text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0"))
+    (kept.folder / "stop_machines.py").write_text(
+        text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0")
+    )
     began = time.monotonic()
     said = kept.end()
     assert time.monotonic() - began < 15

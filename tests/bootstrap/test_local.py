@@ -21,11 +21,14 @@ from typing import Any
 import pytest
 from hosts.person import line
 
-from bootstrap import door, local, loopback, processes, record
-from bootstrap.document import from_document
+from bootstrap.clouds.local import cluster, processes
+from bootstrap.clouds.local import host as local_host
+from bootstrap.clouds.local.host import LocalHost
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Inventory
-from bootstrap.loopback import LocalHost
+from bootstrap.inventory import local_state
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
 
 REPO = Path(__file__).parents[2]
 
@@ -33,9 +36,9 @@ REPO = Path(__file__).parents[2]
 @pytest.fixture
 def pair(home: Path) -> Iterator[list[LocalHost]]:
     """Two started hosts of the cluster `pair`."""
-    local.start("pair", 2)
-    yield local.existing("pair")
-    local.stop("pair")
+    cluster.start("pair", 2)
+    yield cluster.existing("pair")
+    cluster.stop("pair")
 
 
 def sockets(pid: int) -> list[tuple[str, int]]:
@@ -59,7 +62,7 @@ def address(text: str) -> tuple[str, int]:
 
 def ask(text: str) -> dict[str, str]:
     """What sh says on every host of `pair`."""
-    with door.sessions(record.load_cluster("pair")) as opened:
+    with reach.sessions(local_state.load_cluster("pair")) as opened:
         return {name: session.sh(text).strip() for name, session in opened.items()}
 
 
@@ -93,7 +96,7 @@ def test_each_has_its_own_key_home_and_temporary_folder(pair: list[LocalHost]) -
 
 
 def test_its_key_is_pinned_without_a_question(pair: list[LocalHost]) -> None:
-    inventory = record.load_cluster("pair")
+    inventory = local_state.load_cluster("pair")
     assert [f"[{h.address}]:{h.port} {h.host_key}\n" for h in inventory.hosts] == [
         line(machine) for machine in pair
     ]
@@ -102,7 +105,7 @@ def test_its_key_is_pinned_without_a_question(pair: list[LocalHost]) -> None:
 
 
 def test_nothing_of_a_host_is_readable_by_others(pair: list[LocalHost]) -> None:
-    folder = record.cluster_folder("pair")
+    folder = local_state.cluster_folder("pair")
     for path in [folder, folder / "key", *(machine.folder / "host_key" for machine in pair)]:
         assert path.stat().st_mode & 0o077 == 0, path
 
@@ -116,19 +119,19 @@ def state(machines: list[LocalHost]) -> list[tuple[Any, ...]]:
 
 
 def test_starting_twice_changes_nothing(pair: list[LocalHost]) -> None:
-    before, inventory = state(pair), record.load_cluster("pair")
-    assert local.start("pair", 2) == inventory
-    assert state(local.existing("pair")) == before
+    before, inventory = state(pair), local_state.load_cluster("pair")
+    assert cluster.start("pair", 2) == inventory
+    assert state(cluster.existing("pair")) == before
 
 
 def test_a_dead_one_is_started_again_with_its_key_and_what_it_had(pair: list[LocalHost]) -> None:
     before = state(pair)
     ask("echo kept >kept")
     os.kill(pair[0].pid or 0, signal.SIGKILL)
-    while local.existing("pair")[0].pid:
+    while cluster.existing("pair")[0].pid:
         time.sleep(0.01)
-    local.start("pair", 2)
-    after = state(local.existing("pair"))
+    cluster.start("pair", 2)
+    after = state(cluster.existing("pair"))
     assert after[1] == before[1]
     assert (after[0][0], after[0][3]) == (before[0][0], before[0][3])
     assert after[0][2] not in (None, before[0][2])
@@ -136,20 +139,20 @@ def test_a_dead_one_is_started_again_with_its_key_and_what_it_had(pair: list[Loc
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_it(pair: list[LocalHost]) -> None:
-    local.stop("pair")
+    cluster.stop("pair")
     (pair[0].folder / "sshd.pid").write_text(f"{os.getpid()}\n")
-    assert local.read("pair")["h1"]["running"] is False
+    assert cluster.read("pair")["h1"]["running"] is False
     assert processes.of(pair[0].folder) == []
-    local.start("pair", 2)
+    cluster.start("pair", 2)
     assert ask("echo in")["h1"] == "in"
 
 
 def test_keys_that_others_added_stay(pair: list[LocalHost]) -> None:
-    local.stop("pair")
+    cluster.stop("pair")
     path = pair[0].home / ".ssh/authorized_keys"
     path.write_text("ssh-ed25519 AAAA railhead:pair\n")
-    local.start("pair", 2)
-    local.start("pair", 2)
+    cluster.start("pair", 2)
+    cluster.start("pair", 2)
     assert path.read_text().splitlines()[0] == "ssh-ed25519 AAAA railhead:pair"
     assert len(path.read_text().splitlines()) == 2
 
@@ -172,7 +175,7 @@ def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHo
         assert all(len(pids) >= 5 for pids in theirs)
         neighbour = [pid for pid in theirs[1] if "sleep" in processes.command_line(pid)]
         assert len(neighbour) >= 3
-        said = local.stop("pair", ["h1"])
+        said = cluster.stop("pair", ["h1"])
         assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
         assert said["h1"]["ended"] >= 5
         assert not any(map(alive, theirs[0]))
@@ -185,46 +188,46 @@ def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHo
 
 def ask_one(name: str) -> str:
     """Whether one host of `pair` lets us in."""
-    inventory = record.load_cluster("pair")
+    inventory = local_state.load_cluster("pair")
     chosen = tuple(host for host in inventory.hosts if host.name == name)
     alone = Inventory(inventory.name, chosen, key_file=inventory.key_file)
-    with door.sessions(alone) as opened:
+    with reach.sessions(alone) as opened:
         return opened[name].sh("echo in").strip()
 
 
 def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHost]) -> None:
-    with door.sessions(record.load_cluster("pair")) as opened:
+    with reach.sessions(local_state.load_cluster("pair")) as opened:
         pid = int(opened["h1"].sh("env -i sleep 4004 >/dev/null 2>&1 & echo $!").strip())
         assert pid in processes.of(pair[0].folder)
-        local.stop("pair")
+        cluster.stop("pair")
         assert not alive(pid)
         assert not any(processes.of(machine.folder) for machine in pair)
 
 
 def test_stopping_twice_is_fine_and_says_so(pair: list[LocalHost]) -> None:
-    local.stop("pair")
+    cluster.stop("pair")
     nothing = {"ended": 0, "left": [], "port_closed": True}
-    assert local.stop("pair") == {"h1": nothing, "h2": nothing}
+    assert cluster.stop("pair") == {"h1": nothing, "h2": nothing}
 
 
 def test_what_does_not_end_is_said(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "_signal", lambda folder, sign: None)
-        said = local.stop("pair", ["h1"])["h1"]
+        said = cluster.stop("pair", ["h1"])["h1"]
     assert pair[0].pid in said["left"]
     assert said["port_closed"] is False
 
 
 def test_destroying_removes_homes_and_record(home: Path) -> None:
-    local.start("gone", 1)
-    (machine,) = local.existing("gone")
-    local.destroy("gone")
+    cluster.start("gone", 1)
+    (machine,) = cluster.existing("gone")
+    cluster.destroy("gone")
     assert not machine.folder.exists()
     with pytest.raises(UsageError, match="no cluster 'gone'"):
-        record.load_cluster("gone")
+        local_state.load_cluster("gone")
 
 
-@pytest.mark.parametrize("module", [local, loopback, processes])
+@pytest.mark.parametrize("module", [cluster, local_host, processes])
 def test_no_code_of_it_can_power_anything_off(module: ModuleType) -> None:
     words = r"poweroff|power_off|shutdown|\bhalt\b|reboot|systemctl|\binit 0\b|sysrq|killall|pkill"
     assert not re.findall(words, Path(module.__file__ or "").read_text())
@@ -234,9 +237,9 @@ def test_no_code_of_it_can_power_anything_off(module: ModuleType) -> None:
 
 
 def command(*words: str, stdin: str = "", python: str = sys.executable) -> Any:
-    """`python -m bootstrap.local words`; what it answered, and its exit code."""
+    """`python -m bootstrap.clouds.local words`; what it answered, and its exit code."""
     return subprocess.run(
-        [python, "-m", "bootstrap.local", *words],
+        [python, "-m", "bootstrap.clouds.local", *words],
         input=stdin,
         text=True,
         capture_output=True,
@@ -247,7 +250,7 @@ def command(*words: str, stdin: str = "", python: str = sys.executable) -> Any:
 def test_the_command_takes_and_gives_json(home: Path) -> None:
     started = json.loads(command("start", "said", stdin='{"hosts": 2}').stdout)
     try:
-        assert from_document(started) == record.load_cluster("said")
+        assert from_document(started) == local_state.load_cluster("said")
         running = json.loads(command("read", "said").stdout)
         host = started["hosts"][1]
         assert running["h2"]["running"] and running["h2"]["address"] == host["address"]
@@ -279,7 +282,7 @@ def test_a_command_that_cannot_be_done_ends_with_2(
     done = command(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr and "Traceback" not in done.stderr
-    assert all(machine.pid for machine in local.existing("pair"))
+    assert all(machine.pid for machine in cluster.existing("pair"))
 
 
 # As an ordinary user
@@ -295,7 +298,7 @@ def python_of_others() -> str:
         pytest.skip("needs root, to become an ordinary user; elsewhere all tests here run as one")
     if not shutil.which("setpriv"):
         pytest.skip("needs setpriv, to become an ordinary user")
-    code = f"import sys; sys.path.insert(0, {str(REPO)!r}); import bootstrap.local"
+    code = f"import sys; sys.path.insert(0, {str(REPO)!r}); import bootstrap.clouds.local.cluster"
     for python in (sys.executable, "/usr/bin/python3"):
         argv = [*AS_USER, python, "-I", "-B", "-c", code]
         if subprocess.run(argv, capture_output=True, cwd="/").returncode == 0:
@@ -320,7 +323,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 def test_an_ordinary_user_can_do_the_same(plain: dict[str, str]) -> None:
     def run(*words: str) -> Any:
-        argv = [*AS_USER, python_of_others(), "-B", "-m", "bootstrap.local", *words]
+        argv = [*AS_USER, python_of_others(), "-B", "-m", "bootstrap.clouds.local", *words]
         done = subprocess.run(
             argv, input='{"hosts": 1}', text=True, capture_output=True, env=plain, cwd=REPO
         )

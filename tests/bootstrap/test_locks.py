@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from bootstrap import runtimes
+from bootstrap.plan import runtimes
 
 if sys.version_info >= (3, 11):
     import tomllib

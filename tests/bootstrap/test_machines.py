@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap import cloud, machines
-from bootstrap.cloud import Clock, Deadline, Standing
+from bootstrap.clouds import base
+from bootstrap.clouds.base import Clock, Deadline, Standing
 from bootstrap.errors import HostsFailed, UsageError
-from bootstrap.inventory import Host, Inventory
-from bootstrap.launch import Ending
-from bootstrap.run import Run
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import stop_policy
+from bootstrap.runs.launch import Ending
+from bootstrap.runs.start import Run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
@@ -22,9 +23,9 @@ OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, st
 
 
 def test_words_about_the_end() -> None:
-    assert machines.read_ending(None, False, None) == Ending(20, True, None)
-    assert machines.read_ending("0", False, "1.5") == Ending(0, True, 1.5)
-    assert machines.read_ending(None, True, None) == Ending(20, False, None)
+    assert stop_policy.read_ending(None, False, None) == Ending(20, True, None)
+    assert stop_policy.read_ending("0", False, "1.5") == Ending(0, True, 1.5)
+    assert stop_policy.read_ending(None, True, None) == Ending(20, False, None)
 
 
 WRONG = [
@@ -40,15 +41,15 @@ WRONG = [
 @pytest.mark.parametrize("words, said", WRONG)
 def test_wrong_words_about_the_end(words: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        machines.read_ending(*words)
+        stop_policy.read_ending(*words)
 
 
 @pytest.mark.parametrize("ending", [Ending(keep_minutes=5), Ending(stop=False)])
 def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: Ending) -> None:
     named = Inventory("them", (Host("m1", "192.0.2.1"),))
     with pytest.raises(UsageError, match="those of them are never stopped by a run"):
-        machines.check_before(named, ending)
-    assert machines.check_before(named, Ending(max_hours=1.0)) == ""
+        stop_policy.check_before(named, ending)
+    assert stop_policy.check_before(named, Ending(max_hours=1.0)) == ""
 
 
 def deadline(hours: float | None, state: str = "armed") -> Deadline:
@@ -68,7 +69,7 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
 def test_a_deadline_that_is_far_enough(
     given: Deadline | None, hours: float | None, said: str
 ) -> None:
-    assert said in machines.check_deadline(given, Ending(max_hours=hours), NOW)
+    assert said in stop_policy.check_deadline(given, Ending(max_hours=hours), NOW)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_a_deadline_that_is_far_enough(
 )
 def test_a_deadline_that_is_not(given: Deadline, hours: float | None, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
-        machines.check_deadline(given, Ending(max_hours=hours), NOW)
+        stop_policy.check_deadline(given, Ending(max_hours=hours), NOW)
     assert "fab extend" in caught.value.hint and caught.value.code == 2
 
 
@@ -90,7 +91,7 @@ def after(tmp_path: Path, state: str, stop: Any) -> str:
     result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
     (tmp_path / "result.json").write_text(json.dumps(result))
     said: list[str] = []
-    machines.after(OURS, Run("r1", tmp_path), said.append)
+    stop_policy.after(OURS, Run("r1", tmp_path), said.append)
     return "\n".join(said)
 
 
@@ -103,11 +104,11 @@ def test_what_is_told_of_machines_that_go_on(tmp_path: Path) -> None:
 
 def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
     said: list[str] = []
-    with pytest.raises(UsageError), machines.preparing(OURS, said.append):
+    with pytest.raises(UsageError), stop_policy.preparing(OURS, said.append):
         raise UsageError("no")
     assert said == ["no run was started; the machines go on running, 7.82 USD per hour: fab stop"]
     named = Inventory("named", OURS.hosts)
-    with pytest.raises(UsageError), machines.preparing(named, said.append):
+    with pytest.raises(UsageError), stop_policy.preparing(named, said.append):
         raise UsageError("no")
     assert len(said) == 1
 
@@ -115,7 +116,7 @@ def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
 def test_a_supervisor_that_died_stops_nothing_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     said: list[str] = []
-    machines.after(OURS, Run("r1", tmp_path), said.append)
+    stop_policy.after(OURS, Run("r1", tmp_path), said.append)
     assert said == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
 
 
@@ -140,21 +141,23 @@ def test_a_success_waits_until_the_cloud_says_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Stopping(90)
-    monkeypatch.setattr(cloud, "of", lambda _: fake)
+    monkeypatch.setattr(base, "of", lambda _: fake)
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     said: list[str] = []
-    machines.after(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
+    stop_policy.after(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
     assert said[0] == "stopping: m1 stopping" and said[-1] == "[m1] stopped, says EC2 at 12:00"
     never = Stopping(1e9)
-    monkeypatch.setattr(cloud, "of", lambda _: never)
+    monkeypatch.setattr(base, "of", lambda _: never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
-        machines.after(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
+        stop_policy.after(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
 
 
 def test_the_keepers_words() -> None:
     kept = {"phase": "keeping", "until": "2026-11-21T12:20:00Z", "results": "fetched"}
-    assert machines.told_phase(kept) == "machines: keeping, kept until 12:20 UTC; results fetched"
+    assert (
+        stop_policy.told_phase(kept) == "machines: keeping, kept until 12:20 UTC; results fetched"
+    )
     stops = {"phase": "stopping", "stopped": {"h2": "ok"}, "results": "only on h1", "until": None}
-    assert machines.told_phase(stops) == "machines: stopping, h2: ok; results only on h1"
+    assert stop_policy.told_phase(stops) == "machines: stopping, h2: ok; results only on h1"

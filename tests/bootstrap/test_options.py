@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bootstrap.cli.options import options_of
 from bootstrap.errors import UsageError
-from bootstrap.options import options_of
 
 
 def archive() -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap import outside
-from bootstrap.facts import script
-from bootstrap.outside import Outside, Way
+from bootstrap.facts import egress
+from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.host import script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
@@ -37,12 +37,12 @@ def nobody() -> str:
 
 def ask(apt: Path, *, shell: list[str] = SHELLS[0], path: str = os.defpath, **env: str) -> Outside:
     """What a shell tells with the files of `apt` in place of /etc/apt."""
-    text = f"{outside.BEGIN}\n{outside.END}".replace("/etc/apt", str(apt))
+    text = f"{egress.BEGIN}\n{egress.END}".replace("/etc/apt", str(apt))
     argv = [str(shutil.which(shell[0])), *shell[1:], "-c", text]
     variables = {"PATH": path, "APT_CONFIG": "/dev/null", **env}
     done = subprocess.run(argv, env=variables, capture_output=True, text=True)
     assert done.stderr == ""
-    return outside.parse(done.stdout)
+    return egress.parse(done.stdout)
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -121,13 +121,13 @@ def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
 ) -> None:
     write(tmp_path, "bash", "#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "bash").chmod(0o755)
-    assert script().startswith(outside.BEGIN) and script().endswith(outside.END)
-    text = f"{outside.BEGIN}\nsleep 3.5\necho others\n{outside.END}"
+    assert script().startswith(egress.BEGIN) and script().endswith(egress.END)
+    text = f"{egress.BEGIN}\nsleep 3.5\necho others\n{egress.END}"
     env = {"PATH": f"{tmp_path}:{os.defpath}", "http_proxy": "http://192.0.2.1:3128"}
     process = subprocess.Popen(["/bin/sh", "-c", text], env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "others\n"
     told = time.monotonic()
-    assert outside.parse(process.communicate()[0]).apt == Way("192.0.2.1:3128", False)
+    assert egress.parse(process.communicate()[0]).apt == Way("192.0.2.1:3128", False)
     assert time.monotonic() - told < 2, "it began only when the other facts were there"
 
 
@@ -154,9 +154,9 @@ WHOLE = "apt 0 http://m.example\nindex 1\nmirrors\n"
 
 @pytest.mark.parametrize("missing", ["apt", "index", "mirrors"])
 def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
-    assert outside.parse(WHOLE)
+    assert egress.parse(WHOLE)
     with pytest.raises(ValueError):
-        outside.parse(WHOLE.replace(missing, "other"))
+        egress.parse(WHOLE.replace(missing, "other"))
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
     ],
 )
 def test_no_password_of_an_address_is_kept(said: str, to: str) -> None:
-    assert outside.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == Way(to, False)
+    assert egress.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == Way(to, False)

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import pytest
 
-from bootstrap import overhaul as o
-from bootstrap.changes import Changes
-from bootstrap.drivers import DriverRow
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.inventory import Host
-from bootstrap.reboot import OUR_BOOT, _refuse_this_machine
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision import system_script as o
+from bootstrap.provision.reboot import OUR_BOOT, _refuse_this_machine
 
 # What apt and dpkg said on hosts that were made to fail, and in reports of others; whether that
 # mostly passes by itself, and whether it was a lock.

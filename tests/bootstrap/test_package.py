@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.package import Bundle, BundleFile, pack_folder, pack_script, pack_training, tar
+from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder, pack_script, pack_training, tar
 
 
 def plant(root: Path, *paths: str, content: str = "x") -> Path:

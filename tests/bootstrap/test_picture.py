@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-from bootstrap.picture import curves
+from bootstrap.runs.plots import curves
 
 Record = dict[str, Any]
 

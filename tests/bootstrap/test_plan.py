@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bootstrap.plan import MINUTES, Plan, Step
+from bootstrap.plan.steps import MINUTES, Plan, Step
 
 KEY = Step("h1", "key", "the chief cannot start ranks here yet")
 RUNTIME = Step("h2", "runtime", "not there", MINUTES, fetches=325)

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from invoke import Context
 
-from bootstrap import journey, tasks
-from bootstrap.board import Board
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.runtimes import RUNTIMES, Environment
-from bootstrap.survey import Cluster, Options
-from bootstrap.voice import say
+from bootstrap.cli import tasks
+from bootstrap.console.live import Board
+from bootstrap.console.output import say
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.runtimes import RUNTIMES, Environment
+from bootstrap.provision.survey import Cluster, Options
+from bootstrap.workflows import journey
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
@@ -46,7 +47,7 @@ def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
     monkeypatch.setattr(journey, "surveyed", surveyed)
     monkeypatch.setattr(journey, "hosts_of", look)
-    monkeypatch.setattr("bootstrap.install.apply", apply)
+    monkeypatch.setattr("bootstrap.provision.apply.apply", apply)
     return seen
 
 

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from bootstrap.remote.policy import Rule, Seen, cut_off, decide, is_over, kept_until, results, stops
+from bootstrap.remote.run.stop_policy import (
+    Rule,
+    Seen,
+    cut_off,
+    decide,
+    is_over,
+    kept_until,
+    results,
+    stops,
+)
 
 STOP, LEAVE = ("stop", None), ("leave", None)
 KEPT = ("keep", 1000.0 + 20 * 60)

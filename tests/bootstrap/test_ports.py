@@ -9,8 +9,8 @@ from e2e.local import wait_until
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
-from bootstrap.ports import lent
-from bootstrap.session import ConnectionLost, Session
+from bootstrap.ssh.port_forward import lent
+from bootstrap.ssh.session import ConnectionLost, Session
 
 
 def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Session) -> None:

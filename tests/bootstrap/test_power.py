@@ -14,12 +14,18 @@ from typing import Any
 
 import pytest
 
-from bootstrap import cloud, connect, door, identity, journey, local, power, record, rotation
-from bootstrap import stack as pulumi
-from bootstrap.cloud import MISSING, Clock, Deadline, Refused, Standing
-from bootstrap.document import from_document, to_document
+from bootstrap.clouds import base
+from bootstrap.clouds.base import MISSING, Clock, Deadline, Refused, Standing
+from bootstrap.clouds.local import cluster
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
-from bootstrap.inventory import Inventory
+from bootstrap.inventory import local_state
+from bootstrap.inventory import pulumi_stack as pulumi
+from bootstrap.inventory.document import from_document, to_document
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import cloud_host_keys, key_rotation, power
+from bootstrap.lifecycle import reach as reachability
+from bootstrap.ssh import connect
+from bootstrap.workflows import journey
 
 CASES = Path(__file__).parents[1] / "cases"
 REPO = Path(__file__).parents[2]
@@ -77,8 +83,8 @@ class Sky:
         at = datetime.now(timezone.utc) + timedelta(hours=hours)
         self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
 
-    def costs(self) -> list[cloud.Cost]:
-        return [cloud.Cost("disk vol-1, 100 GB", 0.26, "fab teardown --destroy")]
+    def costs(self) -> list[base.Cost]:
+        return [base.Cost("disk vol-1, 100 GB", 0.26, "fab teardown --destroy")]
 
     def account(self) -> str:
         return "account 1234"
@@ -97,13 +103,13 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
     monkeypatch.setattr(pulumi, "current", lambda: None)
     monkeypatch.setattr(pulumi, "cluster_of", lambda name: replace(GOLDEN, stack=name))
     monkeypatch.setattr(connect, "reach", lambda inventory: ({}, {}))
-    monkeypatch.setattr(identity, "pin", lambda *_, **__: None)
+    monkeypatch.setattr(cloud_host_keys, "pin", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123
     return monkeypatch
 
 
 def under(person: pytest.MonkeyPatch, sky: Sky) -> Sky:
-    person.setattr(cloud, "of", lambda inventory: sky)
+    person.setattr(base, "of", lambda inventory: sky)
     return sky
 
 
@@ -123,7 +129,7 @@ def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     person: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     under(person, Sky())
-    record.save_cluster(journey.hosts_of("last"))
+    local_state.save_cluster(journey.hosts_of("last"))
     assert addresses(journey.hosts_of(None)) == ["last"]
     person.setattr(pulumi, "current", lambda: "chosen")
     assert journey.hosts_of(None).stack == "chosen"
@@ -196,7 +202,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     """Before anything else is done with it, whether it was started for that or not."""
     sky, changed = under(person, Sky(state, state)), list[tuple[list[str], bool]]()
     pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
-    identity.put(GOLDEN, pins)
+    cloud_host_keys.put(GOLDEN, pins)
 
     def reach(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Exception]]:
         return {}, {} if sky.time >= 100 else {ONE: ConnectionRefusedError()}
@@ -205,7 +211,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
         changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
 
     person.setattr(connect, "reach", reach)
-    person.setattr(rotation, "rotate", rotate)
+    person.setattr(key_rotation, "rotate", rotate)
     person.setattr(power, "Clock", sky.clock)
     journey.hosts_of(None, stack="dev", start=True)
     assert changed == [([ONE], True)]
@@ -225,7 +231,7 @@ def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPa
     assert addresses(start(person, sky)) == ["203.0.113.101", "203.0.113.102"]
     assert sky.calls == ["arm 8", "start"]
     assert 90 <= sky.time < 120
-    assert addresses(record.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
+    assert addresses(local_state.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
 
 
 def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
@@ -287,7 +293,7 @@ def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
     assert 100 <= sky.time < 120
 
     person.setattr(connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()}))
-    person.setattr(door, "own_address", lambda _: "198.51.100.9")
+    person.setattr(reachability, "own_address", lambda _: "198.51.100.9")
     with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as told:
         start(person, Sky("stopped", "stopped"))
     assert told.value.hint.startswith("pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32")
@@ -338,13 +344,13 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The environment of a person with two local hosts in a stack, which is the selected one."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    made = local.start("dev", 2)
+    made = cluster.start("dev", 2)
     (tmp_path / "out.json").write_text(json.dumps(to_document(made)))
     script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;; *) echo dev;; esac\n"
     (tmp_path / "pulumi").write_text(script)
     (tmp_path / "pulumi").chmod(0o755)
     yield os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
-    local.stop("dev")
+    cluster.stop("dev")
 
 
 def fab(shell: dict[str, str], *words: str) -> tuple[int, str]:
@@ -366,7 +372,7 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
     assert "next: fab start   # or: fab train --start" in out
     code, out = fab(shell, "start")
     assert code == 0, out
-    assert local.read("dev")["h2"]["running"]
+    assert cluster.read("dev")["h2"]["running"]
     code, out = fab(shell, "exec", "--cmd", "echo in")
     assert (code, out.count("] in\n")) == (0, 2), out
 

@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import door, local, loopback, processes, record
+from bootstrap.clouds.local import cluster, processes
+from bootstrap.clouds.local import host as local_host
+from bootstrap.clouds.local.host import LocalHost
 from bootstrap.errors import RailheadError
-from bootstrap.inventory import Inventory
-from bootstrap.loopback import LocalHost
-from bootstrap.session import ConnectionLost
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.ssh.session import ConnectionLost
 
 POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit", "sudo", "kill")
 
@@ -27,9 +30,9 @@ POWER = ("poweroff", "shutdown", "systemctl", "halt", "reboot", "init", "telinit
 @pytest.fixture
 def pair(home: Path) -> Iterator[list[LocalHost]]:
     """Two started hosts of the cluster `pair`."""
-    local.start("pair", 2)
-    yield local.existing("pair")
-    local.remove("pair", ["h1", "h2", "h3"])
+    cluster.start("pair", 2)
+    yield cluster.existing("pair")
+    cluster.remove("pair", ["h1", "h2", "h3"])
 
 
 @pytest.fixture
@@ -45,17 +48,17 @@ def fakes(tmp_path: Path) -> Path:
 
 def stop_of(host: LocalHost) -> tuple[str, ...]:
     """The argv that the cluster document has for it."""
-    (found,) = (h.stop for h in record.load_cluster("pair").hosts if h.name == host.name)
+    (found,) = (h.stop for h in local_state.load_cluster("pair").hosts if h.name == host.name)
     assert found
     return found
 
 
 def inside(host: LocalHost, text: str) -> str:
     """What sh says on one host."""
-    inventory = record.load_cluster("pair")
+    inventory = local_state.load_cluster("pair")
     (chosen,) = (h for h in inventory.hosts if h.name == host.name)
     alone = Inventory(inventory.name, (chosen,), key_file=inventory.key_file)
-    with door.sessions(alone) as opened:
+    with reach.sessions(alone) as opened:
         return opened[host.name].sh(text).strip()
 
 
@@ -85,8 +88,8 @@ def test_from_outside_with_another_home_and_folder(
     said = json.loads(done.stdout)["h1"]
     assert said == {"ended": said["ended"], "left": [], "port_closed": True}
     assert said["ended"] >= 1
-    assert local.read("pair")["h1"]["running"] is False
-    assert local.read("pair")["h2"]["running"] is True
+    assert cluster.read("pair")["h1"]["running"] is False
+    assert cluster.read("pair")["h2"]["running"] is True
     assert not (tmp_path / "called").exists()
 
 
@@ -166,14 +169,14 @@ def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
 def test_an_sshd_gets_no_secret_of_who_starts_it(
     pair: list[LocalHost], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local.stop("pair")
+    cluster.stop("pair")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "sesame")
     sshd = tmp_path / "sshd"  # the real one writes its title over its environment
     sshd.write_text(f"#!/bin/sh\nenv >{tmp_path / 'env'}\n")
     sshd.chmod(0o755)
     with monkeypatch.context() as patch:
-        patch.setattr(loopback, "program", lambda: str(sshd))
-        loopback.run(pair[0])
+        patch.setattr(local_host, "program", lambda: str(sshd))
+        local_host.run(pair[0])
     told = (tmp_path / "env").read_text()
     assert f"{processes.MARK}={pair[0].folder}" in told and "sesame" not in told
     assert "sesame" not in (pair[0].folder / "sshd_config").read_text()
@@ -184,7 +187,7 @@ def test_an_sshd_whose_folder_was_removed_ends_too(pair: list[LocalHost], tmp_pa
     pair[0].folder.rename(tmp_path / "away")
     shutil.rmtree(tmp_path / "away", ignore_errors=True)
     assert pid in processes.of(pair[0].folder)
-    assert local.remove("pair", ["h1"])["h1"]["left"] == []
+    assert cluster.remove("pair", ["h1"])["h1"]["left"] == []
     wait_until_gone(pair[0])
     assert pair[1].pid
 
@@ -193,58 +196,58 @@ def test_an_sshd_whose_folder_was_removed_ends_too(pair: list[LocalHost], tmp_pa
 
 
 def test_reading_makes_nothing(pair: list[LocalHost]) -> None:
-    local.stop("pair")
+    cluster.stop("pair")
     for path in (pair[0].folder / "host_key", pair[0].folder / "port", pair[1].folder / "port"):
         path.unlink()
-    before = sorted(record.home().rglob("*"))
-    assert {name: said["running"] for name, said in local.read("pair").items()} == {
+    before = sorted(local_state.home().rglob("*"))
+    assert {name: said["running"] for name, said in cluster.read("pair").items()} == {
         "h1": False,
         "h2": False,
     }
-    local.stop("pair")
-    assert sorted(record.home().rglob("*")) == before
+    cluster.stop("pair")
+    assert sorted(local_state.home().rglob("*")) == before
 
 
 def test_several_that_are_started_at_once_make_one_cluster(home: Path) -> None:
-    argv = [sys.executable, "-m", "bootstrap.local", "start", "many"]
-    env = {**os.environ, "PYTHONPATH": str(Path(local.__file__).parents[1])}
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", "start", "many"]
+    env = {**os.environ, "PYTHONPATH": str(Path(cluster.__file__).parents[1])}
     started = [
         subprocess.Popen([*argv, f"h{i}"], env=env, stdout=subprocess.DEVNULL)
         for i in (1, 2, 10, 3)
     ]
     assert [process.wait(30) for process in started] == [0, 0, 0, 0]
     try:
-        assert [h.name for h in record.load_cluster("many").hosts] == ["h1", "h2", "h3", "h10"]
-        with door.sessions(record.load_cluster("many")) as opened:
+        assert [h.name for h in local_state.load_cluster("many").hosts] == ["h1", "h2", "h3", "h10"]
+        with reach.sessions(local_state.load_cluster("many")) as opened:
             assert [session.sh("echo in").strip() for session in opened.values()] == ["in"] * 4
     finally:
-        local.destroy("many")
+        cluster.destroy("many")
 
 
 def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
     before = [host.pid for host in pair]
-    inventory = local.start_one("pair", "h3")
+    inventory = cluster.start_one("pair", "h3")
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
-    assert [host.pid for host in local.existing("pair")][:2] == before
-    said = local.remove("pair", ["h3"])
+    assert [host.pid for host in cluster.existing("pair")][:2] == before
+    said = cluster.remove("pair", ["h3"])
     assert said["h3"]["left"] == []
-    assert local.existing("pair") == pair
+    assert cluster.existing("pair") == pair
     assert [host.pid for host in pair] == before
 
 
 def test_with_the_last_one_keys_and_record_go_and_runs_stay(pair: list[LocalHost]) -> None:
-    folder = record.cluster_folder("pair")
-    record.save_run({"run_id": "r1", "cluster": "pair"}, folder)
-    assert local.remove("pair", ["h1", "h9"]).keys() == {"h1"}
+    folder = local_state.cluster_folder("pair")
+    local_state.save_run({"run_id": "r1", "cluster": "pair"}, folder)
+    assert cluster.remove("pair", ["h1", "h9"]).keys() == {"h1"}
     assert (folder / "key").exists()
-    assert local.remove("pair", ["h2"]).keys() == {"h2"}
+    assert cluster.remove("pair", ["h2"]).keys() == {"h2"}
     assert [path.name for path in folder.iterdir()] == ["runs"]
-    assert local.remove("pair", ["h2"]) == {}
-    assert record.clusters() == []
+    assert cluster.remove("pair", ["h2"]) == {}
+    assert local_state.clusters() == []
 
 
 @pytest.mark.parametrize("name", ["h0", "x1", "h255", "h1/../h2", "", "h01"])
 def test_a_name_that_is_no_local_hosts_is_refused(home: Path, name: str) -> None:
     with pytest.raises(RailheadError, match="is not the name of a local host: h1 to h254"):
-        local.start_one("pair", name)
-    assert not record.home().exists()
+        cluster.start_one("pair", name)
+    assert not local_state.home().exists()

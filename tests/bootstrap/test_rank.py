@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank.py"
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "rank.py"
 RECORD = "@railhead "
 
 

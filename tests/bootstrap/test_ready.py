@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap import ready, runtimes
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.plan import MINUTES, Plan, Step
-from bootstrap.shelf import Kept
-from bootstrap.survey import Cluster, Options
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import decide, runtimes
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import MINUTES, Plan, Step
+from bootstrap.provision.survey import Cluster, Options
+from bootstrap.provision.wheel_store import Kept
 
 WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
 V100 = "Tesla V100-SXM2-16GB"
@@ -37,7 +37,7 @@ def plan(
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts")
     two = Cluster(inventory, facts, environment, peers, wheel, kept, archive)
-    return ready.decide(two, Options())
+    return decide.decide(two, Options())
 
 
 def steps(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import record
-from bootstrap.document import from_document
 from bootstrap.errors import UsageError
-from bootstrap.inventory import CLOUDS, Inventory, parse_hosts
+from bootstrap.inventory import local_state
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import CLOUDS, Inventory, parse_hosts
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
@@ -29,81 +29,81 @@ def run(cluster: str, run_id: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["cluster-hosts", "cluster-local", "cluster-aws", "cluster-gcp"])
 def test_a_cluster_comes_back_as_it_was_saved(name: str) -> None:
     inventory = from_document(json.loads((DOCUMENTS / f"{name}.json").read_text()))
-    record.save_cluster(inventory)
-    assert record.load_cluster(inventory.name) == inventory
-    assert record.last_cluster() == inventory
+    local_state.save_cluster(inventory)
+    assert local_state.load_cluster(inventory.name) == inventory
+    assert local_state.last_cluster() == inventory
 
 
 def test_what_is_remembered_is_for_its_owner_alone(home: Path) -> None:
-    record.save_cluster(A)
+    local_state.save_cluster(A)
     folder = home / ".railhead/clusters" / A.name
     assert mode(folder) == 0o700
     assert mode(folder / "cluster.json") == mode(home / ".railhead/last") == 0o600
 
 
 def test_the_last_command_that_named_hosts_counts() -> None:
-    record.save_cluster(A)
-    record.save_cluster(B)
-    assert record.last_cluster() == B
-    record.save_cluster(A)
-    assert record.last_cluster() == A
-    assert record.clusters() == sorted([A.name, B.name])
+    local_state.save_cluster(A)
+    local_state.save_cluster(B)
+    assert local_state.last_cluster() == B
+    local_state.save_cluster(A)
+    assert local_state.last_cluster() == A
+    assert local_state.clusters() == sorted([A.name, B.name])
 
 
 def test_without_an_earlier_command_there_are_no_hosts() -> None:
     with pytest.raises(UsageError, match="^no hosts: none were named") as caught:
-        record.last_cluster()
+        local_state.last_cluster()
     assert "fab train --hosts" in caught.value.hint
-    assert record.clusters() == []
+    assert local_state.clusters() == []
 
 
 def test_an_unknown_cluster_is_answered_with_the_known_ones() -> None:
-    record.save_cluster(A)
+    local_state.save_cluster(A)
     with pytest.raises(UsageError, match=f"no cluster 'other' is recorded here; .*{A.name}"):
-        record.load_cluster("other")
+        local_state.load_cluster("other")
     with pytest.raises(UsageError, match=r"'\.\./x' is not a cluster's name"):
-        record.load_cluster("../x")
+        local_state.load_cluster("../x")
 
 
 def test_a_record_that_is_no_json_is_told_with_its_path(home: Path) -> None:
-    record.save_cluster(A)
+    local_state.save_cluster(A)
     path = home / ".railhead/clusters" / A.name / "cluster.json"
     path.write_text("{")
     with pytest.raises(UsageError, match=f"^{path} is not JSON") as caught:
-        record.last_cluster()
+        local_state.last_cluster()
     assert caught.value.hint.startswith(f"rm {path}")
 
 
 def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> None:
-    record.save_cluster(A)
-    record.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
-    pins = record.cluster_folder(A.name) / "known_hosts"
-    record.write_text(pins, "a ssh-ed25519 AAAA\n")
-    record.forget_cluster(A.name)
-    assert record.clusters() == []
+    local_state.save_cluster(A)
+    local_state.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
+    pins = local_state.cluster_folder(A.name) / "known_hosts"
+    local_state.write_text(pins, "a ssh-ed25519 AAAA\n")
+    local_state.forget_cluster(A.name)
+    assert local_state.clusters() == []
     assert pins.exists()
-    assert record.find_run(A, None)[0] == "20260101-000000-aaaa"
+    assert local_state.find_run(A, None)[0] == "20260101-000000-aaaa"
     with pytest.raises(UsageError, match="no hosts"):
-        record.last_cluster()
-    record.forget_cluster(A.name)
+        local_state.last_cluster()
+    local_state.forget_cluster(A.name)
 
 
 def test_forgetting_another_cluster_leaves_the_last_one() -> None:
-    record.save_cluster(A)
-    record.save_cluster(B)
-    record.forget_cluster(A.name)
-    assert record.last_cluster() == B
+    local_state.save_cluster(A)
+    local_state.save_cluster(B)
+    local_state.forget_cluster(A.name)
+    assert local_state.last_cluster() == B
 
 
 def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
     for run_id in ("20260102-000000-aaaa", "20260101-000000-ffff"):
-        record.save_run(run(A.name, run_id), home / "results" / run_id)
-    record.save_run(run(B.name, "20270101-000000-aaaa"), home)
-    assert record.find_run(A, None) == (
+        local_state.save_run(run(A.name, run_id), home / "results" / run_id)
+    local_state.save_run(run(B.name, "20270101-000000-aaaa"), home)
+    assert local_state.find_run(A, None) == (
         "20260102-000000-aaaa",
         home / "results/20260102-000000-aaaa",
     )
-    assert record.find_run(A, "20260101-000000-ffff")[0] == "20260101-000000-ffff"
+    assert local_state.find_run(A, "20260101-000000-ffff")[0] == "20260101-000000-ffff"
 
 
 @pytest.mark.parametrize(
@@ -115,28 +115,28 @@ def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
 )
 def test_a_run_that_nobody_started_is_not_found(run_id: str | None, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        record.find_run(A, run_id)
+        local_state.find_run(A, run_id)
 
 
 def test_a_runs_id_is_no_path(home: Path) -> None:
     for _ in ("no run yet", "one run"):
         with pytest.raises(UsageError, match="is not a run's id"):
-            record.find_run(A, "../../x")
-        record.save_run(run(A.name, "20260101-000000-ffff"), home)
+            local_state.find_run(A, "../../x")
+        local_state.save_run(run(A.name, "20260101-000000-ffff"), home)
 
 
 def test_a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it(home: Path) -> None:
     path = home / "deep/er/file"
-    record.write_text(path, "one\n")
+    local_state.write_text(path, "one\n")
     path.chmod(0o644)
-    record.write_text(path, "two\n")
+    local_state.write_text(path, "two\n")
     assert path.read_text() == "two\n"
     assert mode(path) == 0o600
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: Path) -> None:
-    assert [p.relative_to(home).as_posix() for p in record.known_hosts_files(A.name)] == [
+    assert [p.relative_to(home).as_posix() for p in local_state.known_hosts_files(A.name)] == [
         f".railhead/clusters/{A.name}/known_hosts",
         ".railhead/known_hosts",
         ".ssh/known_hosts",
@@ -157,27 +157,29 @@ def test_caches_stand_in_the_users_cache_folder(
 ) -> None:
     if told is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", told.format(tmp=tmp_path))
-    folder = record.cache("wheels")
+    folder = local_state.cache("wheels")
     assert str(folder) == place.format(tmp=tmp_path, home=home)
     assert folder.is_dir()
 
 
 def test_one_inventory_saved_twice_is_recorded_once() -> None:
-    record.save_cluster(A)
-    record.save_cluster(replace(A, hosts=A.hosts[:1]))
-    assert len(record.load_cluster(A.name).hosts) == 1
-    assert record.clusters() == [A.name]
+    local_state.save_cluster(A)
+    local_state.save_cluster(replace(A, hosts=A.hosts[:1]))
+    assert len(local_state.load_cluster(A.name).hosts) == 1
+    assert local_state.clusters() == [A.name]
 
 
 def test_the_stack_of_a_cluster_is_remembered_until_it_is_forgotten() -> None:
     hosts = parse_hosts("a,b").hosts
     stack = Inventory("dev", hosts, cloud="local", stack="team/dev")
-    record.save_cluster(stack)
-    record.save_cluster(Inventory("dev", hosts, cloud="local"))  # as its hosts are started again
-    assert record.last_cluster() == stack
-    record.forget_cluster("dev")
-    record.save_cluster(Inventory("dev", hosts, cloud="local"))
-    assert record.last_cluster().stack is None
+    local_state.save_cluster(stack)
+    local_state.save_cluster(
+        Inventory("dev", hosts, cloud="local")
+    )  # as its hosts are started again
+    assert local_state.last_cluster() == stack
+    local_state.forget_cluster("dev")
+    local_state.save_cluster(Inventory("dev", hosts, cloud="local"))
+    assert local_state.last_cluster().stack is None
 
 
 def test_only_machines_of_a_stack_are_ours_to_stop() -> None:

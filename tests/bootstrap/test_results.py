@@ -14,10 +14,11 @@ from typing import Any, cast
 import pytest
 from standins.hostile import RESULT, Host, Member, chain, manifest, member, packed, symlink
 
-from bootstrap import results, unpack
 from bootstrap.errors import RailheadError
-from bootstrap.remote import manifest as remote
-from bootstrap.run import Run
+from bootstrap.remote.run import manifest as remote
+from bootstrap.runs import results
+from bootstrap.runs.start import Run
+from bootstrap.untrusted import unpack
 
 
 @pytest.fixture
@@ -297,7 +298,7 @@ def test_a_host_sends_just_the_names_that_are_accepted(name: str) -> None:
 def test_a_host_and_we_have_the_same_limits_and_names() -> None:
     for limit in ("FILES", "DEPTH", "NAME", "PART", "FORBIDDEN"):
         assert getattr(remote, limit) == getattr(unpack, limit)
-    from bootstrap.manifest import home_name
+    from bootstrap.untrusted.manifest import home_name
 
     for path in ("run.json", "results/a", "results/work/a", "work/results/a", "logs/a"):
         assert remote.home_name(path) == home_name(path)

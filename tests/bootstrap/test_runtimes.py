@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.choice import choose
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.gpus import Card
-from bootstrap.launch import LAUNCHERS
-from bootstrap.runtimes import (
+from bootstrap.facts.gpu import Card
+from bootstrap.facts.host import HostFacts
+from bootstrap.plan.runtime_choice import choose
+from bootstrap.plan.runtimes import (
     ROWS,
     RUNTIMES,
     Environment,
@@ -22,6 +21,7 @@ from bootstrap.runtimes import (
     resolve_extra,
     row_named,
 )
+from bootstrap.runs.launch import LAUNCHERS
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
@@ -137,15 +137,17 @@ def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
 def test_another_lock_or_recipe_is_another_environment_and_wheel(
     file: str, others: set[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debian: HostFacts
 ) -> None:
-    from bootstrap import runtimes
+    from bootstrap.plan import runtimes
 
     three = {each: Environment(each, "3.11", "") for each in (CPU, GPU, NEW)}
     before = {each: Environment(each, "3.11", "").digest for each in three}
     wheels = {each: three[each].wheel_key(debian) for each in (CPU, GPU)}
-    for path in [*runtimes.LOCKS.glob("*.txt"), *runtimes.REMOTE.glob("*.*")]:
+    parts = [*runtimes.SCRIPTS.glob("*.sh"), *runtimes.PROBES.glob("*.py")]
+    for path in [*runtimes.LOCKS.glob("*.txt"), *parts]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     monkeypatch.setattr(runtimes, "LOCKS", tmp_path)
-    monkeypatch.setattr(runtimes, "REMOTE", tmp_path)
+    monkeypatch.setattr(runtimes, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(runtimes, "PROBES", tmp_path)
     assert {each: Environment(each, "3.11", "").digest for each in three} == before
     with (tmp_path / file).open("a") as changed:
         changed.write("# another line\n")

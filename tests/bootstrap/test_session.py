@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 from hosts.person import Cluster
 
-from bootstrap import door, processes, record, results
+from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError
-from bootstrap.package import pack_folder
-from bootstrap.remote.manifest import snapshot
-from bootstrap.run import Run
-from bootstrap.session import ConnectionLost, Reply, Session
-from bootstrap.unpack import Hostile
+from bootstrap.inventory import local_state
+from bootstrap.lifecycle import reach
+from bootstrap.remote.run.manifest import snapshot
+from bootstrap.runs import results
+from bootstrap.runs.start import Run
+from bootstrap.ssh.bundle import pack_folder
+from bootstrap.ssh.session import ConnectionLost, Reply, Session
+from bootstrap.untrusted.unpack import Hostile
 
 
 @pytest.fixture
@@ -186,7 +189,7 @@ def test_an_agent_that_lies_is_refused(session: Session, tmp_path: Path, lines: 
 
 
 def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) -> None:
-    monkeypatch.setattr("bootstrap.session.ANSWER", 100_000)
+    monkeypatch.setattr("bootstrap.ssh.session.ANSWER", 100_000)
     session._agent = True
     session._send(b"printf '\\n@loop\\n{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
     with pytest.raises(Hostile, match="a line of more than 100000 bytes"):
@@ -254,13 +257,13 @@ def test_a_connection_that_ends_while_the_installer_is_sent_leaves_none(
     with pytest.raises(ConnectionLost):
         agent.send_folder(bundle, dest)
     name = dest.rpartition("/")[2]
-    with door.sessions(record.load_cluster("session")) as opened:
+    with reach.sessions(local_state.load_cluster("session")) as opened:
         assert name not in opened["h1"].facts().uvs
         assert not (there / f".railhead/uv/{name}").exists()
         opened["h1"].start_agent("python3")
         assert opened["h1"].send_folder(bundle, dest)["sent"] == 1
         assert content(there / f".railhead/uv/{name}") == content(tmp_path / "uv")
-    with door.sessions(record.load_cluster("session")) as opened:
+    with reach.sessions(local_state.load_cluster("session")) as opened:
         assert name in opened["h1"].facts().uvs
 
 
@@ -349,7 +352,7 @@ def test_closing_leaves_nothing_on_the_host(
 ) -> None:
     monkeypatch.setenv("HOME", str(home_of_session))
     before = set(processes.of(one_host.machines[0].folder))
-    with door.sessions(record.load_cluster("session")) as opened:
+    with reach.sessions(local_state.load_cluster("session")) as opened:
         opened["h1"].start_agent("python3")
         assert len(set(processes.of(one_host.machines[0].folder)) - before) >= 2
     end = time.monotonic() + 5

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from e2e.local import Person, cluster
 
-from bootstrap import bucket, record, shelf
-from bootstrap.cloud import Refused
+from bootstrap.clouds import bucket
+from bootstrap.clouds.base import Refused
 from bootstrap.errors import UsageError
-from bootstrap.inventory import Host, Inventory
-from bootstrap.shelf import Kept, look, put
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.provision import wheel_store
+from bootstrap.provision.wheel_store import Kept, look, put
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -29,7 +31,7 @@ BUILT = b"PK a wheel\xff" * 999
 @pytest.fixture
 def folder() -> Path:
     """Where this computer would have the wheel."""
-    return record.cache("wheels") / "0123456789abcdef"
+    return local_state.cache("wheels") / "0123456789abcdef"
 
 
 @pytest.fixture
@@ -183,7 +185,7 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
 ) -> None:
     other = folder.with_name("fedcba9876543210")
     found = look(world.inventory, other)
-    assert found and found.holds is False and shelf.here(other) is None
+    assert found and found.holds is False and wheel_store.here(other) is None
 
 
 # --- Two people of a team: the commands, their hosts and the calls to S3 are real
@@ -213,7 +215,7 @@ def test_what_one_has_built_the_other_finds(
     key = planned.out.partition(f", then kept in {url}")[2][:16]
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(ann.caches))
-    built = record.cache("wheels") / key / NAME
+    built = local_state.cache("wheels") / key / NAME
     built.parent.mkdir()
     built.write_bytes(BUILT)
     put(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built)

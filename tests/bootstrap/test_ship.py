@@ -1,4 +1,4 @@
-"""Results on their way into a bucket, by ship.py with each cloud's own library.
+"""Results on their way into a bucket, by upload.py with each cloud's own library.
 
 S3 is moto's. Google Cloud Storage is a stand-in that holds every call against Google's own
 document; what asks it is the library of locks/bucket.txt, in an environment made as on a chief.
@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from bootstrap import uv
-from bootstrap.remote.manifest import manifest
-from bootstrap.runtimes import LOCKS
+from bootstrap.plan.runtimes import LOCKS
+from bootstrap.provision import uv
+from bootstrap.remote.run.manifest import manifest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
 from standins.storage import Store, flipped  # noqa: E402
 
-SHIP = Path(__file__).parents[2] / "bootstrap/remote/ship.py"
+SHIP = Path(__file__).parents[2] / "bootstrap/remote/run/upload.py"
 
 
 @pytest.fixture

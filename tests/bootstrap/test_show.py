@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.show import bar, clean, columns_of, duration, fit, progress_line, size
+from bootstrap.console.text import bar, clean, columns_of, duration, fit, progress_line, size
 
 PROGRESS = {
     "kind": "progress",

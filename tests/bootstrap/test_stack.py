@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap import stack
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import pulumi_stack
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
@@ -35,7 +35,7 @@ LISTED = """echo '[{"name": "dev", "current": true}, {"name": "aws-g4dn", "curre
 def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on PATH for the stand-in, and a project that it is about."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(stack, "PROJECT", tmp_path)
+    monkeypatch.setattr(pulumi_stack, "PROJECT", tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
     (tmp_path / "bin").mkdir()
     return tmp_path / "bin" / "pulumi"
@@ -64,21 +64,21 @@ def asked(pulumi: Path) -> list[str]:
 
 def test_the_selected_stack_is_the_current_one(pulumi: Path) -> None:
     answers(pulumi, stack=SELECTED)
-    assert stack.current() == "dev"
+    assert pulumi_stack.current() == "dev"
     assert asked(pulumi) == ["stack --show-name --non-interactive"]
 
 
 def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Path) -> None:
-    assert stack.current() is None
+    assert pulumi_stack.current() is None
     for said in (NONE_SELECTED, LOGGED_OUT):
         answers(pulumi, stack=said)
-        assert stack.current() is None
+        assert pulumi_stack.current() is None
 
 
 def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: Path) -> None:
     answers(pulumi, stack=SELECTED)
-    (stack.PROJECT / "Pulumi.yaml").unlink()
-    assert stack.current() is None
+    (pulumi_stack.PROJECT / "Pulumi.yaml").unlink()
+    assert pulumi_stack.current() is None
     assert not (pulumi.parent / "asked").exists()
 
 
@@ -86,17 +86,17 @@ def test_pulumi_gets_no_input_and_a_limited_time(
     pulumi: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(pulumi, stack="read word && echo prompted || echo closed")
-    assert stack.current() == "closed"
-    monkeypatch.setattr(stack, "SECONDS", 0.2)
+    assert pulumi_stack.current() == "closed"
+    monkeypatch.setattr(pulumi_stack, "SECONDS", 0.2)
     answers(pulumi, stack="exec sleep 30")
     with pytest.raises(UsageError, match="does not answer") as told:
-        stack.current()
+        pulumi_stack.current()
     assert "--hosts" in told.value.hint
 
 
 def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
     answers(pulumi, stack_output=f"cat {CASES}/documents/cluster-aws.json")
-    found = stack.cluster_of("dev")
+    found = pulumi_stack.cluster_of("dev")
     assert (found.name, found.cloud, found.stack) == ("aws-g4dn", "aws", "dev")
     assert found.hosts[1].id == "i-0a1b2c3d4e5f60719"
     assert asked(pulumi) == ["stack output cluster --json --stack dev --non-interactive"]
@@ -105,14 +105,14 @@ def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
 def test_no_such_stack_names_those_that_there_are(pulumi: Path) -> None:
     answers(pulumi, stack_output=NO_STACK, stack_ls=LISTED)
     with pytest.raises(UsageError, match="no stack 'nope'; there are: dev, aws-g4dn"):
-        stack.cluster_of("nope")
+        pulumi_stack.cluster_of("nope")
 
 
 @pytest.mark.parametrize("said", [LOCKED, WRONG_PASSPHRASE])
 def test_a_passphrase_is_asked_for_by_its_variable(pulumi: Path, said: str) -> None:
     answers(pulumi, stack_output=said)
     with pytest.raises(UsageError, match="passphrase") as told:
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     assert "PULUMI_CONFIG_PASSPHRASE" in told.value.hint
     assert told.value.code == 2
 
@@ -120,28 +120,28 @@ def test_a_passphrase_is_asked_for_by_its_variable(pulumi: Path, said: str) -> N
 def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported())
     with pytest.raises(UsageError, match="has no machines") as told:
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     assert told.value.hint.startswith("pulumi up --stack dev")
 
 
-@pytest.mark.parametrize("kind", stack.MACHINES)
+@pytest.mark.parametrize("kind", pulumi_stack.MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as told:
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     assert "pulumi destroy --stack dev" in told.value.hint
 
 
 def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
     answers(pulumi, stack_output=LOGGED_OUT)
     with pytest.raises(UsageError, match="nobody is logged in"):
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     answers(pulumi, stack_output="echo 'error: the sky fell' >&2; exit 255")
     with pytest.raises(UsageError, match="pulumi says: error: the sky fell"):
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     answers(pulumi, stack_output="echo Please choose:")
     with pytest.raises(UsageError, match="printed no JSON"):
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
 
 
 @pytest.mark.parametrize(
@@ -158,19 +158,19 @@ def test_another_document_names_the_way_out(
     (pulumi.parent / "out.json").write_text(json.dumps(GOLDEN | change))
     answers(pulumi, stack_output=f"cat {pulumi.parent}/out.json")
     with pytest.raises(UsageError, match=said) as told:
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     assert told.value.hint.startswith(hint)
 
 
 def test_a_secret_output_is_no_document(pulumi: Path) -> None:
     answers(pulumi, stack_output="""echo '"[secret]"'""")
     with pytest.raises(UsageError, match="is not an object"):
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
 
 
 def test_stack_without_pulumi_says_where_to_get_it(pulumi: Path) -> None:
     with pytest.raises(UsageError, match="no pulumi on PATH") as told:
-        stack.cluster_of("dev")
+        pulumi_stack.cluster_of("dev")
     assert "pulumi.com" in told.value.hint
 
 
@@ -178,9 +178,9 @@ def test_destroy_asks_nothing_and_tells_a_failure(
     pulumi: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answers(pulumi, destroy="echo Destroying")
-    stack.destroy("dev")
+    pulumi_stack.destroy("dev")
     assert capfd.readouterr().out == "Destroying\n"
     assert asked(pulumi) == ["destroy --yes --skip-preview --stack dev --non-interactive"]
     answers(pulumi, destroy="exit 255")
     with pytest.raises(RailheadError, match="could not destroy all of dev"):
-        stack.destroy("dev")
+        pulumi_stack.destroy("dev")

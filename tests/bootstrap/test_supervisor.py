@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.remote.manifest import manifest as remote_manifest
+from bootstrap.remote.run.manifest import manifest as remote_manifest
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
+REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
 PARTS = [path.name for path in REMOTE.glob("*.py")]
 END = r"\036"
@@ -224,9 +224,9 @@ BROKEN = {
     "half a run.json": ("printf '{' >run.json", "JSONDecodeError"),
     "no mpirun.json": ("rm mpirun.json", "FileNotFoundError"),
     "no secrets": ("""sed -i 's/"secrets": ../"secrets": ["A"]/' run.json""", "secrets.json"),
-    "a fault of the reader": ("echo 'Words.said = None' >>lines.py", "TypeError"),
-    "a fault at the end": ("echo 'verdict = None' >>tagged.py", "TypeError"),
-    "no way to sweep": ("echo 'everywhere = None' >>sweep.py", "TypeError"),
+    "a fault of the reader": ("echo 'Words.said = None' >>rank_output.py", "TypeError"),
+    "a fault at the end": ("echo 'verdict = None' >>mpirun_output.py", "TypeError"),
+    "no way to sweep": ("echo 'everywhere = None' >>end_processes.py", "TypeError"),
 }
 
 
@@ -242,7 +242,7 @@ def test_a_fault_of_the_supervisor_is_told(home: Path, breaking: str, reason: st
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
     run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 60")
-    (run.folder / "lines.py").open("a").write("Words.said = None\n")
+    (run.folder / "rank_output.py").open("a").write("Words.said = None\n")
     began = time.monotonic()
     assert run.result()["state"] == "failed"
     assert time.monotonic() - began < 15
@@ -324,7 +324,7 @@ SECRETS = {
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(REMOTE))
     yield importlib.import_module("lines")
-    for name in ("lines", "tagged"):
+    for name in ("rank_output", "mpirun_output"):
         sys.modules.pop(name, None)
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import ready, runtimes
-from bootstrap.changes import Changes
-from bootstrap.drivers import DriverRow
 from bootstrap.errors import UsageError
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.inventory import Host, Inventory
-from bootstrap.outside import Outside, Way
-from bootstrap.plan import MINUTES, Plan, Step
-from bootstrap.supply import cut_off, mirrors, refuse, routed
-from bootstrap.survey import Cluster, Options
+from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import decide, runtimes
+from bootstrap.plan.downloads import cut_off, mirrors, refuse, routed
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import MINUTES, Plan, Step
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision.survey import Cluster, Options
 
 SHUT = Outside(Way("mirror.example", False), Way("proxy.example:3128", False))
 RUNTIME = Step("h1", "runtime", "not there", MINUTES, fetches=317)
@@ -39,7 +39,7 @@ def cluster(*hosts: HostFacts, wheel: Path | None = WHEEL, gpu: bool = False) ->
 
 
 def plan(*hosts: HostFacts, wheel: Path | None = WHEEL) -> Plan:
-    return ready.decide(cluster(*hosts, wheel=wheel), Options())
+    return decide.decide(cluster(*hosts, wheel=wheel), Options())
 
 
 @pytest.mark.parametrize(("answered", "sends"), [(True, 0), (None, 0), (False, 317)])
@@ -154,7 +154,7 @@ def test_what_a_wheel_for_gpus_is_built_with_goes_through_this_connection(
     for wheel, facts, sends in ((None, host, 117), (None, own, 0), (WHEEL, host, 0)):
         (step,) = [
             step
-            for step in ready.decide(cluster(facts, wheel=wheel, gpu=True), Options()).steps
+            for step in decide.decide(cluster(facts, wheel=wheel, gpu=True), Options()).steps
             if step.name == "horovod"
         ]
         assert (step.fetches, step.sends) == (0, sends)
@@ -163,6 +163,6 @@ def test_what_a_wheel_for_gpus_is_built_with_goes_through_this_connection(
 def test_the_plan_names_every_place_that_a_build_may_ask(shut_in: HostFacts) -> None:
     host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12, outside=BARE)
     lacking = replace(cluster(host, wheel=None, gpu=True), archive="http://archive.example/debian")
-    (note,) = [note for note in ready.decide(lacking, Options()).notes if "its apt" in note]
+    (note,) = [note for note in decide.decide(lacking, Options()).notes if "its apt" in note]
     places = "http://mirror.example, https://b.example, http://archive.example"
     assert f"what it asks of {places} goes" in note

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "sweep.py"
+SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "end_processes.py"
 Start = Callable[..., int]
 
 # Each writes its own pid to the file $PID once it is as the test wants it.
@@ -165,4 +165,6 @@ def test_every_host_is_swept_and_heard(
     assert json.loads(done.stdout) == {"a": {"ended": 1, "left": []}, "b": said}, done.stderr
     assert not alive(pid)
     (line,) = (home / "told").read_text().splitlines()
-    assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith('sweep.py" r1')
+    assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(
+        'end_processes.py" r1'
+    )

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap import gpus, system
-from bootstrap.facts import FACTS, HostFacts
-from bootstrap.gpus import ARCHES, CARDS
+from bootstrap.facts import gpu, system
+from bootstrap.facts.gpu import ARCHES, CARDS
+from bootstrap.facts.host import FACTS, HostFacts
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/outputs.json").read_text())
 
@@ -34,7 +34,7 @@ def test_an_output_becomes_a_fact(case: dict[str, Any]) -> None:
 
 def test_every_kind_of_fact_has_outputs() -> None:
     plainly = {"kernel", "headers", "apt_timers", "systemd", "home_on"}
-    asked = {*system.FACTS, *gpus.FACTS} - plainly
+    asked = {*system.FACTS, *gpu.FACTS} - plainly
     assert asked <= {case["fact"] for case in CASES}
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
+REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
 
 def load(name: str) -> ModuleType:
@@ -23,7 +23,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-tagged = load("tagged")
+tagged = load("mpirun_output")
 
 CASES = {
     "a line a rank": (b"[1,0]<stdout>:a\x1e[1,1]<stdout>:b\x1e", [(0, b"a"), (1, b"b")]),

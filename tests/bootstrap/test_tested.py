@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cloud import test_real_cloud
 
-from bootstrap import tested
 from bootstrap.errors import RailheadError
-from bootstrap.tested import Check, Machine
+from bootstrap.gpu_tools import tested_on
+from bootstrap.gpu_tools.tested_on import Check, Machine
 
 ROOT = Path(__file__).parents[2]
 GOOD = Check("matmul", True, "14.9 TFLOP/s")
@@ -31,7 +31,7 @@ V100 = replace(L4, gpu="Tesla V100-SXM2-16GB", count=4, checks=(GOOD, BAD))
 
 def test_the_row_in_readme_is_made_from_the_records_of_this_clone() -> None:
     """It also fails where a file of tested-on/ is no record or has another GPU's name."""
-    assert tested.row(tested.machines()) in (ROOT / "README.md").read_text().splitlines(True)
+    assert tested_on.row(tested_on.machines()) in (ROOT / "README.md").read_text().splitlines(True)
 
 
 @pytest.fixture
@@ -46,15 +46,15 @@ def cloud_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_records_of_both_kinds_live_together(tmp_path: Path, cloud_record: Path) -> None:
     L4.save(tmp_path)
     V100.save(tmp_path)
-    assert tested.machines(tmp_path) == [L4, V100]
-    assert tested.record(cloud_record)["kind"] == "cloud"
+    assert tested_on.machines(tmp_path) == [L4, V100]
+    assert tested_on.record(cloud_record)["kind"] == "cloud"
 
 
 def test_a_file_of_another_name_than_its_gpus_is_refused(tmp_path: Path) -> None:
     path = L4.save(tmp_path)
     path.rename(path.with_name("nvidia-t4.json"))
     with pytest.raises(RailheadError, match="nvidia-t4.json is the record of NVIDIA L4"):
-        tested.machines(tmp_path)
+        tested_on.machines(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, text: str, says: str)
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(RailheadError) as error:
-        tested.machines(tmp_path)
+        tested_on.machines(tmp_path)
     assert str(path) in error.value.message
     assert says in error.value.message
 
@@ -83,13 +83,13 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, text: str, says: str)
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = V100.save(tmp_path)
     assert path == tmp_path / "tested-on" / "tesla-v100-sxm2-16gb.json"
-    assert tested.read(path) == V100
+    assert tested_on.read(path) == V100
     replace(V100, date="2026-12-02").save(tmp_path)
-    assert tested.read(path).date == "2026-12-02"
+    assert tested_on.read(path).date == "2026-12-02"
 
 
 def test_without_a_file_no_gpu_is_claimed() -> None:
-    row = tested.row([])
+    row = tested_on.row([])
     assert re.fullmatch(r"\| training \| [^|]+ \| on a GPU: [^|]+ \|\n", row)
     assert "GPU" not in row.split("|")[2]
 
@@ -116,7 +116,7 @@ def test_without_a_file_no_gpu_is_claimed() -> None:
 def test_of_a_gpu_the_row_names_the_checks_and_no_training(
     files: list[Machine], ran: str, never: str
 ) -> None:
-    _, _, has, has_not, _ = tested.row(files).split("|")
+    _, _, has, has_not, _ = tested_on.row(files).split("|")
     assert ran in has
     assert has_not.strip().startswith(never)
 
@@ -125,6 +125,6 @@ def test_a_new_file_changes_that_row_alone(tmp_path: Path) -> None:
     before = "| what | run | never |\n|---|---|---|\n| training | old | older |\n| AWS | x | y |\n"
     (tmp_path / "README.md").write_text(before)
     L4.save(tmp_path)
-    tested.write_row(tmp_path)
+    tested_on.write_row(tmp_path)
     after = (tmp_path / "README.md").read_text()
-    assert after == before.replace("| training | old | older |\n", tested.row([L4]))
+    assert after == before.replace("| training | old | older |\n", tested_on.row([L4]))

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 from hosts.person import Cluster, Person, named
 
-from bootstrap import door, hops, local, traffic
+from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsNotReady
-from bootstrap.inventory import Host
+from bootstrap.inventory.hosts import Host
+from bootstrap.lifecycle import reach
+from bootstrap.ssh import jump_hosts, traffic
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two hosts that anybody with the cluster's key may enter."""
-    yield Cluster(local.start("traffic", 2))
-    local.destroy("traffic")
+    yield Cluster(local_cluster.start("traffic", 2))
+    local_cluster.destroy("traffic")
 
 
 @pytest.fixture
@@ -43,14 +45,14 @@ def logins(cluster: Cluster, index: int) -> int:
 def test_each_connection_is_counted_as_its_host_counts_it(person: Person, cluster: Cluster) -> None:
     before = logins(cluster, 0)
     for _ in range(3):
-        with door.sessions(named(cluster.host(0))):
+        with reach.sessions(named(cluster.host(0))):
             pass
     assert traffic.to("h1").connections == logins(cluster, 0) - before == 3
     assert traffic.to("h2").connections == 0
 
 
 def test_all_bytes_that_leave_are_counted(person: Person, cluster: Cluster) -> None:
-    with door.sessions(named(cluster.host(0))) as opened:
+    with reach.sessions(named(cluster.host(0))) as opened:
         opened["h1"].start_agent("python3")
         before = traffic.to("h1").sent
         opened["h1"].ask("write", files=[["~/x", 0o644, os.urandom(1 << 20).hex()]])
@@ -64,7 +66,7 @@ def test_a_jump_on_the_way_is_a_connection_too(person: Person, cluster: Cluster)
         for name, m, more in (("jump", jump, ""), ("inner", inner, "ProxyJump jump"))
     )
     person.configures("".join(blocks))
-    with door.sessions(named(Host("inner", "inner"))):
+    with reach.sessions(named(Host("inner", "inner"))):
         pass
     assert traffic.to("inner").connections == 2
 
@@ -74,11 +76,11 @@ def test_what_was_tried_again_is_counted_again(
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_hang_up, args=(server, hops.TRIES), daemon=True).start()
+        threading.Thread(target=_hang_up, args=(server, jump_hosts.TRIES), daemon=True).start()
         busy = Host("busy", "127.0.0.1", port=server.getsockname()[1])
-        with pytest.raises(HostsNotReady), door.sessions(named(busy)):
+        with pytest.raises(HostsNotReady), reach.sessions(named(busy)):
             pass
-    assert traffic.to("busy").connections == hops.TRIES
+    assert traffic.to("busy").connections == jump_hosts.TRIES
 
 
 def _hang_up(server: socket.socket, times: int) -> None:
@@ -89,7 +91,7 @@ def _hang_up(server: socket.socket, times: int) -> None:
 def test_what_never_answered_is_no_connection(person: Person) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         closed = Host("closed", "127.0.0.1", port=server.getsockname()[1])
-    with pytest.raises(HostsNotReady), door.sessions(named(closed)):
+    with pytest.raises(HostsNotReady), reach.sessions(named(closed)):
         pass
     assert traffic.to("closed").connections == 0
 

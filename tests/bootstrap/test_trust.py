@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hosts.person import Cluster, Person, line, make_key, named
 
-from bootstrap import door, trust
 from bootstrap.errors import HostsNotReady, UsageError
-from bootstrap.inventory import Host
+from bootstrap.inventory.hosts import Host
+from bootstrap.lifecycle import reach
+from bootstrap.ssh import trust
 
 
 class Asked:
@@ -36,7 +37,7 @@ def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cl
     assert told == [f"pinned {said}" for said in asked.questions]
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
     assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
-    with door.sessions(both) as opened:
+    with reach.sessions(both) as opened:
         assert list(opened) == ["h1", "h2"]
     assert trust.unknown(both) == {}
 
@@ -102,5 +103,5 @@ def test_a_jump_host_of_several_is_asked_about_once_and_first(
     assert pins(person) == line(jump)
     trust.pin(trust.unknown(behind), second)
     assert (len(first.questions), len(second.questions)) == (1, 2)
-    with door.sessions(behind) as opened:
+    with reach.sessions(behind) as opened:
         assert list(opened) == ["h2", "h3"]

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import record, runtimes, wheels
 from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.plan import runtimes
+from bootstrap.provision import wheels
 
 HASH = " \\\n    --hash=sha256:"
 
@@ -106,7 +108,7 @@ def test_what_came_once_is_not_fetched_again(index: Path, monkeypatch: pytest.Mo
     first = wheels.fetch([lock], "3.11", quiet)
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert wheels.fetch([lock], "3.11", quiet) == first
-    assert first.is_relative_to(record.cache("wheelhouse"))
+    assert first.is_relative_to(local_state.cache("wheelhouse"))
     assert not list(first.parent.glob("*.part"))
 
 

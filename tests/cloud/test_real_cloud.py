@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap import tested
+from bootstrap.gpu_tools import tested_on
 
 REPO = Path(__file__).resolve().parents[2]
 CLOUD = os.environ.get("RAILHEAD_CLOUD_TEST", "")
@@ -88,4 +88,4 @@ def write(stack: dict[str, Any], receipt: str, root: Path = REPO) -> None:
         "cost_at_most": round(price["per_hour"] * hours, 2) if price else None,
         "receipt": receipt.splitlines(),
     }
-    tested.write(f"{CLOUD}.json", tested.CLOUD, seen, root)
+    tested_on.write(f"{CLOUD}.json", tested_on.CLOUD, seen, root)

@@ -16,7 +16,7 @@ from hosts.network import Network
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
 
-from bootstrap import hops
+from bootstrap.ssh import jump_hosts
 
 # Set where a skip would hide a broken machine, as in CI.
 REQUIRED = "RAILHEAD_FULL_HOSTS"
@@ -143,7 +143,7 @@ def team(
         (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
         pins = "".join(host.known_hosts_line() for host in hosts)
         (home / ".ssh/known_hosts").write_text(pins)
-        hops._config.cache_clear()
+        jump_hosts._config.cache_clear()
         return Team(hosts, user)
 
     yield start

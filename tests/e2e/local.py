@@ -117,7 +117,7 @@ def wait_until(true: Any, seconds: float, what: str) -> float:
 def cluster(home: Path, name: str, caches: Path) -> Iterator[None]:
     """Two local hosts in `home`, started here and stopped at the end."""
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
-    local = [sys.executable, "-m", "bootstrap.local"]
+    local = [sys.executable, "-m", "bootstrap.clouds.local"]
     quiet: dict[str, Any] = {"env": environment, "cwd": REPO, "stdout": subprocess.DEVNULL}
     subprocess.run([*local, "start", name], input=b'{"hosts": 2}', check=True, **quiet)
     try:

@@ -9,7 +9,7 @@ from hosts.network import Network
 from hosts.packages import Repository, sha256
 from hosts.systemd import SystemdHost
 
-from bootstrap.overhaul import Keyring
+from bootstrap.provision.system_script import Keyring
 
 OURS = "/srv/ours"  # the repository's folder on each host
 REAL = "/etc/apt/sources.real"  # Debian's own: to read its lists takes seconds

@@ -14,15 +14,15 @@ from e2e.card import RAN
 from e2e.local import wait_until
 from hosts.systemd import SystemdHost
 
-from bootstrap import connect
-from bootstrap.board import Board
-from bootstrap.changes import Changes
-from bootstrap.facts import HostFacts
-from bootstrap.groundwork import groundwork
-from bootstrap.inventory import Host, Inventory
-from bootstrap.overhaul import Pace, overhaul
-from bootstrap.reboot import reboot
-from bootstrap.session import Session
+from bootstrap.console.live import Board
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision.reboot import reboot
+from bootstrap.provision.system import groundwork
+from bootstrap.provision.system_script import Pace, overhaul
+from bootstrap.ssh import connect
+from bootstrap.ssh.session import Session
 
 TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
 BRIEF = Pace(patience=20, retries=2, pause=1)

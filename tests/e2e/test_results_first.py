@@ -32,8 +32,8 @@ print("rank", rank, "works", flush=True)
 
 
 def local(person: Person, verb: str) -> Any:
-    """What `python -m bootstrap.local verb` says of the ready hosts."""
-    argv = [sys.executable, "-m", "bootstrap.local", verb, "ready"]
+    """What `python -m bootstrap.clouds.local verb` says of the ready hosts."""
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", verb, "ready"]
     done = subprocess.run(
         argv, cwd=REPO, env=person.environment(), input=b'{"hosts": 2}', capture_output=True
     )
@@ -209,7 +209,7 @@ def test_bad_words_about_the_end_start_nothing(
 
 def test_no_path_leads_to_a_power_off() -> None:
     """The machine that runs this test is the proof as well."""
-    source = "".join(p.read_text() for p in (REPO / "bootstrap/remote").glob("*.py"))
+    source = "".join(p.read_text() for p in (REPO / "bootstrap/remote").rglob("*.py"))
     for word in ("poweroff", "shutdown", "halt", "systemctl", "reboot", "sudo"):
         assert word not in source.replace("hvd.shutdown()", ""), word
     assert os.getpid() == int(Path("/proc/self/stat").read_text().split()[0])

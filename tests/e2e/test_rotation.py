@@ -12,17 +12,19 @@ from hosts import systemd
 from hosts.full import FullHost
 from hosts.network import Network
 
-from bootstrap import connect, identity, power, record, rotation
-from bootstrap.cloud import Clock, Standing
+from bootstrap.clouds.base import Clock, Standing
 from bootstrap.errors import HostsNotReady
-from bootstrap.inventory import Host, Inventory
-from bootstrap.pins import ChangedHostKey
-from bootstrap.session import Session
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import cloud_host_keys, key_rotation, power
+from bootstrap.ssh import connect
+from bootstrap.ssh.host_keys import ChangedHostKey
+from bootstrap.ssh.session import Session
 
 pytestmark = pytest.mark.root
 
 Start = Callable[..., list[FullHost]]
-FILE = rotation.KEY
+FILE = key_rotation.KEY
 SH = Session.sh
 
 
@@ -54,8 +56,8 @@ class Cluster:
         """What every command begins with."""
         cloud: Any = None  # it is not asked: the document has the keys
         standing = {h.name: Standing("running", None, "it", "", serial="i-1") for h in self.told}
-        identity.pin(self.inventory, standing, cloud)
-        rotation.rotate(self.inventory, self.said.append)
+        cloud_host_keys.pin(self.inventory, standing, cloud)
+        key_rotation.rotate(self.inventory, self.said.append)
 
     @property
     def told(self) -> tuple[Host, ...]:
@@ -63,7 +65,7 @@ class Cluster:
 
     @property
     def pins(self) -> list[str]:
-        path = record.cluster_folder("rotated") / "known_hosts"
+        path = local_state.cluster_folder("rotated") / "known_hosts"
         return path.read_text().splitlines()
 
     def refused(self) -> None:
@@ -105,13 +107,13 @@ def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_ho
 def kill_at(patch: pytest.MonkeyPatch, step: str) -> None:
     """End the control side before a step: nothing of ours comes after."""
     if step == "pin":
-        patch.setattr(identity, "put", before_second(identity.put, dying))
+        patch.setattr(cloud_host_keys, "put", before_second(cloud_host_keys.put, dying))
     elif step == "switch":
         patch.setattr(Session, "sh", before_switch(dying))
     elif step == "answer":
         patch.setattr(Session, "sh", after_switch)
     else:
-        patch.setattr(rotation, "_see", dying)
+        patch.setattr(key_rotation, "_see", dying)
 
 
 def dying(*_: object) -> None:
@@ -174,9 +176,9 @@ def test_a_host_that_crashed_within_its_own_steps_is_known(
 ) -> None:
     """Before it moved anything, between its two files, and before sshd was told."""
     cluster = Cluster(full_hosts("h1"))
-    script = rotation.SWITCH.splitlines()
+    script = key_rotation.SWITCH.splitlines()
     with monkeypatch.context() as patch:
-        patch.setattr(rotation, "SWITCH", "\n".join([*script[:lines], "exit 1"]))
+        patch.setattr(key_rotation, "SWITCH", "\n".join([*script[:lines], "exit 1"]))
         with pytest.raises(HostsNotReady, match="cannot be changed"):
             cluster.contact()
     moved = [line.rpartition("/")[2] for line in script[:lines] if line.startswith("mv")]
@@ -192,8 +194,8 @@ def test_a_sshd_that_does_not_take_the_new_key_is_told_and_not_gone_on_with(
 ) -> None:
     cluster = Cluster(full_hosts("h1"))
     with monkeypatch.context() as patch:
-        patch.setattr(rotation, "SWITCH", "true")
-        patch.setattr(rotation, "SEEN_SECONDS", 0)
+        patch.setattr(key_rotation, "SWITCH", "true")
+        patch.setattr(key_rotation, "SEEN_SECONDS", 0)
         with pytest.raises(HostsNotReady, match="it shows the injected key"):
             cluster.contact()
     cluster.contact()

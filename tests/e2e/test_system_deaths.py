@@ -14,11 +14,11 @@ import pytest
 from e2e.local import wait_until
 from e2e.team import Start, give_cloud_init, runs, start_apt, timers, who_ran
 
-from bootstrap import connect
-from bootstrap.changes import Changes
-from bootstrap.drivers import DriverRow
 from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.reboot import Patience, reboot
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision.reboot import Patience, reboot
+from bootstrap.ssh import connect
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

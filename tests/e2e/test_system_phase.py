@@ -17,14 +17,16 @@ from e2e.stock import REAL, known_keyring
 from e2e.team import Start, Team, runs, timers, who_ran
 from hosts.packages import Repository
 
-from bootstrap import connect, runtimes, teardown
-from bootstrap.changes import Changes, changes
-from bootstrap.drivers import DriverRow
 from bootstrap.errors import RailheadError
-from bootstrap.facts import HostFacts
-from bootstrap.hostfile import Peer
-from bootstrap.overhaul import KEYRINGS, Keyring
-from bootstrap.survey import Cluster
+from bootstrap.facts.host import HostFacts
+from bootstrap.lifecycle import teardown
+from bootstrap.plan import runtimes
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.system_changes import Changes, changes
+from bootstrap.provision.survey import Cluster
+from bootstrap.provision.system_script import KEYRINGS, Keyring
+from bootstrap.ssh import connect
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -6,9 +6,9 @@ import pytest
 from e2e.mirror import Mirror, use_mirror
 from e2e.team import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
 
-from bootstrap.changes import Changes
 from bootstrap.errors import RailheadError
-from bootstrap.overhaul import Pace, overhaul
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision.system_script import Pace, overhaul
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ import pytest
 from standins.gcp.cloud import BUCKET, INSTANCE, Cloud
 from standins.gcp.plugin import serving
 
-from bootstrap.document import from_document
+from bootstrap.inventory.document import from_document
 from tests.engine.stack import Done, Stack
 
 # Every step starts an engine and a program: seconds alone, a minute beside other work.

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from engine.stack import Stack
 
-from bootstrap import local, processes
-from bootstrap.document import from_document
-from bootstrap.inventory import Inventory
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.clouds.local import processes
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory
 
 HOST = "pulumi-python:dynamic/local:Host"
 
@@ -48,7 +49,7 @@ def ssh(inventory: Inventory, name: str) -> str:
 
 def pids() -> dict[str, int | None]:
     """The sshd of each host."""
-    return {host.name: host.pid for host in local.existing("test")}
+    return {host.name: host.pid for host in local_cluster.existing("test")}
 
 
 def kill(name: str) -> None:
@@ -72,7 +73,7 @@ def test_up_makes_hosts_that_let_us_in_and_destroy_ends_them(stack: Stack, home:
     assert {step.name for step in done.steps if step.type == HOST} == {"h1", "h2"}
     inventory = cluster(stack)
     assert [ssh(inventory, host.name) for host in inventory.hosts] == ["in", "in"]
-    hosts = local.existing("test")
+    hosts = local_cluster.existing("test")
     stack.destroy().ended(0)
     for host in hosts:
         assert processes.of(host.folder) == []
@@ -96,7 +97,7 @@ def test_one_more_and_one_less_leave_the_others_running(stack: Stack) -> None:
     inventory = cluster(stack)
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert ssh(inventory, "h3") == "in"
-    gone = local.existing("test")[2]
+    gone = local_cluster.existing("test")[2]
     assert stack.config(count=2).up().ended(0).changed == {"h3": "delete"}
     assert pids() == before
     assert processes.of(gone.folder) == [] and not gone.folder.exists()
@@ -120,7 +121,7 @@ def test_a_dead_host_shows_and_is_started_again(stack: Stack) -> None:
 
 def test_a_host_that_was_removed_by_hand_is_made_again(stack: Stack) -> None:
     stack.up().ended(0)
-    local.remove("test", ["h1"])
+    local_cluster.remove("test", ["h1"])
     assert stack.refresh().ended(0).changed == {"h1": "delete"}
     assert stack.up().ended(0).changed == {"h1": "create"}
     assert ssh(cluster(stack), "h1") == "in"

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from bootstrap import hops
-from bootstrap.inventory import Host, Inventory
-from bootstrap.local import existing
-from bootstrap.loopback import LocalHost
+from bootstrap.clouds.local.cluster import existing
+from bootstrap.clouds.local.host import LocalHost
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.ssh import jump_hosts
 
 
 class Cluster:
@@ -51,7 +51,7 @@ class Person:
         self.home = home
         self.ssh = home / ".ssh"
         self.ssh.mkdir(mode=0o700, exist_ok=True)
-        hops._config.cache_clear()  # it keeps the ssh_config of the home before
+        jump_hosts._config.cache_clear()  # it keeps the ssh_config of the home before
 
     def has(self, key: Path) -> None:
         """Their key is this one."""
@@ -71,4 +71,4 @@ class Person:
     def configures(self, text: str) -> None:
         """Their ssh_config is this."""
         (self.ssh / "config").write_text(text)
-        hops._config.cache_clear()
+        jump_hosts._config.cache_clear()

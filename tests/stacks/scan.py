@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap import record, uv
+from bootstrap.inventory import local_state
+from bootstrap.provision import uv
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "locks" / "checkov.txt"
@@ -89,7 +90,7 @@ def python() -> Path:
         Unfetched: uv reaches no index.
     """
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    folder = record.cache("checkov") / digest
+    folder = local_state.cache("checkov") / digest
     if not folder.exists():
         part = folder.with_name(f"{digest}.part{os.getpid()}")
         _uv("venv", "--relocatable", "--python", sys.executable, str(part))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.document import from_document
+from bootstrap.inventory.document import from_document
 from stacks import ending, machines, needs, prices
 from stacks.outputs import HostFacts, cluster_document
 from stacks.settings import ClusterConfig

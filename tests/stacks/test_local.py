@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.document import from_document
+from bootstrap.inventory.document import from_document
 from stacks import local, outputs, settings
 from stacks.local import Sshd, document
 from stacks.settings import ClusterConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 from standins.storage import Store, flipped
 
-from bootstrap.inventory import Host, Inventory
+from bootstrap.inventory.hosts import Host, Inventory
 
 MACHINE = (Host("m1", "192.0.2.1"),)
 ON_AWS = Inventory("dev", MACHINE, cloud="aws", region="us-east-1", bucket="s3://results-b")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bootstrap.facts import HostFacts
-from bootstrap.gpus import CARDS, Card
+from bootstrap.facts.gpu import CARDS, Card
+from bootstrap.facts.host import HostFacts
 
 CARD_OF = {
     "pascal": "10de:1bb3",

@@ -1,0 +1,181 @@
+"""What a cloud says of the machines of a cluster, and how it starts and stops them.
+
+One small protocol; aws, gcp and local speak it, each with its SDK imported when it is asked for.
+A machine is asked for by its id. A field that is not there yet is "not yet", never "gone".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Protocol
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.hosts import Inventory
+
+STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
+AT_REST = ("stopped", "gone")  # nothing of the machine itself runs, or can be billed by the hour
+MISSING = "MISSING"
+
+POLL_SECONDS = 5.0
+SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
+CONFIRM_SECONDS = 5.0  # a machine that is said to be stopped is looked at once more
+
+
+class Refused(RailheadError):
+    """The cloud said no; `word` is its own code for it, as `InsufficientInstanceCapacity`."""
+
+    def __init__(self, message: str, word: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.word = word
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the cloud says of one machine. `serial` is its own number for this very machine: one
+    that was made anew under the same name has another."""
+
+    state: str
+    address: str | None
+    said_by: str
+    at: str
+    why: str = ""
+    port: int | None = None
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When the cloud stops the machines by itself, read back from it: armed, MISSING or past.
+
+    `at` None: it has a length (`why` says which) and begins when the machines start."""
+
+    kind: str
+    at: datetime | None
+    state: str
+    said_by: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What still bills when the machines are stopped: `amount` USD each day or month, None where
+    that is unknown. `source` says whose price it is, and of when."""
+
+    what: str
+    amount: float | None
+    command: str
+    per: str = "day"
+    source: str = ""
+
+
+class Cloud(Protocol):
+    """The machines of one inventory, as their cloud has them. Every call asks the cloud anew."""
+
+    def standings(self) -> dict[str, Standing]:
+        """Every host's state by its name, in the inventory's order."""
+
+    def start(self) -> None:
+        """Start every machine that does not run; returns when the cloud has accepted it."""
+
+    def stop(self) -> None:
+        """Stop every machine that is not stopped; returns when the cloud has accepted it."""
+
+    def deadline(self) -> Deadline | None:
+        """The cloud's own deadline; None where the stack has none (local hosts)."""
+
+    def arm(self, hours: float) -> None:
+        """Set the cloud's own deadline to so many hours from now."""
+
+    def costs(self) -> list[Cost]:
+        """What bills although the machines are stopped."""
+
+    def account(self) -> str:
+        """Whose machines they are: `account 123456789012`, `project p-1`."""
+
+    def host_keys(self) -> dict[str, tuple[str, ...]]:
+        """The public host keys that machines have shown their cloud, by host name; a host whose
+        keys are not there yet is left out."""
+
+    def admits(self) -> tuple[str, ...]:
+        """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time, and waiting; tests have their own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def of(inventory: Inventory) -> Cloud:
+    """The cloud that the inventory's machines stand in.
+
+    Raises:
+        UsageError: they were only named by --hosts, or the cloud's SDK is not installed.
+    """
+    if inventory.cloud == "aws":
+        from bootstrap.clouds.aws.instances import Aws
+
+        return Aws(inventory)
+    if inventory.cloud == "gcp":
+        from bootstrap.clouds.gcp.instances import Gcp
+
+        return Gcp(inventory)
+    if inventory.cloud == "local":
+        from bootstrap.clouds.local.instances import Local
+
+        return Local(inventory)
+    raise UsageError(
+        f"the machines of {inventory.name} were only named by --hosts: "
+        "they are other people's, and are neither started nor stopped from here",
+        hint="--stack NAME   # for the machines of a stack",
+    )
+
+
+def settle(
+    cloud: Cloud,
+    wanted: Collection[str],
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    limit: float = SETTLE_SECONDS,
+    clock: Clock | None = None,
+) -> dict[str, Standing]:
+    """Wait until the cloud says of every machine that it is in one of the wanted states, and says
+    so once more a moment later; the last answer, whether it came to that, the limit is over, or a
+    machine that began to start is at rest again.
+
+    Args:
+        tell: gets a line whenever a machine's state has changed.
+    """
+    clock = clock or Clock()
+    end, shown, calm = clock.now() + limit, "", False
+    begun: set[str] = set()
+    while True:
+        standings = cloud.standings()
+        if (line := told(standings)) != shown:
+            tell(line)
+            shown = line
+        before, calm = calm, all(s.state in wanted for s in standings.values())
+        begun |= {n for n, s in standings.items() if s.state == "starting"}
+        fell = any(standings[n].state in AT_REST for n in begun) and "running" in wanted
+        if (before and calm) or fell or clock.now() >= end:
+            return standings
+        clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
+
+
+def told(standings: dict[str, Standing]) -> str:
+    """One line: which hosts are in which state."""
+    return "; ".join(
+        f"{', '.join(n for n, s in standings.items() if s.state == state)} {state}"
+        for state in STATES
+        if any(s.state == state for s in standings.values())
+    )
+
+
+def utc() -> str:
+    """Now, as receipts and standings write it."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,97 @@
+"""The bucket of a stack, as seen from here: results that were shipped, and emptying it.
+
+The hosts' side of it is remote/run/upload.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.clouds.storage import NoBucket, Store
+from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.untrusted import unpack
+from bootstrap.untrusted.manifest import LIMIT, Manifest
+
+OBJECT = 1 << 30  # bytes held in memory at once: a wheel has a few MB
+WHEELS = "wheels/"  # what stands below it can be made again, and only persons may write there
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One bucket, of any cloud."""
+
+    store: Store
+
+    def manifest(self, run_id: str) -> Manifest | None:
+        """The files of a run that was shipped whole; None when it was not.
+
+        Raises:
+            Hostile: it is no manifest, or names a file that no run has.
+        """
+        data = self.read(f"runs/{run_id}/manifest.json", LIMIT)
+        return None if data is None else Manifest.read(data)
+
+    def read(self, key: str, limit: int = OBJECT) -> bytes | None:
+        """An object of at most `limit` bytes; None when there is none of this name."""
+        try:
+            return b"".join(_at_most(limit, self.store.read(key), key))
+        except KeyError:
+            return None
+
+    def get(self, key: str, path: Path, limit: int) -> None:
+        """Write an object of at most `limit` bytes into a file that is not there yet, and is there
+        only when the object came to its end; KeyError when there is none of this name."""
+        sent = self.store.read(key)
+        try:
+            with unpack.new_file(path) as file:
+                file.writelines(_at_most(limit, sent, key))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def empty(self, tell: Callable[[str], None] = lambda _: None, below: str = "") -> int:
+        """Remove all objects whose names begin so, with all their versions; how many there were.
+
+        Args:
+            tell: gets a line after each thousand.
+        """
+        removed = 0
+        try:
+            while page := next(self.store.pages(below), None):
+                removed += self.store.remove(page)
+                tell(f"{self.store.url}: {removed} objects and old versions removed")
+        except NoBucket:
+            return removed
+        return removed
+
+
+def _at_most(limit: int, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
+    """The pieces of an object; Hostile when they are more than `limit` bytes."""
+    for piece in pieces:
+        limit -= len(piece)
+        if limit < 0:
+            raise unpack.Hostile(f"{key} of more bytes than it was announced with")
+        yield piece
+
+
+def of(inventory: Inventory) -> Bucket:
+    """The bucket of a stack.
+
+    Raises:
+        UsageError: it has none, or its cloud's SDK is not installed.
+    """
+    url = inventory.bucket or ""
+    kind, _, name = url.partition("://")
+    if kind == "s3":
+        from bootstrap.clouds.aws.client import asker as aws_client
+        from bootstrap.clouds.aws.s3 import S3
+
+        return Bucket(S3(aws_client(inventory.region), name))
+    if kind == "gs":
+        from bootstrap.clouds.gcp import client, gcs
+
+        return Bucket(Gcs(gcp_client(), name))
+    raise UsageError(f"{inventory.name} has no bucket")

@@ -1,0 +1,229 @@
+"""SSH hosts on this machine: real sshd processes on loopback addresses, for demo and tests.
+
+`python -m bootstrap.clouds.local start|stop|read|remove|check`, JSON in on stdin and out on
+stdout, is how others use it: stacks/local.py makes one resource of each host. Nothing here can
+stop anything but these sshd and their children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from bootstrap.clouds.local import host as local_host
+from bootstrap.clouds.local import processes
+from bootstrap.clouds.local.host import LocalHost
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+
+
+def start(cluster: str, count: int, base: str | None = None) -> Inventory:
+    """Start `count` hosts, or those of them that are not running, and record the cluster.
+
+    Raises:
+        UsageError: this is not Linux, or sshd is missing.
+    """
+    local_host.program()
+    names = [f"h{i}" for i in range(1, count + 1)]
+    _recorded(cluster)
+    with local_state.alone_in(cluster) as folder:
+        hosts = [_made(folder, name, base) for name in names]
+        inventory = _record(cluster, folder, hosts)
+        _run(hosts)
+    for host in hosts:
+        local_host.wait_for(host)
+    return inventory
+
+
+def start_one(cluster: str, name: str) -> Inventory:
+    """Start one host, h1 or another, beside those that the cluster has, and record it.
+
+    Raises:
+        UsageError: the name is none of a local host; or as `start`.
+    """
+    local_host.program()
+    _index(name)
+    with local_state.alone_in(cluster) as folder:
+        others = [host for host in _recorded(cluster) if host.name != name]
+        host = _made(folder, name)
+        hosts = sorted([*others, host], key=lambda each: _index(each.name))
+        inventory = _record(cluster, folder, hosts)
+        _run([host])
+    local_host.wait_for(host)
+    return inventory
+
+
+def _index(name: str) -> int:
+    if not re.fullmatch(r"h[1-9]\d{0,2}", name) or int(name[1:]) > 254:
+        raise UsageError(f"{name!r} is not the name of a local host: h1 to h254")
+    return int(name[1:])
+
+
+def _made(folder: Path, name: str, base: str | None = None) -> LocalHost:
+    local_host.make_key(folder / "key", f"railhead-local:{folder.name}")
+    return local_host.make(folder, name, local_host.address(folder.name, _index(name), base))
+
+
+def _run(hosts: list[LocalHost]) -> None:
+    for host in hosts:
+        if host.pid is None:
+            local_host.run(host)
+
+
+def _record(cluster: str, folder: Path, hosts: list[LocalHost]) -> Inventory:
+    """Write the cluster down, with its pins."""
+    inventory = Inventory(
+        name=cluster,
+        cloud="local",
+        key_file=str(folder / "key"),
+        hosts=tuple(_entry(cluster, host) for host in hosts),
+    )
+    local_state.save_cluster(inventory)
+    lines = [f"[{h.address}]:{h.port} {h.public_key}\n" for h in hosts]
+    local_state.write_text(folder / "known_hosts", "".join(lines))
+    return inventory
+
+
+def _entry(cluster: str, host: LocalHost) -> Host:
+    return Host(
+        name=host.name,
+        address=host.address,
+        peer_address=host.address,
+        user=getpass.getuser(),
+        port=host.port,
+        slots=1,
+        id=f"{cluster}/{host.name}",
+        host_key=host.public_key,
+        stop=processes.argv(host.folder),
+    )
+
+
+def existing(cluster: str) -> list[LocalHost]:
+    """The local hosts of a cluster, running or not, as its record has them.
+
+    Raises:
+        UsageError: no cluster is recorded under this name, or a cloud's is.
+    """
+    folder = local_state.cluster_folder(cluster) / "hosts"
+    recorded = local_state.load_cluster(cluster)
+    if recorded.cloud != "local":
+        where = "hosts that were named" if recorded.cloud == "hosts" else f"one of {recorded.cloud}"
+        raise UsageError(f"cluster {cluster!r} is {where}, not one of this machine")
+    return [LocalHost(h.name, folder / h.name, h.address, h.port or 0) for h in recorded.hosts]
+
+
+def _recorded(cluster: str) -> list[LocalHost]:
+    return existing(cluster) if cluster in local_state.clusters() else []
+
+
+def _chosen(cluster: str, names: list[str] | None) -> list[LocalHost]:
+    hosts = {host.name: host for host in existing(cluster)}
+    if unknown := set(names or ()) - hosts.keys():
+        raise UsageError(f"{cluster} has no host {min(unknown)!r}; it has {', '.join(hosts)}")
+    return [hosts[name] for name in names or hosts]
+
+
+def stop(cluster: str, names: list[str] | None = None) -> dict[str, dict[str, Any]]:
+    """End the hosts' sshd and every process of theirs, and look again whether they are gone."""
+    return {host.name: processes.end(host.folder) for host in _chosen(cluster, names)}
+
+
+def read(cluster: str) -> dict[str, dict[str, Any]]:
+    """Whether each host runs, and where."""
+    return {
+        h.name: {"running": h.pid is not None, "address": h.address, "port": h.port}
+        for h in existing(cluster)
+    }
+
+
+def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Stop hosts and remove their homes; with the last one the cluster's keys and record go.
+
+    A host that is not there is removed already. What is recorded of runs stays.
+
+    Raises:
+        RailheadError: some of a host's processes do not end; it is kept.
+    """
+    said = {}
+    with local_state.alone_in(cluster) as folder:
+        left = {host.name: host for host in _recorded(cluster)}
+        for name in [name for name in names if name in left]:
+            said[name] = processes.end(left[name].folder)
+            if pids := said[name]["left"]:
+                raise RailheadError(f"{name}: processes {pids} do not end")
+            if (home := left.pop(name).folder).exists():
+                shutil.rmtree(home)
+        if said and left:
+            _record(cluster, folder, list(left.values()))
+    if not left:
+        _forget(cluster, folder)
+    return said
+
+
+def _forget(cluster: str, folder: Path) -> None:
+    local_state.forget_cluster(cluster)
+    for name in ("key", "key.pub", "known_hosts", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    for empty in (folder / "hosts", folder):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
+
+
+def destroy(cluster: str) -> None:
+    """Stop the hosts and remove their homes and the record."""
+    stop(cluster)
+    shutil.rmtree(local_state.cluster_folder(cluster))
+
+
+USAGE = """python -m bootstrap.clouds.local start|stop|read|remove|check CLUSTER [HOST...]
+  start without a host reads stdin: {"hosts": 2}"""
+
+
+def main(argv: list[str]) -> int:
+    """JSON on stdout and 0; a sentence on stderr and the error's exit code."""
+    try:
+        print(json.dumps(_answer(*argv)))
+    except RailheadError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    return 0
+
+
+def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
+    if verb == "start":
+        return _started(cluster, *names)
+    if verb == "stop":
+        return stop(cluster, list(names))
+    if verb == "read":
+        return _read(cluster, *names)
+    if verb == "remove":
+        return remove(cluster, list(names))
+    if verb == "check":
+        return {"sshd": local_host.program(), "hosts": [host.name for host in _recorded(cluster)]}
+    choices = "start, stop, read, remove, check"
+    raise UsageError(f"{verb!r} is none of: {choices}", hint=USAGE)
+
+
+def _started(cluster: str, *names: str) -> Any:
+    from bootstrap.inventory.document import to_document
+
+    if not names:
+        return to_document(start(cluster, int(json.load(sys.stdin)["hosts"])))
+    for name in names:
+        inventory = start_one(cluster, name)
+    return to_document(inventory)
+
+
+def _read(cluster: str, *names: str) -> Any:
+    """All hosts; or those named, with null for one that is not there."""
+    if not names:
+        return read(cluster)
+    told = read(cluster) if _recorded(cluster) else {}
+    return {name: told.get(name) for name in names}

@@ -1,0 +1,185 @@
+"""One SSH host on this machine: its folder, address, port, keys, settings and sshd.
+
+Each has its own host key, HOME and TMPDIR (two of OpenMPI's daemons in one /tmp crash now and
+then). Linux only. `cluster` makes clusters of them; `processes` ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.clouds.local import processes
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+
+SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
+
+SSHD_CONFIG = """\
+ListenAddress {address}:{port}
+HostKey {folder}/host_key
+PidFile {folder}/sshd.pid
+AuthorizedKeysFile {home}/.ssh/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+PermitUserEnvironment no
+X11Forwarding no
+PrintMotd no
+LogLevel VERBOSE
+Subsystem sftp internal-sftp -d {home}
+SetEnv {environment}
+"""
+# How the person's shell reaches package indexes; a local host reaches them the same way.
+NETWORK = tuple(
+    [
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "PIP_CERT",
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+        "UV_INDEX_URL",
+        "UV_INDEX",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LocalHost:
+    """One local host and the folder that it lives in."""
+
+    name: str
+    folder: Path
+    address: str
+    port: int
+
+    @property
+    def home(self) -> Path:
+        """Its HOME."""
+        return self.folder / "home"
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of its sshd; None when that is not running."""
+        return processes.sshd(self.folder)
+
+    @property
+    def public_key(self) -> str:
+        """Its host key, as known_hosts has it."""
+        return " ".join((self.folder / "host_key.pub").read_text().split()[:2])
+
+
+def program() -> str:
+    """The path of sshd.
+
+    Raises:
+        UsageError: this is not Linux, or sshd is missing.
+    """
+    if sys.platform != "linux":
+        raise UsageError("local SSH hosts need Linux: they live on addresses of 127.0.0.0/8")
+    for path in SSHD:
+        if Path(path).exists():
+            return path
+    raise UsageError(
+        "sshd is not installed here",
+        hint="scripts/setup   # installs it without starting or enabling it",
+    )
+
+
+def address(cluster: str, index: int, base: str | None = None) -> str:
+    """127.x.y.i, from the cluster's name, so that two clusters do not share addresses."""
+    digest = hashlib.sha256(cluster.encode()).digest()
+    return f"{base or f'127.{64 + digest[0] % 128}.{digest[1]}'}.{index}"
+
+
+def make(folder: Path, name: str, address: str) -> LocalHost:
+    """The host as it was last time, with its port if that is still free, else with a new one."""
+    own = folder / "hosts" / name
+    for sub in ("home/.ssh", "tmp"):
+        (own / sub).mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_key(own / "host_key", name)
+    known = own / "port"
+    host = LocalHost(name, own, address, int(known.read_text()) if known.exists() else 0)
+    if host.pid is None and not processes.free(address, host.port):
+        host = LocalHost(name, own, address, _free_port(address))
+        local_state.write_text(known, str(host.port))
+    return host
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return int(s.getsockname()[1])
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Make a key pair without a passphrase, unless there is one."""
+    if not path.exists():
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+
+def run(host: LocalHost) -> None:
+    """Start its sshd, with nothing of our environment in it: that may hold secrets."""
+    _authorize(host)
+    text = SSHD_CONFIG.format(
+        address=host.address,
+        port=host.port,
+        folder=host.folder,
+        home=host.home,
+        environment=" ".join(f'{name}="{value}"' for name, value in _environment(host).items()),
+    )
+    local_state.write_text(host.folder / "sshd_config", text)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd's empty folder, made at boot
+    argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
+    clean = {"PATH": os.defpath, processes.MARK: str(host.folder)}
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)
+
+
+def _environment(host: LocalHost) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in NETWORK if name in os.environ}
+    return passed | {
+        "HOME": str(host.home),
+        "TMPDIR": str(host.folder / "tmp"),
+        "UV_CACHE_DIR": str(local_state.cache("uv")),
+        "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        processes.MARK: str(host.folder),
+    }
+
+
+def _authorize(host: LocalHost) -> None:
+    """Let the cluster's key in; lines that others added (a cluster key of a run) stay."""
+    key = (host.folder.parent.parent / "key.pub").read_text().strip()
+    path = host.home / ".ssh" / "authorized_keys"
+    lines = path.read_text().splitlines() if path.exists() else []
+    if key not in lines:
+        local_state.write_text(path, "\n".join([*lines, key]) + "\n")
+
+
+def wait_for(host: LocalHost, seconds: float = 10) -> None:
+    """Wait until it listens; RailheadError with its last words when it does not."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection((host.address, host.port), 1):
+            if host.pid:  # it listens first, and writes its pid down then
+                return
+        time.sleep(0.02)
+    log = (host.folder / "sshd.log").read_text().splitlines()[-3:]
+    raise RailheadError(f"sshd of {host.name} did not start: {' / '.join(log)}")

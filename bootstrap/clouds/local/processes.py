@@ -1,0 +1,120 @@
+"""The processes of one local host: which they are, and their end.
+
+`python -I processes.py FOLDER` ends the host that lives in that folder and says so in JSON. It is
+the host's `stop` argv: the supervisor runs it inside the host, where HOME, the current folder and
+PYTHONPATH are others, so it needs nothing but its own absolute path and the standard library. It
+can end nothing but that sshd and what came through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MARK = "RAILHEAD_LOCAL"  # in the environment of every process of a local host: its folder
+PATIENCE = 3.0  # seconds that a process gets to end, for each signal
+
+
+def argv(folder: Path) -> tuple[str, ...]:
+    """The command that ends the host in this folder, from inside and from outside."""
+    return (sys.executable, "-I", str(Path(__file__).resolve()), str(folder))
+
+
+def sshd(folder: Path) -> int | None:
+    """The pid of the host's sshd; None when that is not running."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((folder / "sshd.pid").read_text())
+        if _is_sshd(command_line(pid), folder):
+            return pid
+    return None
+
+
+def _is_sshd(line: str, folder: Path) -> bool:
+    """Whether a command line is that of the host's sshd, before or after it wrote its title."""
+    first = line.partition(" ")[0]
+    return first.rstrip(":").endswith("sshd") and f" -f {folder}/sshd_config " in line
+
+
+def command_line(pid: int) -> str:
+    """What a process was started with; OSError when it is gone."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def of(folder: Path) -> list[int]:
+    """Every process of the host but this one: its sshd and all that came through it.
+
+    They carry the mark, or are children of one that does; sshd writes its title over its mark,
+    and is found by that, even when somebody removed the folder.
+    """
+    mark = f"{MARK}={folder}".encode()
+    ours, parents = set(), {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            parents[int(entry.name)] = _parent(entry)
+            marked = mark in (entry / "environ").read_bytes().split(b"\0")
+            if marked or _is_sshd(command_line(int(entry.name)), folder):
+                ours.add(int(entry.name))
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sorted(ours - {os.getpid()})
+
+
+def _parent(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def end(folder: Path) -> dict[str, Any]:
+    """End the host's processes, and look again whether they are gone and its port is closed."""
+    before = of(folder)
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        _signal(folder, sign)
+    return {"ended": len(before), "left": of(folder), "port_closed": _closed(folder)}
+
+
+def _signal(folder: Path, sign: signal.Signals) -> None:
+    until = time.monotonic() + PATIENCE
+    while (pids := of(folder)) and time.monotonic() < until:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        time.sleep(0.05)
+
+
+def _closed(folder: Path) -> bool:
+    """Whether nothing listens any more where the host's sshd was told to."""
+    with contextlib.suppress(FileNotFoundError):
+        words = (folder / "sshd_config").read_text().split()
+        address, _, port = words[words.index("ListenAddress") + 1].rpartition(":")
+        return free(address, int(port))
+    return True
+
+
+def free(address: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    with contextlib.suppress(OSError), socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((address, port))
+        return port != 0
+    return False
+
+
+def main(folder: Path) -> int:
+    """End the host and say so; 1 when something of it is left."""
+    # Inside the host the caller, the session and the terminal go first: who ends them goes last.
+    for sign in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(sign, signal.SIG_IGN)
+    said = end(folder)
+    with contextlib.suppress(OSError):
+        print(json.dumps({folder.name: said}), flush=True)
+    return 0 if said["port_closed"] and not said["left"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,151 @@
+"""One line per host that is painted over on a terminal, or plain lines in a log."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TextIO
+
+from bootstrap.console.text import clean, columns_of, fit
+
+PAINTS_PER_SECOND = 10
+_UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
+
+
+class Board:
+    """A line per host below a scrolling text; use it in a `with`. Any thread may call it.
+
+    On a terminal the lines stay and are painted over, at most ten times a second. Elsewhere each
+    is printed as `[host] text`: at once when its `state` changed, else at most once in `every`
+    seconds; the last one of each host is never lost. A stream that breaks is written no more,
+    because the run does not end with its display.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        names: Sequence[str],
+        *,
+        every: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream, self._every, self._clock = stream, every, clock
+        self.live = _is_terminal(stream)
+        self.names = tuple(names)
+        self._texts = dict.fromkeys(names, "")
+        self._states = dict.fromkeys(names, "")
+        self._printed = dict.fromkeys(names, "")
+        self._printed_at = dict.fromkeys(names, -math.inf)
+        self._said: list[str] = []
+        self._rows = 0
+        self._lock = threading.RLock()
+        self._changed, self._closed = threading.Event(), threading.Event()
+        self._painter = threading.Thread(target=self._paint_changes, name="board", daemon=True)
+
+    def __enter__(self) -> Board:
+        if self.live:
+            self._painter.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._changed.set()
+        if self.live:
+            self._painter.join()
+        with self._lock:
+            if self.live:
+                self._paint()
+            for name in self._texts if not self.live else ():
+                self._print(name)
+
+    def line(self, name: str, text: str, *, state: str = "") -> None:
+        """Replace the text of a host; KeyError for a name that the board was not made with."""
+        with self._lock:
+            changed = self._states[name] != state
+            self._texts[name], self._states[name] = clean(text), state
+            if self.live:
+                self._changed.set()
+            elif changed or self._clock() - self._printed_at[name] >= self._every:
+                self._print(name)
+
+    def say(self, text: str) -> None:
+        """Print lines that stay, above the board."""
+        with self._lock:
+            lines = [clean(line) for line in text.splitlines() or [""]]
+            if self.live:
+                self._said += lines
+                self._changed.set()
+            else:
+                self._write("".join(f"{line}\n" for line in lines))
+
+    def _print(self, name: str) -> None:
+        """Print a host's line, unless it is what was printed last."""
+        text = self._texts[name]
+        if text and text != self._printed[name]:
+            self._write(f"[{name}] {text}\n")
+            self._printed[name], self._printed_at[name] = text, self._clock()
+
+    def _paint_changes(self) -> None:
+        """The painting thread: so that a change is seen even when no other one follows it."""
+        while not self._closed.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            with self._lock:
+                self._paint()
+            self._closed.wait(1 / PAINTS_PER_SECOND)
+
+    def _paint(self) -> None:
+        """Paint what was said and the board, over the old board and in one write.
+
+        The cursor is left on the line below the board, and is never hidden: there is nothing to
+        restore, however the process ends.
+        """
+        columns, rows = _terminal_size(self._stream)
+        board = self._board(columns, rows)
+        up = _UP.format(self._rows) if self._rows else ""
+        lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in (*self._said, *board))
+        self._write(f"\r{up}{lines}{_CLEAR_BELOW}")
+        self._said, self._rows = [], len(board)
+
+    def _board(self, columns: int, rows: int) -> list[str]:
+        """The lines of the hosts, cut to the terminal: what scrolls out cannot be painted over."""
+        width = max((columns_of(name) for name in self._texts), default=0)
+        lines = [
+            f"{name}{' ' * (width - columns_of(name))}  {t}" for name, t in self._texts.items()
+        ]
+        room = max(rows - 2, 1)
+        if len(lines) > room:
+            lines = [*lines[: room - 1], f"... and {len(lines) - room + 1} more hosts"]
+        return [fit(line, columns - 1) for line in lines]
+
+    def _write(self, text: str) -> None:
+        encoding = self._stream.encoding or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):  # a closed pipe or stream
+            return
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Whether the cursor can be moved on `stream`."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def _terminal_size(stream: TextIO) -> tuple[int, int]:
+    """Columns and rows of the terminal behind `stream`; 80 and 24 where nobody says."""
+    try:
+        columns, rows = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        columns, rows = shutil.get_terminal_size()
+    return columns or 80, rows or 24

@@ -1,0 +1,275 @@
+"""What is true on a host, read in one go: each fact is a command and a pure parser.
+
+The commands are POSIX sh, need neither Python nor root, and write nothing. `script()` is what
+first contact sends; `parse()` turns what came back into HostFacts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.errors import UsageError
+from bootstrap.facts import egress as outside
+from bootstrap.facts import gpu as gpus
+from bootstrap.facts import system
+from bootstrap.facts.egress import Outside
+from bootstrap.facts.gpu import BOUNDED, GpuFacts
+from bootstrap.facts.system import SystemFacts, lines
+
+PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
+PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
+TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
+
+
+@dataclass(frozen=True)
+class Address:
+    """One address of a host and the network that it is in: 10.0.1.5 in 10.0.1.0/24."""
+
+    device: str
+    address: str
+    network: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A process that carries the mark of one of our runs."""
+
+    pid: int
+    run_id: str
+    home: str
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of what
+    is complete; `inside` is this host's own (address, port) as our connection reached it; `gpus`
+    are the names that nvidia-smi tells, none where the driver does not work or is not there:
+    `gpu.cards` are."""
+
+    home: str
+    user: str
+    os: str
+    arch: str
+    boot_id: str
+    cores: int
+    memory: int
+    disk_free: int
+    pythons: Mapping[str, str]
+    tools: Mapping[str, str]
+    openmpi: str | None
+    mpi_headers: bool
+    gpus: tuple[str, ...]
+    root: bool
+    sudo: bool
+    apt: bool
+    inside: tuple[str, int]
+    addresses: tuple[Address, ...]
+    envs: frozenset[str]
+    uvs: frozenset[str]
+    cluster_key: str | None
+    authorized: frozenset[str]
+    traces: tuple[Trace, ...]
+    system: SystemFacts
+    gpu: GpuFacts
+    outside: Outside
+
+    @property
+    def python(self) -> str | None:
+        """The path of the Python that our own code runs on here; None when none serves."""
+        return next((self.pythons[v] for v in PYTHONS if v in self.pythons), None)
+
+    @property
+    def python_of_apt(self) -> str | None:
+        """The Python that apt brings here; None where it brings none that we know of."""
+        return PYTHON_OF_APT.get(self.os) if self.apt else None
+
+    @property
+    def builds_wheels(self) -> bool:
+        """Whether the Horovod wheel can be built here."""
+        return all(tool in self.tools for tool in ("g++", "cmake", "make")) and self.mpi_headers
+
+
+def _text(out: str) -> str:
+    return out.strip()
+
+
+def _pairs(out: str) -> dict[str, str]:
+    return dict(line.split(None, 1) for line in lines(out) if " " in line)
+
+
+def _os(out: str) -> str:
+    values = dict(line.split("=", 1) for line in lines(out) if "=" in line)
+    return "-".join(values.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID")).strip("-")
+
+
+def _pythons(out: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in lines(out):
+        version, _, path = line.partition(" ")
+        found.setdefault(version, path)
+    return found
+
+
+def _openmpi(out: str) -> str | None:
+    match = re.search(r"\(Open MPI\)\s+(\d+\.\d+\S*)", out)
+    return match[1] if match else None
+
+
+def _inside(out: str) -> tuple[str, int]:
+    parts = out.split()
+    return (parts[2], int(parts[3])) if len(parts) == 4 else ("", 22)
+
+
+def _addresses(out: str) -> tuple[Address, ...]:
+    found = []
+    for parts in map(str.split, lines(out)):
+        if len(parts) < 4 or parts[2] not in ("inet", "inet6"):
+            continue  # an old `ip` tells of the link as well
+        interface = ipaddress.ip_interface(parts[3])
+        found.append(Address(parts[1], str(interface.ip), str(interface.network)))
+    return tuple(found)
+
+
+def _traces(out: str) -> tuple[Trace, ...]:
+    return tuple(
+        Trace(int(pid), run_id, home)
+        for pid, run_id, home in (line.split(None, 2) for line in lines(out))
+    )
+
+
+_PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3; do
+  q=$(command -v $p) || continue
+  v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
+done"""
+_TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
+# A driver that does not work is told on stdout, where the names would stand.
+_GPU_NAMES = f'{BOUNDED}o=$($t nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
+_SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
+# A folder alone is no installer: a transfer that was broken off may have left it empty.
+_UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
+  [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
+done"""
+# A process of a run is known by two variables of its environment, which its children inherit.
+_TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
+  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v RAILHEAD_RUN); h=$(v RAILHEAD_HOME)
+  [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
+done"""
+
+_HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "home": ('echo "$HOME"', _text),
+    "user": ("id -un", _text),
+    "os": ("cat /etc/os-release", _os),
+    "arch": ("uname -m", _text),
+    "boot_id": ("cat /proc/sys/kernel/random/boot_id", _text),
+    "cores": ("getconf _NPROCESSORS_ONLN || nproc", lambda out: int(out.strip() or 1)),
+    "memory": ("sed -n 's/^MemTotal: *//p' /proc/meminfo", lambda out: _kilobytes(out)),
+    "disk_free": ('df -Pk "$HOME" | tail -n 1', lambda out: _kilobytes(" ".join(out.split()[3:4]))),
+    "pythons": (_PYTHON_SEARCH, _pythons),
+    "tools": (_TOOL_SEARCH, _pairs),
+    "openmpi": ("mpirun --version", _openmpi),
+    "mpi_headers": (
+        "command -v mpicxx && find -L $(mpicxx --showme:incdirs) -maxdepth 1 -name mpi.h",
+        lambda out: "mpi.h" in out,
+    ),
+    "gpus": (_GPU_NAMES, lambda out: tuple(lines(out))),
+    "root": ("id -u", lambda out: out.strip() == "0"),
+    "sudo": (_SUDO, lambda out: "yes" in out),
+    "apt": ("command -v apt-get", lambda out: bool(out.strip())),
+    "inside": ('echo "$SSH_CONNECTION"', _inside),
+    "addresses": ("ip -o addr show", _addresses),
+    "envs": (
+        'cd ~/.railhead/envs && for d in *; do [ "$(cat $d/.ok)" = $d ] && echo $d; done',
+        lambda out: frozenset(lines(out)),
+    ),
+    "uvs": (_UV_SEARCH, lambda out: frozenset(lines(out))),
+    "cluster_key": ("cat ~/.railhead/cluster/key.pub", lambda out: out.strip() or None),
+    "authorized": (
+        "grep -a railhead: ~/.ssh/authorized_keys",
+        lambda out: frozenset(lines(out)),
+    ),
+    "traces": (_TRACE_SEARCH, _traces),
+}
+FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
+FACTS["outside"] = (f"{outside.BEGIN}\n{outside.END}", outside.parse)
+
+
+def _kilobytes(out: str) -> int:
+    match = re.search(r"\d+", out)
+    return int(match[0]) * 1024 if match else 0
+
+
+def script() -> str:
+    """The POSIX sh that prints every fact between markers, whatever single commands answer."""
+    asked = (
+        f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
+        for name, (command, _) in FACTS.items()
+        if name != "outside"  # it is tried beside all others, and waited for last
+    )
+    return "\n".join([outside.BEGIN, *asked, "echo; echo @fact outside", outside.END])
+
+
+def parse(output: str) -> HostFacts:
+    """Turn what `script()` printed into facts.
+
+    Raises:
+        UsageError: a fact is missing or has a shape that no host has shown us.
+    """
+    parts = re.split(r"^@fact (\w+)\n", output, flags=re.MULTILINE)
+    answers = dict(zip(parts[1::2], parts[2::2], strict=True))
+    values: dict[str, Any] = {}
+    for name, (command, parser) in FACTS.items():
+        try:
+            values[name] = parser(answers[name])
+        except (KeyError, ValueError, IndexError) as wrong:
+            raise UsageError(
+                f"the fact {name!r} could not be read ({wrong!r})",
+                hint=f"on the host: {shlex.join(['sh', '-c', command])}",
+            ) from None
+    return HostFacts(
+        **{name: values[name] for name in _HOST},
+        system=SystemFacts(**{name: values[name] for name in system.FACTS}),
+        gpu=GpuFacts(**{name: values[name] for name in gpus.FACTS}),
+        outside=values["outside"],
+    )
+
+
+def route_script(address: str) -> str:
+    """POSIX sh that prints this host's source address on its route to `address`."""
+    return f"ip -o route get {shlex.quote(address)} 2>/dev/null"
+
+
+def parse_route(output: str) -> str | None:
+    """The `src` of `ip route get`; None when there is no route or it stays inside the machine."""
+    match = re.search(r"\bsrc (\S+)", output)
+    return None if not match or output.startswith("local ") else match[1]
+
+
+def _has(host: HostFacts, version: str) -> bool:
+    return version in host.pythons
+
+
+def _may_have(host: HostFacts, version: str) -> bool:
+    return _has(host, version) or version == host.python_of_apt
+
+
+def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
+    """The first of `versions` that every host has; else the first that apt would make common.
+
+    Raises:
+        UsageError: no version serves all hosts; each host's own versions are named.
+    """
+    for has_it in (_has, _may_have):
+        for version in versions:
+            if all(has_it(host, version) for host in facts.values()):
+                return version
+    has = "; ".join(f"{n} has {', '.join(sorted(f.pythons)) or 'none'}" for n, f in facts.items())
+    raise UsageError(
+        f"no Python that serves all hosts: one of {', '.join(versions)} must be on each; {has}",
+        hint=f"install one of them; apt brings one on {', '.join(PYTHON_OF_APT)}",
+    )

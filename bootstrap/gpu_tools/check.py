@@ -1,0 +1,156 @@
+"""`make gpu-check`: checks on this machine's GPUs, written to tested-on/<gpu>.json.
+
+The driver's row, TensorFlow, NCCL and Horovod, each with its figure or with what went wrong. It
+does not run `training/`: README's row names these checks and claims no training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.gpu_tools import tested_on
+from bootstrap.gpu_tools import wheel as gpu_wheel
+from bootstrap.gpu_tools.tested_on import Check, Machine
+from bootstrap.inventory import local_state
+from bootstrap.plan import drivers, runtimes
+from bootstrap.plan.runtimes import Environment
+
+PROBED = ("TensorFlow", "matmul", "all-reduce", "fused tensors", "scaled tensors", "training step")
+JOINED = re.compile(r"NCCL INFO .*\brank (\d+) nranks (\d+) .*Init COMPLETE")
+REDUCED = re.compile(r"NCCL INFO AllReduce: opCount")
+MINUTES = 10
+VERSIONS = """import importlib.metadata as m, json
+names = ("tensorflow", "keras", "horovod", "nvidia-nccl-cu12", "nvidia-cudnn-cu12")
+print(json.dumps({name: m.version(name) for name in names}))"""
+
+
+def main() -> int:
+    """Do all checks and write the file: 0 when all passed, 1 when not, 2 where there is no GPU."""
+    try:
+        facts = gpu_wheel.facts_here()
+        if not facts.gpu.cards and not facts.gpus:
+            raise UsageError("there is no NVIDIA GPU in this machine: nothing was checked")
+        found = check(facts, gpu_wheel.environment_for(facts))
+        path = found.save()
+        tested_on.write_row()
+    except RailheadError as error:
+        print(f"gpu-check: {error}", file=sys.stderr)
+        return error.code
+    print(f"written: {path.relative_to(tested_on.REPO)}, and README's row")
+    return 1 if found.failed else 0
+
+
+def check(facts: HostFacts, environment: Environment) -> Machine:
+    """Every check on this machine; each is printed as it ends."""
+    checks = [shown(driver(facts))]
+    versions: dict[str, str] = {}
+    if facts.gpus:
+        folder = ready(facts, environment)
+        versions = json.loads(gpu_wheel.run([str(folder / "bin" / "python"), "-c", VERSIONS]))
+        checks += probe(folder / "bin" / "python", len(facts.gpus), "gpu")
+    else:
+        checks += [shown(Check(name, False, "not reached")) for name in ("NCCL", *PROBED)]
+    return Machine(
+        gpu=facts.gpus[0] if facts.gpus else str(facts.gpu.cards[0]),
+        count=len(facts.gpus) or len(facts.gpu.cards),
+        driver=f"{facts.gpu.driver.version} ({facts.gpu.driver.flavour})"
+        if facts.gpu.driver
+        else "none",
+        date=f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        system=f"{facts.os}, Linux {facts.system.kernel}, Python {environment.python}",
+        versions=versions,
+        checks=tuple(checks),
+    )
+
+
+def shown(done: Check) -> Check:
+    """Print a check as it ended."""
+    print(f"{'ok    ' if done.passed else 'FAILED'}  {done.name}: {done.figure}", flush=True)
+    return done
+
+
+def driver(facts: HostFacts) -> Check:
+    """What the driver's table says of this machine, and whether the driver in place serves it."""
+    wrong = drivers.wrong(facts)
+    there = facts.gpu.driver
+    name = f"{there.version} ({there.flavour}) serves" if there else "nvidia-smi answers"
+    try:
+        row = drivers.row(facts)
+        told = f"row {row.branch} {row.flavour}"
+    except UsageError as none:
+        told = none.message
+    return Check("driver", not wrong, f"{wrong or name}; {told}")
+
+
+def ready(facts: HostFacts, environment: Environment) -> Path:
+    """The whole runtime for GPUs with its Horovod wheel, in the cache; made once."""
+    folder = local_state.cache("gpu-check") / environment.digest
+    if not (folder / ".ok").exists():
+        wheel = gpu_wheel.make(environment, facts)
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"fetching the runtime, about {environment.megabytes} MB, once", flush=True)
+        python = facts.pythons[environment.python]
+        gpu_wheel.install(folder, python, environment.runtime.lock)
+        gpu_wheel.install_wheel(folder, wheel)
+        (folder / ".ok").touch()
+    return folder
+
+
+def probe(python: Path, ranks: int, kind: str) -> list[Check]:
+    """The checks of gpu_probe.py, one rank for each GPU, and whether NCCL joined them."""
+    words = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", str(python)]
+    words += [str(runtimes.PROBES / "gpu_probe.py"), kind]
+    told = {**runtimes.TRY_VARIABLES, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
+    out = listen(words, told)
+    said = [read(text) for text in re.findall(r"@check (\{.*\})", out)]
+    # A rank that failed counts more than rank 0, which did not.
+    found = {done.name: done for done in sorted(said, key=lambda done: not done.passed)}
+    tail = " / ".join(out.strip().splitlines()[-3:])[-300:]
+    missing = [name for name in PROBED if name not in found]
+    for name in missing:
+        reason = f"not reached: {tail}" if name == missing[0] else "not reached"
+        found[name] = shown(Check(name, False, reason))
+    return [found[name] for name in PROBED] + [shown(nccl(out, ranks))]
+
+
+def listen(words: list[str], variables: dict[str, str]) -> str:
+    """All that the ranks say; ended when it takes too long. Checks are shown as they come."""
+    environment = {**os.environ, **variables}
+    argv = ["timeout", "--kill-after=10", str(60 * MINUTES), *words]
+    pipe, both = subprocess.PIPE, subprocess.STDOUT
+    lines = []
+    with subprocess.Popen(argv, env=environment, stdout=pipe, stderr=both, text=True) as running:
+        assert running.stdout
+        for line in running.stdout:
+            lines.append(line)
+            for text in re.findall(r"@check (\{.*\})", line):
+                shown(read(text))
+    return "".join(lines)
+
+
+def read(text: str) -> Check:
+    """One check as a rank told it."""
+    return Check(**json.loads(text))
+
+
+def nccl(out: str, ranks: int) -> Check:
+    """Whether NCCL says itself that it joined all ranks and did their sums."""
+    joined = {int(rank) for rank, size in JOINED.findall(out) if int(size) == ranks}
+    sums = len(REDUCED.findall(out))
+    told = f"{len(joined)} of {ranks} ranks joined, {sums} sums by NCCL"
+    if ranks == 1:
+        told += "; no link between GPUs was tried, there is one"
+    return Check("NCCL", joined == set(range(ranks)) and sums > 0, told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

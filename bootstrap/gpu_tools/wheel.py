@@ -1,0 +1,195 @@
+"""`make gpu-wheel`: the Horovod wheel for GPUs, built and tried on this machine, GPU or not.
+
+It is kept where `fab bootstrap` looks for the wheel of hosts with this system and Python, and is
+built again only when something changes that goes into it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.facts import host as fact
+from bootstrap.facts.host import HostFacts
+from bootstrap.gpu_tools.fatbin import codes
+from bootstrap.inventory import local_state
+from bootstrap.plan import runtimes
+from bootstrap.plan.runtimes import ROWS, Environment, Runtime
+from bootstrap.provision import uv
+from bootstrap.provision.survey import wheels_of
+
+TRIED = "tried.json"
+PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4
+HERE = "this machine"
+
+
+def main() -> int:
+    """Make the wheel unless it is there; a sentence on stderr and the error's code otherwise."""
+    try:
+        facts = facts_here()
+        wheel = make(environment_for(facts), facts)
+        told = json.loads((wheel.parent / TRIED).read_text())
+        print(f"{wheel}\n{told['tried']}; code for {', '.join(told['codes'])}")
+    except RailheadError as error:
+        print(f"gpu-wheel: {error}", file=sys.stderr)
+        return error.code
+    return 0
+
+
+def facts_here() -> HostFacts:
+    """The facts of this machine, read as those of a host are."""
+    done = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
+    return fact.parse(done.stdout)
+
+
+def environment_for(facts: HostFacts) -> Environment:
+    """The runtime for GPUs that has Horovod, on a Python of this machine."""
+    if facts.arch != "x86_64":
+        raise UsageError(f"{HERE} is {facts.arch}: the runtimes are locked for x86_64 alone")
+    row = next(row for row in ROWS.values() if row.horovod)
+    python = fact.common_python({HERE: facts}, row.pythons)
+    return Environment(Runtime(row, gpu=True), python, "as on hosts with GPUs")
+
+
+def make(environment: Environment, facts: HostFacts) -> Path:
+    """The wheel, built if it is not there and tried if it was not yet.
+
+    Raises:
+        UsageError: a part of the system is missing.
+        RailheadError: something could not be fetched, or the build or the try failed.
+    """
+    kept = wheels_of(environment, facts)
+    if (kept / TRIED).exists():
+        return next(kept.glob("horovod-*.whl"))
+    refuse_missing(facts)
+    with alone(local_state.cache("building") / kept.name) as folder:
+        if (kept / TRIED).exists():  # who was before us has made it
+            return next(kept.glob("horovod-*.whl"))
+        started = time.monotonic()
+        lock = folder / "lock.txt"
+        lock.write_text(for_building(environment.runtime.lock.read_text()))
+        install(folder / "env", facts.pythons[environment.python], lock)
+        fetched = time.monotonic()
+        wheel = next(kept.glob("horovod-*.whl"), None) or build(folder, environment)
+        told = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
+        seconds = {"fetched": fetched - started, "built": time.monotonic() - fetched}
+        return keep(wheel, kept, told | {"seconds": {k: round(v) for k, v in seconds.items()}})
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[Path]:
+    """An empty folder, for one process at a time; what a killed one left is removed."""
+    with local_state.alone(folder.with_suffix(".lock")):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def refuse_missing(facts: HostFacts) -> None:
+    """UsageError with the command that installs what the build needs."""
+    if parts := runtimes.missing_parts(facts, chief=False, builds=True):
+        packages = " ".join(sorted(set(parts.values())))
+        raise UsageError(
+            f"missing here, to build Horovod: {', '.join(parts)}",
+            hint=f"sudo apt-get install -y --no-install-recommends {packages}",
+        )
+
+
+def for_building(lock: str) -> str:
+    """A runtime's lock without NVIDIA's libraries, which is 891 MB in place of 2511: the build
+    and the try on the CPU need none of them but NCCL, whose headers are in it."""
+    entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
+    return "".join(x for x in entries if not x.startswith("nvidia-") or x.startswith("nvidia-nccl"))
+
+
+def install(folder: Path, python: str, lock: Path) -> None:
+    """An environment that holds exactly what a lock says.
+
+    Raises:
+        RailheadError: it could not be fetched; what this machine must reach for it is told.
+    """
+    caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
+    run([uv.uv_here(), "venv", "--quiet", "--python", python, str(folder)], caches)
+    words = [uv.uv_here(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+    words += [str(folder / "bin" / "python"), str(lock)]
+    print(f"installing {lock.name} into {folder}", flush=True)
+    try:
+        run(words, caches)
+    except RailheadError as error:
+        raise RailheadError(
+            f"the runtime was not installed: {error.message}",
+            hint="let this machine reach the package index: 891 MB are fetched for the wheel, "
+            "117 MB for nvcc from Debian's archive, and 2511 MB for make gpu-check",
+        ) from None
+
+
+def build(folder: Path, environment: Environment) -> Path:
+    """Build the wheel as a host does; what it says goes to stdout."""
+    for path in environment.runtime.recipe:
+        shutil.copy(path, folder)
+    words = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
+    if subprocess.run(words, cwd=folder).returncode:
+        raise RailheadError("the Horovod wheel for GPUs was not built; its words are above")
+    return next((folder / "out").glob("horovod-*.whl"))
+
+
+def attempt(folder: Path, wheel: Path, environment: Environment) -> str:
+    """Install the wheel and let two ranks meet on the CPU; what they said."""
+    install_wheel(folder / "env", wheel)
+    words = [*runtimes.TRY_WHEEL, str(folder / "env" / "bin" / "python")]
+    words += [str(runtimes.PROBES / "try_wheel.py"), *environment.runtime.parts]
+    return run(words, runtimes.TRY_VARIABLES).strip().splitlines()[-1]
+
+
+def install_wheel(environment: Path, wheel: Path) -> None:
+    """Put Horovod into an environment."""
+    words = [uv.uv_here(), "pip", "install", "--quiet", "--no-deps", "--python"]
+    run([*words, str(environment / "bin" / "python"), str(wheel)])
+
+
+def gpus_in(wheel: Path) -> frozenset[str]:
+    """The GPUs that the wheel's library holds code for; RailheadError when one is missing."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [n for n in files.namelist() if n.startswith("horovod/tensorflow/mpi_lib")]
+        found = codes(files.read(name))
+    if lacks := sorted(PROMISED - found):
+        raise RailheadError(f"the wheel has no code for {', '.join(lacks)}")
+    return found
+
+
+def keep(wheel: Path, folder: Path, told: Mapping[str, object]) -> Path:
+    """Put the wheel where it is looked for, and last of all the word that it was tried."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if wheel.parent != folder:
+        part = folder / f".{wheel.name}.part"
+        shutil.copy(wheel, part)
+        part.replace(folder / wheel.name)
+    (folder / TRIED).write_text(json.dumps(told, indent=2) + "\n")
+    return folder / wheel.name
+
+
+def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
+    """What a command said on stdout; RailheadError with the end of all that it said."""
+    environment = {**os.environ, **uv.ENVIRONMENT, **(variables or {})}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        tail = "\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-12:])
+        raise RailheadError(f"{Path(argv[0]).name} ended with {done.returncode}\n{tail}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Asks hosts what `health` judges, all at once: the driver, clocks, TensorFlow, and the links.
+
+The links are measured by a run like any other: the same files, the same mpirun, the same ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.text import clean
+from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.facts import xid
+from bootstrap.facts.host import HostFacts
+from bootstrap.health import checks
+from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
+from bootstrap.lifecycle import reach
+from bootstrap.plan.decide import let_in
+from bootstrap.plan.hostfile import Peer
+from bootstrap.provision.apply import one_file, start_agents
+from bootstrap.provision.survey import Cluster
+from bootstrap.runs import start
+from bootstrap.runs.cancel import sweep
+from bootstrap.runs.launch import Ask, Ending, Program
+from bootstrap.runs.request import Asked
+from bootstrap.runs.start import HEALTH, REMOTE, Run
+from bootstrap.ssh.connect import everywhere
+from bootstrap.ssh.session import Reply, Session
+
+PROBE = REMOTE / "probes/health_host.py"
+LINKS = REMOTE / "probes/health_links.py"
+ASKINGS = 3  # of the clock; the answer that came quickest counts
+BENCH_SECONDS = 180.0
+LINK_SECONDS = 180  # also when nobody is there any more to end it
+TIMED_OUT = 124  # what timeout(1) ends with
+SHOWN = 6  # lines of what went wrong
+TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
+# The rank that mpirun names: one that ended, that was killed, that called MPI_Abort.
+FIRST_ENDED = re.compile(
+    r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
+)
+SAID = 200  # letters of what a program said
+# TensorFlow's own reasons for doing without a GPU.
+REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
+
+
+def vitals(opened: Mapping[str, Session], facts: Mapping[str, HostFacts]) -> dict[str, Vitals]:
+    """Clock, memory and the GPUs' errors of every host; needs no Python there."""
+    return everywhere(
+        opened, lambda s: _vitals(s, facts[s.host.name]), what="asking for clock and memory"
+    )
+
+
+def _vitals(session: Session, facts: HostFacts) -> Vitals:
+    clock = best_clock(session)
+    said = session.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")
+    memory = int(said.strip() or 0) * 1024 or facts.memory
+    has_gpu = bool(checks.cards(facts) or facts.gpus)
+    return Vitals(clock, memory, xid.parse(session.sh(xid.script())) if has_gpu else None)
+
+
+def best_clock(session: Session, now: Callable[[], float] = time.time) -> Clock:
+    """The host's clock by the answer that came quickest."""
+    return min((clock_of(session, now) for _ in range(ASKINGS)), key=lambda c: c.error)
+
+
+def clock_of(session: Session, now: Callable[[], float] = time.time) -> Clock:
+    """The host's clock against the middle of the question's way there and back."""
+    asked = now()
+    said = session.sh("date +%s.%N")
+    answered = now()
+    found = re.search(r"\d+(?:\.\d+)?", said)
+    there = float(found[0]) if found else asked
+    return Clock(there - (asked + answered) / 2, (answered - asked) / 2)
+
+
+def without_runtime(
+    facts: Mapping[str, HostFacts], found: Mapping[str, Vitals], slots: Mapping[str, int]
+) -> list[Finding]:
+    """What is wrong with the hosts, as far as no runtime is needed to know."""
+    wrong = list(checks.clock_findings({name: v.clock for name, v in found.items()}))
+    for name, host in facts.items():
+        wrong += checks.gpu_findings(name, host)
+        if (errors := found[name].errors) is not None:
+            wrong += checks.error_findings(name, errors)
+        wrong += checks.room_findings(name, host.disk_free, found[name].memory, slots[name])
+    return wrong
+
+
+def lacking(cluster: Cluster) -> list[str]:
+    """The hosts that have no runtime yet, or do not let the chief in."""
+    digest = cluster.environment.digest
+    return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
+
+
+def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Finding]:
+    """Every pair of hosts that does not reach each other, both ways."""
+    try:
+        told = start.closed_pairs(cluster, opened)
+    except HostsNotReady as wrong:  # an address for peers that is none of the host's own
+        told = {name: "" if text == "ok" else text for name, text in wrong.outcomes.items()}
+    lines = [(name, line) for name, text in told.items() for line in text.splitlines()]
+    return [Finding(name, line, start.OPEN_PORTS, stops_links=True) for name, line in lines]
+
+
+def benches(
+    cluster: Cluster, opened: Mapping[str, Session], *, count: bool = False
+) -> dict[str, Bench]:
+    """What TensorFlow sees on every host and, unless only GPUs are counted, how fast it is."""
+    words = ["count"] if count else []
+    python = f"{cluster.environment.folder}/bin/python"
+
+    def bench(session: Session) -> Bench:
+        argv = [python, "-I", "-", *words]  # -I: whatever lies in the home is no module
+        reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
+        return read_probe(reply)
+
+    return everywhere(opened, bench, what="asking TensorFlow")
+
+
+def read_probe(reply: Reply) -> Bench:
+    """What the probe answered; without an answer, the last that was said."""
+    lines = [clean(line) for line in reply.tail if line.strip()]
+    reasons = [m[0] for m in map(REASONS.search, lines) if m]
+    answers = [line for line in lines if line.startswith("{")]
+    if reply.rc or not answers:
+        last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
+        return Bench(None, said=last[:SAID])
+    answer = json.loads(answers[-1])
+    devices = tuple(Device(**device) for device in answer["devices"])
+    return Bench(answer["gpus"], devices, "".join(reasons[-1:])[:SAID])
+
+
+def refuse_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None:
+    """Where hosts have GPUs: HostsNotReady unless TensorFlow sees all of them. Free elsewhere."""
+    if not any(checks.cards(f) or f.gpus for f in cluster.facts.values()):
+        return
+    found = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
+    if not any(found.values()):
+        seen = benches(cluster, opened, count=True)
+        found = {n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()}
+    if any(found.values()):
+        told = {n: "\n".join(f"{x.what}\ndo: {x.todo}" for x in xs) for n, xs in found.items()}
+        raise HostsNotReady(
+            "not every GPU would be used: nothing was started",
+            {name: text or "ok" for name, text in told.items()},
+            hint="fab health",
+        )
+
+
+def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
+    """An all-reduce over all ranks and over pairs of hosts, started as a run's ranks are.
+
+    Raises:
+        RailheadError: mpirun failed or took too long; its last words are told.
+    """
+    pairs = checks.pairs_of([peer.name for peer in cluster.peers])
+    asked = _asked(cluster, pairs)
+    check = Run(HEALTH, Path())
+    document = start.document_of(HEALTH, cluster, opened, asked, Ending(stop=False))
+    start.take_back(opened, check)
+    start.lay_out(cluster, opened, asked, document, check)
+    try:
+        said = _measured(cluster, opened[cluster.chief], check)
+    except RailheadError:
+        with contextlib.suppress(RailheadError):
+            _clear(cluster, opened, check)
+        raise
+    _clear(cluster, opened, check)
+    rates = dict(zip(pairs, said["rates"], strict=True))
+    return Reduction(said["ranks"], said["size"], said["seconds"], rates)
+
+
+def abandon(cluster: Cluster) -> None:
+    """End a reduction in whose midst Ctrl-C came, on every host, and remove its files.
+
+    The connections of the check still wait for mpirun's answer: these are new ones.
+
+    Raises:
+        RailheadError: it could not be done everywhere; the next check begins with what is left.
+    """
+    with reach.sessions(cluster.inventory) as opened:
+        start_agents(cluster, opened)
+        _clear(cluster, opened, Run(HEALTH, Path()))
+
+
+def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> Asked:
+    """The program of the check: it knows a host by the first of its ranks."""
+    first, ranks = {}, 0
+    for peer in cluster.peers:
+        first[peer.name] = ranks
+        ranks += peer.slots
+    words = json.dumps([[first[one], first[other]] for one, other in pairs])
+    program = Program("script", path=LINKS.name, args=(words,))
+    return Asked(Ask(script=True, keras=3), program, one_file(LINKS), {})
+
+
+def _measured(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:
+    """Run mpirun as the supervisor would, and read what rank 0 wrote."""
+    argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
+    argv += start.read_json(chief, f"{check.folder}/mpirun.json")
+    reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
+    said = start.read_json(chief, f"{check.folder}/results/health.json")
+    if reply.rc == TIMED_OUT:
+        raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
+    if reply.rc or said is None:
+        raise RailheadError(f"mpirun ended with {reply.rc}{blame(reply.tail, cluster.peers)}")
+    return dict(said)
+
+
+def blame(tail: Sequence[str], peers: Sequence[Peer]) -> str:
+    """The host whose rank ended first, and what that rank said; else mpirun's own last words.
+
+    mpirun puts a tag before what a rank says, and a rank ends its lines with no newline.
+    """
+    own, *tagged = TAG.split("\n".join(tail))
+    said: dict[int, str] = {}
+    for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
+        words, _, rest = text.partition("\n")
+        said[int(rank)] = said.get(int(rank), "") + words
+        own += rest
+    hosts = [peer.name for peer in peers for _ in range(peer.slots)]
+    found = FIRST_ENDED.search(own)
+    first = int(found[1] or found[2] or found[3]) if found else len(hosts)
+    if first < len(hosts):
+        return f", first on {hosts[first]}\n{_last(said.get(first, own))}"
+    return f"\n{_last(own)}"
+
+
+def _last(text: str) -> str:
+    lines = [clean(line).rstrip() for line in text.replace("\x1e", "\n").split("\n")]
+    kept = [x for x in lines if x.strip(" -") and not x.startswith("@railhead ")]
+    return "\n".join(kept[-SHOWN:])
+
+
+def _clear(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
+    """End what is left of the check, and remove its files."""
+    pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
+    everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
+    start.take_back(opened, check)

@@ -1,0 +1,113 @@
+"""What a check of the hosts found, as tables and lines for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median_low
+
+from bootstrap.console.text import clean, columns_of, count, size
+from bootstrap.facts.host import HostFacts
+from bootstrap.health.checks import Bench, Finding, Reduction, Vitals, cards, shown_skew, times
+from bootstrap.plan.hostfile import Link, Peer
+
+HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interface")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All that was measured; what could not be is empty."""
+
+    facts: Mapping[str, HostFacts]
+    vitals: Mapping[str, Vitals]
+    peers: Sequence[Peer] = ()
+    links: Sequence[Link] = ()
+    benches: Mapping[str, Bench] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """A row for each host, and the slowest of them."""
+        rows = [HEADS, *(self._row(name) for name in self.facts)]
+        return [*table(rows), *self._slowest()]
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        facts, vitals = self.facts[name], self.vitals[name]
+        clock = f"{shown_skew(vitals.clock.skew)}, +-{vitals.clock.error * 1000:.1f} ms"
+        room = (size(facts.disk_free), size(vitals.memory))
+        return (name, self._gpus(name), clock, *room, self._matmul(name), self._way(name))
+
+    def _gpus(self, name: str) -> str:
+        """One number where the bus, the driver and TensorFlow agree."""
+        facts, bench = self.facts[name], self.benches.get(name)
+        counts = {"PCI": cards(facts)} if cards(facts) else {}
+        counts["nvidia-smi"] = len(facts.gpus)
+        if bench and bench.gpus is not None:
+            counts["TensorFlow"] = bench.gpus
+        if len(set(counts.values())) == 1:
+            return str(len(facts.gpus) or "none")
+        return ", ".join(f"{number} by {who}" for who, number in counts.items())
+
+    def _matmul(self, name: str) -> str:
+        bench = self.benches.get(name)
+        if not bench or not bench.devices:
+            return "-"
+        slowest = bench.slowest
+        return f"{slowest.speed / 1e9:,.0f} GFLOP/s in {slowest.seconds * 1000:.1f} ms"
+
+    def _way(self, name: str) -> str:
+        for peer, link in zip(self.peers, self.links, strict=True):
+            if peer.name == name:
+                return f"{link.device or 'behind a NAT'} {peer.address}"
+        return "-"
+
+    def _slowest(self) -> list[str]:
+        spent = {n: bench.slowest for n, bench in self.benches.items() if bench.devices}
+        if len(spent) < 2:
+            return []
+        usual = median_low([device.seconds for device in spent.values()])
+        name = max(spent, key=lambda n: spent[n].seconds)
+        took = times(spent[name].seconds, usual)
+        return [f"the slowest host is {name}: its matmul takes {took} the median's"]
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells, each column as wide as its widest cell; text from hosts is made safe."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(columns_of(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return [
+        "  ".join(
+            cell + " " * (width - columns_of(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def reduction_lines(reduction: Reduction, hosts: Sequence[str]) -> list[str]:
+    """The all-reduce with its bandwidth by both formulas; for more than two hosts the pairs."""
+    what = f"all-reduce of {size(reduction.size)} over {count(reduction.ranks, 'rank')}"
+    rates = f"{size(reduction.algorithm)}/s (bytes / time), {size(reduction.bus)}/s on the wire"
+    lines = [f"{what}: {reduction.seconds * 1000:.1f} ms, {rates} (times 2(n-1)/n)"]
+    return lines + (matrix(reduction.pairs, hosts) if reduction.pairs else [])
+
+
+def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list[str]:
+    """Hosts by hosts: the bandwidth between each two that were measured; the slowest is named."""
+    both = {**pairs, **{(other, one): rate for (one, other), rate in pairs.items()}}
+    rows = [["pairs", *hosts]]
+    for one in hosts:
+        rates = [both.get((one, other)) for other in hosts]
+        rows.append([one, *(f"{size(rate)}/s" if rate else "." for rate in rates)])
+    one, other = min(pairs, key=lambda pair: pairs[pair])
+    usual = median_low(pairs.values())
+    slowest = f"the slowest pair is {one} and {other}: {size(pairs[one, other])}/s"
+    return [*table(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
+
+
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """Each finding with what to do; those that do not count are said to be notes."""
+    lines = []
+    for found in findings:
+        first, *rest = [clean(line) for line in found.what.splitlines()]
+        lines.append(f"[{found.host}] {'' if found.counts else 'note: '}{first}")
+        lines += [f"  | {line}" for line in rest]
+        lines.append(f"  do: {found.todo}")
+    return lines

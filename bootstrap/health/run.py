@@ -1,0 +1,147 @@
+"""The order of a health check: first what needs no runtime, then TensorFlow, then the links.
+
+It prints what it measures and every finding, and ends with one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from bootstrap.console.text import count
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.health import checks, measure
+from bootstrap.health.checks import Finding
+from bootstrap.health.report import Chart, finding_lines, reduction_lines
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan import hostfile
+from bootstrap.plan.runtime_choice import gpus_of
+from bootstrap.provision.apply import start_agents
+from bootstrap.provision.survey import Cluster, Options, survey
+from bootstrap.runs import start
+from bootstrap.ssh.connect import all_facts
+from bootstrap.ssh.session import Session
+
+Say = Callable[..., None]
+
+
+def examine(
+    inventory: Inventory, options: Options, opened: Mapping[str, Session], say: Say
+) -> None:
+    """Check all hosts and print what is found.
+
+    Raises:
+        UsageError: the hosts have no runtime yet, or fit none; what needs none was checked.
+        RailheadError: there are findings.
+    """
+    cluster, refused = _settle(inventory, options, opened)
+    facts = cluster.facts if cluster else all_facts(opened)
+    slots = {h.name: h.slots or len(gpus_of(facts[h.name])) or 1 for h in inventory.hosts}
+    vitals = measure.vitals(opened, facts)
+    chart = Chart(facts, vitals)
+    findings = measure.without_runtime(facts, vitals, slots)
+    if cluster:
+        links = hostfile.links(cluster.peers, cluster.facts)
+        chart = replace(chart, peers=cluster.peers, links=links)
+        findings += _ports(cluster, opened, say)
+    if cluster and not refused:
+        chart, more = _runtime(cluster, opened, chart, findings, say)
+        findings += more
+    else:
+        say(*chart.lines())
+    say(*finding_lines(findings))
+    _end(findings, refused, len(facts), say)
+
+
+def _settle(
+    inventory: Inventory, options: Options, opened: Mapping[str, Session]
+) -> tuple[Cluster | None, UsageError | None]:
+    """What follows from the facts, and why no runtime can be asked, if so."""
+    try:
+        cluster = survey(inventory, opened, options)
+    except UsageError as wrong:
+        return None, wrong
+    start.refuse_second(cluster)
+    if without := measure.lacking(cluster):
+        named = ", ".join(without) + (" is" if len(without) == 1 else " are")
+        return cluster, UsageError(
+            f"TensorFlow and the links were not checked: {named} not ready yet",
+            hint="fab bootstrap",
+        )
+    return cluster, None
+
+
+def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Finding]:
+    start_agents(cluster, opened)
+    closed = measure.port_findings(cluster, opened)
+    pairs = len(opened) * (len(opened) - 1)
+    if pairs:
+        say(f"ports: {pairs - len(closed)} of {pairs} ways between hosts are open")
+    return closed
+
+
+def _runtime(
+    cluster: Cluster,
+    opened: Mapping[str, Session],
+    chart: Chart,
+    before: list[Finding],
+    say: Say,
+) -> tuple[Chart, list[Finding]]:
+    """TensorFlow on each host and, if all of it is well, the links between them."""
+    say(f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each")
+    benches = measure.benches(cluster, opened)
+    chart = replace(chart, benches=benches)
+    say(*chart.lines())
+    unfit = [
+        finding
+        for name, bench in benches.items()
+        for finding in checks.fallback_findings(name, cluster.facts[name], bench)
+    ]
+    machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
+    findings = [*unfit, *checks.bench_findings(benches, machines)]
+    if why := _no_links(cluster, unfit + before):
+        say(f"all-reduce: not measured, {why}")
+    else:
+        findings += _links(cluster, opened, say)
+    return chart, findings
+
+
+def _no_links(cluster: Cluster, found: list[Finding]) -> str:
+    """Why an all-reduce cannot be, or would hang; empty where it can."""
+    runtime = cluster.environment.runtime
+    if not runtime.horovod:
+        return f"{runtime.name} has no Horovod"
+    if sum(peer.slots for peer in cluster.peers) < 2:
+        return "one rank has nothing to reduce over"
+    return "because of what is found below" if any(x.stops_links for x in found) else ""
+
+
+def _links(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Finding]:
+    say("all-reduce by mpirun and Horovod, as a run does it")
+    try:
+        found = measure.reduction(cluster, opened)
+    except RailheadError as wrong:
+        todo = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
+        return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", todo)]
+    except KeyboardInterrupt:
+        _abandon(cluster, say)
+        raise
+    say(*reduction_lines(found, [peer.name for peer in cluster.peers]))
+    return list(checks.pair_findings(found.pairs))
+
+
+def _abandon(cluster: Cluster, say: Say) -> None:
+    say("", "Ctrl-C: ending the all-reduce on every host; once more leaves it to the next check")
+    try:
+        measure.abandon(cluster)
+    except RailheadError as wrong:
+        say(f"left to the next check: {wrong.message}")
+
+
+def _end(findings: list[Finding], refused: UsageError | None, hosts: int, say: Say) -> None:
+    counted = [finding for finding in findings if finding.counts]
+    if refused:
+        raise refused
+    if counted:
+        raise RailheadError(f"not healthy: {count(len(counted), 'finding')}, each says what to do")
+    say(f"healthy: {count(hosts, 'host')}")

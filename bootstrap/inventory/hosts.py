@@ -1,0 +1,212 @@
+"""Which hosts a command is about: the text of `--hosts` becomes an Inventory.
+
+Pure. Nothing here opens a file or a connection; names are checked here, once, and trusted after.
+The cluster document, the other way to an Inventory, is in bootstrap/inventory/document.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bootstrap.errors import UsageError
+
+CLOUDS = ("aws", "gcp", "local", "hosts")
+SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
+
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_HOST = re.compile(
+    r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
+    r"(?::(?P<port>[^*]+))?(?:\*(?P<slots>.+))?"
+)
+_ZONE = re.compile(r"[A-Za-z0-9._-]+")  # of an IPv6 address: fe80::1%eth0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPUs of one host, as the stack asked for them."""
+
+    type: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine. `address` is from here (a name of ssh_config counts), `peer_address` from the
+    other hosts; None means: found out at facts time. `slots` None means: one per GPU, else one."""
+
+    name: str
+    address: str
+    user: str | None = None
+    port: int | None = None
+    peer_address: str | None = None
+    slots: int | None = None
+    id: str | None = None
+    zone: str | None = None
+    gpu: Gpu | None = None
+    host_key: str | None = None
+    host_key_source: str | None = None
+    stop: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a host's name")
+        if not (_NAME.fullmatch(self.address) or _is_v6(self.address)):
+            raise UsageError(f"{self.address!r} is not a host: write {SHAPE}")
+        if self.user is not None:
+            check_name(self.user, "a user")
+        if self.port is not None and not 1 <= self.port <= 65535:
+            raise UsageError(f"port of {self.name}: {self.port} is not a number from 1 to 65535")
+        if self.peer_address is not None:
+            check_peer_address(self.peer_address)
+        if self.slots is not None and self.slots < 1:
+            raise UsageError(
+                f"slots of {self.name}: {self.slots}. A host takes part with 1 slot or more; "
+                "leave the host out to use none of it."
+            )
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{user}{address}" + (f":{self.port}" if self.port else "")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The hosts of one run, in order; the first is the chief. Never empty, never one host twice.
+
+    `stack` is the Pulumi stack that made them; None for hosts of any other origin.
+    """
+
+    name: str
+    hosts: tuple[Host, ...]
+    cloud: str = "hosts"
+    region: str | None = None
+    bucket: str | None = None
+    key_file: str | None = None
+    deadlines: tuple[Mapping[str, Any], ...] = ()
+    price: Mapping[str, Any] | None = None
+    stack: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a cluster's name")
+        if not self.hosts:
+            raise UsageError("no hosts", hint="fab train --hosts user@first,user@second")
+        if self.cloud not in CLOUDS:
+            raise UsageError(f"cloud {self.cloud!r}: one of {', '.join(CLOUDS)}")
+        _refuse_twice(self.hosts, lambda host: (host.address, host.port or 22))
+        _refuse_twice(self.hosts, lambda host: host.name)
+
+    @property
+    def chief(self) -> Host:
+        """The host whose supervisor and mpirun lead the run."""
+        return self.hosts[0]
+
+    @property
+    def named_only(self) -> bool:
+        """True for machines that were only named by --hosts: they are other people's."""
+        return self.cloud == "hosts"
+
+    @property
+    def stops_itself(self) -> bool:
+        """True for machines that are ours to stop when a run has ended: those of a stack."""
+        return self.stack is not None or self.cloud in ("aws", "gcp")
+
+
+def check_name(text: str, what: str) -> str:
+    """Return `text` if it can be part of a path, a host list and an argv; UsageError otherwise."""
+    if not _NAME.fullmatch(text) or ".." in text:
+        raise UsageError(
+            f"{text!r} is not {what}: letters, digits, '.', '_' and '-', "
+            "beginning and ending with a letter, a digit or '_', without '..'"
+        )
+    return text
+
+
+def check_peer_address(text: str) -> str:
+    """Return `text` if it is an address (mpirun's networks are made of it); UsageError else."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise UsageError(f"peer address {text!r}: write an IP address, as in 10.0.0.1") from None
+    return text
+
+
+def _is_v6(text: str) -> bool:
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
+
+
+def parse_hosts(text: str, *, slots: int | None = None) -> Inventory:
+    """Read `--hosts`: a comma-separated list of [user@]host[:port][*slots].
+
+    Args:
+        text: what was typed.
+        slots: for every host that does not say its own.
+
+    Raises:
+        UsageError: the list is empty, an entry has another shape, or a host stands in it twice.
+    """
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    hosts = [_parse_host(entry, slots) for entry in entries]
+    _refuse_twice(hosts, lambda host: (host.address, host.port or 22))
+    digest = hashlib.sha256("\n".join(str(h) for h in hosts).encode()).hexdigest()[:8]
+    return Inventory(name=f"hosts-{digest}", hosts=_named(hosts))
+
+
+def _parse_host(entry: str, slots: int | None) -> Host:
+    match = _HOST.fullmatch(entry)
+    if not match or _is_v6(entry.rpartition("@")[2]):
+        raise UsageError(f"{entry!r} is not a host: write {SHAPE}")
+    address = match["v6"] or match["address"]
+    if match["v6"] and not _is_v6(address):
+        raise UsageError(f"{address!r} is not an IPv6 address: write {SHAPE}")
+    return Host(
+        name="unnamed",
+        address=address,
+        user=match["user"],
+        port=whole_number(match["port"], f"port of {entry!r}", 1, 65535),
+        slots=whole_number(match["slots"], f"slots of {entry!r}", 1, 1024) or slots,
+    )
+
+
+def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """The hosts by the words that messages call them: as typed, made unique by port or place."""
+    addresses = [h.address for h in hosts]
+    names: list[str] = []
+    for place, host in enumerate(hosts, 1):
+        name = host.address
+        if ":" in name:
+            name = f"host-{place}"
+        elif addresses.count(name) > 1:
+            name = f"{name}-{host.port or 22}"
+        while name in names or (name != host.address and name in addresses):
+            name += "_"
+        names.append(name)
+    return tuple(replace(host, name=name) for host, name in zip(hosts, names, strict=True))
+
+
+def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
+    """The number in `text`, None for None; UsageError with the range when it is no such number."""
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise UsageError(f"{what}: {text!r} is not a number from {low} to {high}")
+    return int(text)
+
+
+def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:
+    """Refuse two hosts with the same key, named as they were written."""
+    first: dict[object, Host] = {}
+    for host in hosts:
+        if other := first.get(key(host)):
+            both = str(host) if str(other) == str(host) else f"{other} and {host}"
+            raise UsageError(f"{both}: the same host twice; write each host once")
+        first[key(host)] = host

@@ -1,0 +1,162 @@
+"""What the control side remembers under ~/.railhead: clusters, their pins, runs, the last ones.
+
+Written before the first process starts, so that `fab teardown` finds what a crash left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory.document import from_document, to_document
+from bootstrap.inventory.hosts import Inventory, check_name
+
+
+def home() -> Path:
+    """~/.railhead of the person who typed the command."""
+    return Path.home() / ".railhead"
+
+
+def cache(kind: str) -> Path:
+    """~/.cache/railhead/<kind>, made if it is not there; XDG_CACHE_HOME may move ~/.cache."""
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rules: a path that is not absolute does not count.
+    caches = Path(told) if Path(told).is_absolute() else Path.home() / ".cache"
+    folder = caches / "railhead" / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def cluster_folder(name: str) -> Path:
+    """The folder of one cluster: cluster.json, known_hosts, key, runs/."""
+    return home() / "clusters" / check_name(name, "a cluster's name")
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock on a file: no other process of this computer that asks for it goes on."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def alone_in(cluster: str) -> Iterator[Path]:
+    """The cluster's folder, in which no other process changes hosts or their keys meanwhile."""
+    folder = cluster_folder(cluster)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with alone(folder / "lock"):
+        yield folder
+
+
+def known_hosts_files(cluster: str) -> list[Path]:
+    """Where pins are looked up: the cluster's own, those of `fab trust`, then the user's."""
+    ours = [cluster_folder(cluster) / "known_hosts", home() / "known_hosts"]
+    return [*ours, Path.home() / ".ssh" / "known_hosts"]
+
+
+def write_text(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file as a whole, so that a crash never leaves half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f"{path.name}.part{os.getpid()}")
+    part.touch(mode=mode)
+    part.write_text(text)
+    part.replace(path)
+
+
+def save_cluster(inventory: Inventory) -> None:
+    """Record a cluster, and that it was the last one used."""
+    folder = cluster_folder(inventory.name)
+    write_text(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
+    if inventory.stack:  # local hosts that are started again do not know of theirs
+        write_text(folder / "stack", inventory.stack + "\n")
+    write_text(home() / "last", inventory.name + "\n")
+
+
+def load_cluster(name: str) -> Inventory:
+    """The cluster recorded under `name`; UsageError when there is none."""
+    path = cluster_folder(name) / "cluster.json"
+    try:
+        inventory = from_document(json.loads(path.read_text()))
+        return replace(inventory, stack=_stack_of(path.with_name("stack")))
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path} is not JSON ({error})", hint=f"rm {path}   # then name the hosts by --hosts"
+        ) from None
+    except FileNotFoundError:
+        raise UsageError(
+            f"no cluster {name!r} is recorded here; recorded: {', '.join(clusters()) or 'none'}",
+            hint="fab train --hosts user@first,user@second",
+        ) from None
+
+
+def _stack_of(path: Path) -> str | None:
+    """The stack that a recorded cluster came from; None when it came from none."""
+    try:
+        return path.read_text().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def clusters() -> list[str]:
+    """Names of the recorded clusters, sorted."""
+    return sorted(p.parent.name for p in (home() / "clusters").glob("*/cluster.json"))
+
+
+def last_cluster() -> Inventory:
+    """The cluster of the last command that named one; UsageError when there was none."""
+    try:
+        name = (home() / "last").read_text().strip()
+    except FileNotFoundError:
+        raise UsageError(
+            "no hosts: none were named, and there is no earlier cluster",
+            hint="fab train --hosts user@first,user@second   # or: fab demo",
+        ) from None
+    return load_cluster(name)
+
+
+def forget_cluster(name: str) -> None:
+    """Drop a cluster's record; its pins and the runs' records stay."""
+    for file in ("cluster.json", "stack"):
+        (cluster_folder(name) / file).unlink(missing_ok=True)
+    last = home() / "last"
+    if last.exists() and last.read_text().strip() == name:
+        last.unlink()
+
+
+def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
+    """Record a run of a cluster, and where its results belong."""
+    entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
+    path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
+    write_text(path, json.dumps(entry) + "\n")
+
+
+def forget_run(run: Mapping[str, Any]) -> None:
+    """Drop the record of a run that never began: there is nothing of it to fetch or to end."""
+    path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
+    path.unlink(missing_ok=True)
+
+
+def runs(cluster: str) -> list[Path]:
+    """The records of a cluster's runs, oldest first."""
+    return sorted((cluster_folder(cluster) / "runs").glob("*.json"))
+
+
+def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
+    """The run's id and the folder for its results; the last run when `run_id` is None."""
+    known = runs(inventory.name)
+    if run_id is not None:
+        check_name(run_id, "a run's id")
+        known = [p for p in known if p.stem == run_id]
+    if not known:
+        which = f"run {run_id!r} is not" if run_id else "no run is"
+        raise UsageError(f"{which} recorded for {inventory.name}", hint="fab status")
+    entry = json.loads(known[-1].read_text())
+    return entry["run_id"], Path(entry["results"])

@@ -1,0 +1,166 @@
+"""The only door to Pulumi's own command: which stack is meant, and what machines it made.
+
+It never waits at a prompt: its input is closed, and what it lacks is said as the variable to set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory
+
+PROJECT = Path(__file__).parents[2]  # the clone: Pulumi.yaml lies in it
+SECONDS = 30  # for a question; a service that is far away takes some
+DESTROY_SECONDS = 3600
+MACHINES = (
+    "aws:ec2/instance:Instance",
+    "gcp:compute/instance:Instance",
+    "pulumi-python:dynamic/local:Host",
+)
+PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
+INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
+
+
+def current() -> str | None:
+    """The selected stack of this project; None when there is no pulumi, no login, or no selection.
+
+    Raises:
+        UsageError: pulumi does not answer.
+    """
+    if not shutil.which("pulumi") or not (PROJECT / "Pulumi.yaml").exists():
+        return None
+    done = _ask("stack", "--show-name")
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def cluster_of(stack: str) -> Inventory:
+    """The machines of a stack, as its last `pulumi up` wrote them down.
+
+    Raises:
+        UsageError: there is no pulumi, no such stack or nothing in it, the passphrase is missing
+            or wrong, or the document is not one that this Railhead reads.
+    """
+    if not shutil.which("pulumi"):
+        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    done = _ask("stack", "output", "cluster", "--json", "--stack", stack)
+    if done.returncode:
+        raise _why_not(stack, done.stderr)
+    try:
+        document = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise UsageError(f"stack {stack}: pulumi printed no JSON: {done.stdout[:200]!r}") from None
+    try:
+        return replace(from_document(document), stack=stack)
+    except UsageError as error:
+        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
+        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
+
+
+def destroy(stack: str) -> None:
+    """Remove everything that a stack made; Pulumi's own words go to the screen.
+
+    Raises:
+        UsageError: there is no pulumi.
+        RailheadError: Pulumi failed; what is left stands in its state.
+    """
+    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--non-interactive"]
+    again = f"pulumi destroy --stack {shlex.quote(stack)}"
+    if not shutil.which("pulumi"):
+        raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    try:
+        done = subprocess.run(
+            ["pulumi", *argv],
+            cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL, timeout=DESTROY_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise RailheadError(f"pulumi destroy of {stack} takes too long", hint=again) from None
+    if done.returncode:
+        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=again)
+
+
+def resources(stack: str) -> list[str]:
+    """The kinds of the resources that Pulumi's state still has, but for its own bookkeeping.
+
+    Raises:
+        RailheadError: Pulumi does not tell.
+    """
+    return [r["type"] for r in _held(stack) if not r["type"].startswith("pulumi:")]
+
+
+def _held(stack: str) -> list[dict[str, Any]]:
+    """The resources of Pulumi's state, each with `type` and `id`."""
+    done = _ask("stack", "export", "--stack", stack)
+    if done.returncode:
+        raise _why_not(stack, done.stderr)
+    held = json.loads(done.stdout)["deployment"].get("resources") or []
+    return [r for r in held if r.get("custom")]
+
+
+def _ask(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = ["pulumi", *words, "--non-interactive"]
+    try:
+        return subprocess.run(
+            argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"pulumi does not answer within {SECONDS} s: {shlex.join(argv)}",
+            hint="pulumi whoami   # or name the hosts by --hosts",
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true", "NO_COLOR": "1"}
+
+
+def _why_not(stack: str, said: str) -> UsageError:
+    """What Pulumi's refusal means, with the next command."""
+    if "passphrase must be set" in said:
+        return UsageError(f"stack {stack} is locked by a passphrase", hint=PASSPHRASE)
+    if "incorrect passphrase" in said:
+        return UsageError(f"the passphrase is not that of stack {stack}", hint=PASSPHRASE)
+    if "does not have output property" in said:
+        return _unfinished(stack)
+    if "no stack named" in said:
+        there = ", ".join(_stacks()) or "none"
+        hint = f"pulumi stack init {shlex.quote(stack)}"
+        return UsageError(f"there is no stack {stack!r}; there are: {there}", hint=hint)
+    if "PULUMI_ACCESS_TOKEN" in said or "pulumi login" in said:
+        return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
+    last = (said.strip().splitlines() or ["no word"])[-1]
+    return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
+
+
+def _unfinished(stack: str) -> UsageError:
+    """Without a document there may be machines all the same, of an `up` that broke off."""
+    quoted = shlex.quote(stack)
+    if there := [str(r.get("id")) for r in _held(stack) if r["type"] in MACHINES]:
+        return UsageError(
+            f"the last pulumi up of stack {stack} broke off: {', '.join(there)} are there, "
+            "and cost what they cost",
+            hint=f"pulumi up --stack {quoted}   # or: pulumi destroy --stack {quoted}",
+        )
+    return UsageError(
+        f"stack {stack} has no machines: nothing was made, or all was destroyed",
+        hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",
+    )
+
+
+def _stacks() -> list[str]:
+    """The names of this project's stacks; empty when Pulumi does not say."""
+    done = _ask("stack", "ls", "--json")
+    try:
+        listed: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
+        return [entry["name"] for entry in listed]
+    except (ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,141 @@
+"""A host key that came by injection is changed at the first contact: others could read it.
+
+It stood in the machine's user data. The new one is made on the host, read back through the
+connection that the injected one vouches for, and pinned beside it before sshd is told. So
+whenever this breaks off, the next time goes on with whichever of them the host shows; and when
+the host has shown a new one, the injected one counts no more.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from bootstrap.clouds.base import Clock
+from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import cloud_host_keys, reach
+from bootstrap.lifecycle.cloud_host_keys import INJECTED
+from bootstrap.ssh import connect
+from bootstrap.ssh.session import Session
+
+NEXT = "next"  # behind a pin: made on the host, and not seen in use yet
+SEEN_SECONDS = 20.0  # sshd takes some tenths of a second
+POLL_SECONDS = 0.5
+KEY = "/etc/ssh/ssh_host_ed25519_key"  # where cloud-init puts it, and sshd looks by default
+
+MAKE = f"""set -e
+rm -f {KEY}.next {KEY}.next.pub
+ssh-keygen -q -t ed25519 -N '' -C '' -f {KEY}.next
+cat {KEY}.next.pub"""
+# What lies there is compared first: somebody else may be changing it from another computer.
+SWITCH = f"""set -e
+PATH=$PATH:/usr/sbin:/sbin
+public() {{ ssh-keygen -y -f "$1" | cut -d ' ' -f 1,2; }}
+[ "$(public {KEY}.next)" = "$NEW" ] || {{ echo 'another key was made meanwhile'; exit 1; }}
+case "$KNOWN" in *"$(public {KEY})"*) ;; *) echo 'it has another key already'; exit 1 ;; esac
+sync
+mv {KEY}.next.pub {KEY}.pub
+mv {KEY}.next {KEY}
+sync
+if [ -d /run/systemd/system ]; then systemctl reload ssh || systemctl reload sshd
+else "$(command -v sshd)" -t && kill -HUP "$(cat /run/sshd.pid)"; fi"""
+
+
+def due(inventory: Inventory) -> Inventory | None:
+    """Those hosts whose pinned key is an injected one; None where there are none."""
+    marked = {line[0] for line in cloud_host_keys.lines(inventory) if line[4:] == [INJECTED]}
+    hosts = tuple(h for h in inventory.hosts if h.name in marked)
+    return replace(inventory, hosts=hosts) if hosts else None
+
+
+def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | None = None) -> None:
+    """Change the keys of the hosts that are due. It may be broken off anywhere, and done again.
+
+    Raises:
+        HostsNotReady: a host cannot be reached, or its key not be changed.
+    """
+    with local_state.alone_in(inventory.name):
+        some = due(inventory)
+        if some is None:
+            return
+        say(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
+        with reach.sessions(some) as opened:
+            _change(some, _settle(some, opened))
+        _see(some, clock or Clock())
+
+
+def _settle(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:
+    """Where a host shows a key that was made on it, drop all its other pins; returns the rest."""
+    seen = {}
+    for name, session in opened.items():
+        pins, key = _pins(inventory, name), session.host_key
+        shown = [pin for pin in pins if pin[1:3] == [key.get_name(), key.get_base64()]]
+        if shown and shown[0][4:] == [NEXT]:
+            seen[name] = [" ".join(shown[0][1:4])]
+    cloud_host_keys.put(inventory, seen)
+    return {name: session for name, session in opened.items() if name not in seen}
+
+
+def _pins(inventory: Inventory, name: str) -> list[list[str]]:
+    return [line for line in cloud_host_keys.lines(inventory) if line[0] == name]
+
+
+def _change(inventory: Inventory, opened: Mapping[str, Session]) -> None:
+    """Make keys, pin them beside what is pinned, and only then let sshd use them."""
+    made = connect.everywhere(opened, _made, what="making host keys", error=HostsNotReady)
+    pinned = {name: _pins(inventory, name) for name in opened}
+    put = {
+        name: [*(" ".join(p[1:]) for p in pins), f"{made[name]} {pins[0][3]} {NEXT}"]
+        for name, pins in pinned.items()
+    }
+    cloud_host_keys.put(inventory, put)
+    known = {name: " ".join(" ".join(p[1:3]) for p in pins) for name, pins in pinned.items()}
+
+    def switch(session: Session) -> None:
+        name = session.host.name
+        told = f"NEW={shlex.quote(made[name])} KNOWN={shlex.quote(known[name])}"
+        _as_root(session, f"{told}\n{SWITCH}")
+
+    connect.everywhere(opened, switch, what="changing host keys", error=HostsNotReady)
+
+
+def _made(session: Session) -> str:
+    key = " ".join(_as_root(session, MAKE).split()[-2:])
+    if not cloud_host_keys.is_key(key):
+        raise _cannot(key)
+    return key
+
+
+def _as_root(session: Session, script: str) -> str:
+    """What a script printed on the host, run by root.
+
+    Raises:
+        RailheadError: it failed; its last words are told.
+    """
+    run = f'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r sh -c {shlex.quote(script)}'
+    said, code = session.shell(run)
+    lines = [line for line in said if line]
+    if code:
+        raise _cannot(lines[-1] if lines else f"@rc {code}")
+    return "\n".join(lines)
+
+
+def _cannot(said: str) -> RailheadError:
+    return RailheadError(f"its injected host key cannot be changed: {said}")
+
+
+def _see(inventory: Inventory, clock: Clock) -> None:
+    """Wait until every host has shown its new key."""
+    end = clock.now() + SEEN_SECONDS
+    while some := due(inventory):
+        opened, failed = connect.reach(some)
+        old = _settle(some, opened)
+        for session in opened.values():
+            session.close()
+        if (old or failed) and clock.now() >= end:
+            told = connect.tell(some, failed) | dict.fromkeys(old, "it shows the injected key")
+            raise HostsNotReady("injected host keys are still in use", told, hint="the same again")
+        clock.sleep(POLL_SECONDS)

@@ -1,0 +1,172 @@
+"""The machines of a stack around a run: their deadline before it, and their stop after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from bootstrap.clouds import base
+from bootstrap.clouds.base import AT_REST, Clock, Cloud, Deadline
+from bootstrap.console.output import Say
+from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.runs.launch import Ending
+from bootstrap.runs.start import Run, read_json
+from bootstrap.ssh.session import Session
+
+STOPPING = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
+DEFAULT_KEEP = 20
+MOVE = "fab extend --hours HOURS"
+
+
+def read_ending(keep: str | None, no_stop: bool, max_hours: str | None) -> Ending:
+    """The words of a person about a run's end, checked.
+
+    Raises:
+        UsageError: a number is none, is out of its range, or contradicts --no-stop.
+    """
+    if keep is not None and no_stop:
+        raise UsageError("--keep and --no-stop contradict each other: give one of them")
+    hours = None if max_hours is None else number(max_hours, "--max-hours", 0.01, 168)
+    minutes = DEFAULT_KEEP if keep is None else int(number(keep, "--keep", 0, 1440))
+    return Ending(minutes, stop=not no_stop, max_hours=hours)
+
+
+def number(text: str, what: str, low: float, high: float) -> float:
+    """The number in `text`; UsageError with the range when it is no such number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise UsageError(f"{what}: {text!r} is not a number from {low:g} to {high:g}")
+    return value
+
+
+def check_before(inventory: Inventory, ending: Ending) -> str:
+    """Ask the cloud for its deadline before anything is shipped; a line that says when it is.
+
+    Raises:
+        UsageError: it is missing, or past, or comes before the run's own --max-hours; or something
+            was asked of a stop that machines of this kind never get.
+    """
+    if not inventory.stops_itself:
+        _refuse_stop_words(inventory, ending)
+        return ""
+    return check_deadline(base.of(inventory).deadline(), ending, datetime.now(timezone.utc))
+
+
+def _refuse_stop_words(inventory: Inventory, ending: Ending) -> None:
+    if (ending.keep_minutes, ending.stop) != (DEFAULT_KEEP, True):
+        raise UsageError(
+            f"--keep and --no-stop are for machines of a stack: those of {inventory.name} are "
+            "never stopped by a run",
+            hint="the same command without them",
+        )
+
+
+def check_deadline(deadline: Deadline | None, ending: Ending, now: datetime) -> str:
+    """As `check_before`, of a deadline that is known."""
+    if deadline is None:
+        return ""
+    if deadline.state != "armed":
+        raise UsageError(
+            f"the cloud's own deadline of these machines is {deadline.state} "
+            f"(says {deadline.said_by}): nothing would stop them if all else fails",
+            hint=MOVE,
+        )
+    if deadline.at is None:
+        return f"the cloud stops these machines by itself: {deadline.why}"
+    left = (deadline.at - now).total_seconds() / 3600
+    if ending.max_hours is not None and ending.max_hours > left:
+        raise UsageError(
+            f"--max-hours {ending.max_hours:g} is more than the {left:.1f} hours until "
+            f"{deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines",
+            hint=f"{MOVE}   # or: --max-hours {int(left * 10) / 10:g}",
+        )
+    return f"the cloud stops these machines at {deadline.at:%Y-%m-%d %H:%M} UTC, {left:.1f} h left"
+
+
+@contextmanager
+def preparing(inventory: Inventory, say: Say) -> Iterator[None]:
+    """What is done before a run's supervisor begins: if it fails, nobody stops the machines."""
+    try:
+        yield
+    except BaseException:
+        if inventory.stops_itself:
+            say(f"no run was started; the machines go on running{price(inventory)}: fab stop")
+        raise
+
+
+def after(inventory: Inventory, run: Run, say: Say, *, clock: Clock | None = None) -> None:
+    """Say what becomes of the machines; after a success wait until the cloud says they stopped.
+
+    Raises:
+        HostsFailed: some do not stop.
+    """
+    if not inventory.stops_itself:
+        return
+    document, result = (_read(run, name) for name in ("run.json", "result.json"))
+    if not document.get("stop"):
+        say(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
+    elif not result:
+        say(f"nobody is left who stops the machines{price(inventory)}: fab stop")
+    elif result["state"] == "succeeded":
+        wait(base.of(inventory), say, clock=clock)
+    else:
+        say(kept(document, result, price(inventory)))
+
+
+def _read(run: Run, name: str) -> dict[str, Any]:
+    path = run.results / name
+    read: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return read
+
+
+def price(inventory: Inventory) -> str:
+    """What the machines cost together, if that is known: `, 7.82 USD per hour`."""
+    if not inventory.price:
+        return ""
+    return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
+
+
+def kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
+    """Until when machines are kept after a run that did not succeed."""
+    minutes = document["stop"]["keep_minutes"]
+    if not minutes:
+        return "the machines stop now; fab status says when they have"
+    ended = result.get("ended")
+    start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
+    until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
+    return (
+        f"the machines are kept {until}({minutes} min{cost}), then they stop; "
+        "fab teardown stops them now"
+    )
+
+
+def phase(chief: Session, run: Run) -> list[str]:
+    """What the keeper on the chief does now: a line, or none where machines do not stop."""
+    state = read_json(chief, f"{run.folder}/state.json") or {}
+    return [told_phase(state["machines"])] if "machines" in state else []
+
+
+def told_phase(said: Mapping[str, Any]) -> str:
+    """The keeper's own words, for people."""
+    until = f", kept until {said['until'][11:16]} UTC" if said.get("until") else ""
+    each = "".join(f", {name}: {why}" for name, why in (said.get("stopped") or {}).items())
+    return f"machines: {said['phase']}{until}{each}; results {said['results']}"
+
+
+def wait(cloud_: Cloud, say: Say, *, clock: Clock | None = None) -> None:
+    """Wait until the cloud says of every machine that it is stopped; HostsFailed if it does not."""
+    said = base.settle(
+        cloud_, AT_REST, tell=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
+    )
+    told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
+    if any(s.state not in AT_REST for s in said.values()):
+        raise HostsFailed("machines do not stop", told, hint="fab teardown")
+    for name, text in told.items():
+        say(f"[{name}] {text}")

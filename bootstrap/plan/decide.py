@@ -1,0 +1,194 @@
+"""Decides, from facts, what makes hosts ready; the second time that is nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bootstrap.console.text import size
+from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.plan import downloads, drivers, hostfile, runtimes
+from bootstrap.plan import system_changes as system
+from bootstrap.plan.steps import MINUTES, Plan, Step
+from bootstrap.plan.system_changes import OURS, Changes
+from bootstrap.provision.survey import Cluster, Options
+from bootstrap.provision.uv import uv_digest
+
+LOST = "every step waits for the slowest, and each batch fits the smallest memory"
+
+
+def decide(cluster: Cluster, options: Options) -> Plan:
+    """The plan for these hosts.
+
+    Raises:
+        UsageError: a host needs a system change that was not allowed or cannot be had, has too
+            little room, or cards of several types that were not allowed together.
+    """
+    _refuse_mixed(cluster, options)
+    todo = _changes(cluster)
+    downloads.refuse(cluster.facts, todo)
+    _refuse_system_changes(cluster, todo, options)
+    wanted = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
+    steps = [downloads.routed(s, cluster.facts[name]) for name in wanted for s in wanted[name]]
+    notes = (*_notes(cluster), *downloads.notes(cluster, todo, steps))
+    plan = Plan(tuple(todo), tuple(steps), notes)
+    _refuse_little_room(cluster, todo, plan)
+    return plan
+
+
+def _changes(cluster: Cluster) -> dict[str, Changes]:
+    """Each host's changes; an error tells of every host whose system cannot be changed so."""
+    found, refused = {}, {}
+    for peer in cluster.peers:
+        try:
+            found[peer.name] = system.changes(cluster, peer.name)
+        except UsageError as error:
+            refused[peer.name] = str(error)
+    if refused:
+        told = {peer.name: refused.get(peer.name, "ok") for peer in cluster.peers}
+        raise HostsNotReady(f"{len(refused)} of {len(told)} hosts cannot be made ready", told)
+    return found
+
+
+def _notes(cluster: Cluster) -> list[str]:
+    environment = cluster.environment
+    notes = [
+        f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
+        "inside the cluster: " + ", ".join(f"{p.name} = {p.address}" for p in cluster.peers),
+    ]
+    if cards := system.mixed(cluster.facts):
+        notes.append(f"GPUs of several types: {cards}; {LOST}")
+    for name, host in cluster.facts.items():
+        if not host.gpus and not drivers.usable(host) and host.gpu.cards:
+            notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
+        if host.system.cloud_init == "error":
+            notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
+    if cluster.kept and cluster.kept.note:
+        notes.append(cluster.kept.note)
+    return notes
+
+
+def _steps(cluster: Cluster, name: str) -> list[Step]:
+    facts, environment = cluster.facts[name], cluster.environment
+    runtime_missing = environment.digest not in facts.envs
+    steps = []
+    client = cluster.bucket_client if name == cluster.chief else None
+    client_missing = client is not None and client.digest not in facts.envs
+    if (runtime_missing or client_missing) and uv_digest() not in facts.uvs:
+        steps.append(Step(name, "uv", "the installer is not there; goes through this channel"))
+    if runtime_missing:
+        why = f"environment {environment.digest} is not there"
+        steps.append(Step(name, "runtime", why, MINUTES, environment.megabytes))
+        if environment.runtime.horovod:
+            steps.append(_horovod_step(cluster, name))
+    if client is not None and client_missing:
+        why = f"what writes to {cluster.inventory.bucket} is not there"
+        steps.append(Step(name, "bucket", why, fetches=client.megabytes))
+    if not let_in(cluster, name):
+        steps.append(Step(name, "key", "the chief cannot start ranks here yet"))
+    return steps
+
+
+def _horovod_step(cluster: Cluster, name: str) -> Step:
+    if cluster.wheel:
+        whence = f"kept in {kept.url}" if (kept := cluster.kept) and kept.taken else "built before"
+        why = f"install the wheel {whence} ({cluster.wheel.name})"
+        return Step(name, "horovod", why + _keeps(cluster, name))
+    if name == cluster.builder:
+        why, fetches = "no wheel for this system yet: built here, once", 0
+        if cluster.environment.runtime.gpu:
+            own = cluster.facts[name].gpu.toolkit
+            _refuse_no_nvcc(cluster, name)
+            why += f", for GPUs, with {own or 'an nvcc 12.4 that is fetched'}"
+            fetches = 0 if own else runtimes.CUDA_MEGABYTES
+        return Step(name, "horovod", why + _keeps(cluster, name), MINUTES, fetches)
+    return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
+
+
+def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
+    """Debian's archive has an nvcc that serves, Ubuntu's has none."""
+    facts = cluster.facts[name]
+    if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
+        raise UsageError(
+            f"{name} builds Horovod for GPUs, and has no CUDA 12 toolkit; nor has the archive of "
+            f"{facts.os} one that serves",
+            hint="DEBIAN_MIRROR=<address of an archive of Debian> and the same command; or an "
+            "image with CUDA 12; or --runtime tf2.21, which needs no Horovod",
+        )
+
+
+def _keeps(cluster: Cluster, name: str) -> str:
+    """That the wheel goes into the stack's bucket, which has none, once it serves this host."""
+    kept = cluster.kept
+    wanted = kept is not None and kept.holds is False and name == cluster.builder
+    return f", then kept in {kept.url}" if kept and wanted else ""
+
+
+def let_in(cluster: Cluster, name: str) -> bool:
+    """Whether a host lets the chief start ranks on it."""
+    public = cluster.facts[cluster.chief].cluster_key
+    return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
+
+
+def cluster_line(cluster: Cluster, public: str) -> str:
+    """The line of authorized_keys that lets this cluster's chief in."""
+    return hostfile.authorized_line(public, cluster.peers[0].address, cluster.inventory.name)
+
+
+def _refuse_mixed(cluster: Cluster, options: Options) -> None:
+    if options.allow_mixed or cluster.inventory.cloud == "local":
+        return
+    if cards := system.mixed(cluster.facts):
+        raise UsageError(
+            f"GPUs of several types: {cards}", hint=f"name one kind only, or --allow-mixed: {LOST}"
+        )
+
+
+def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], options: Options) -> None:
+    roots = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
+    if not roots:
+        return
+    told = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
+    if not options.system and cluster.inventory.cloud not in OURS:
+        raise UsageError(
+            f"system changes are needed, and these machines were only named:\n{told}",
+            hint="add --system to allow them, or make them on the hosts yourself",
+        )
+    for name in dict.fromkeys(step.host for step in roots):
+        facts, packages = cluster.facts[name], todo[name].packages
+        if not facts.sudo or not facts.apt:
+            lack = "sudo without a password" if facts.apt else "apt-get"
+            command = f"apt-get install {' '.join(packages)}" if packages else "what stands above"
+            raise UsageError(
+                f"system changes are needed and {name} has no {lack}:\n{told}",
+                hint=f"ssh {name}, then as root: {command}",
+            )
+
+
+def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Plan) -> None:
+    short = []
+    for name, change in todo.items():
+        facts = cluster.facts[name]
+        for place, steps in _needs(facts, change, plan.of(name)).items():
+            need, free = sum(steps.values()), _free(facts, place)
+            if free is not None and free < need:
+                told = f"needs {size(need)} on {place}, {size(free)} are free"
+                short.append(f"  [{name}] {', '.join(steps)} {told}")
+    if short:
+        raise UsageError("disk full: too little room on the hosts\n" + "\n".join(short))
+
+
+def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str, dict[str, int]]:
+    """The bytes that each step takes, by mount point. A runtime takes on disk five times what it
+    fetches: wheels, files, the cache; what is sent to it lies there twice more meanwhile."""
+    ours = [step for step in steps if step.name not in change.names]
+    own = {s.name: (s.fetches * 5 + s.sends * 7) * 1_000_000 for s in ours}
+    needs = {facts.system.home_on: {name: need for name, need in own.items() if need}}
+    place = "/usr" if "/usr" in facts.system.disks else "/"
+    return needs | {place: change.disk | needs.get(place, {})}
+
+
+def _free(facts: HostFacts, place: str) -> int | None:
+    if place == facts.system.home_on:
+        return facts.disk_free
+    return facts.system.disks.get(place)

@@ -1,0 +1,162 @@
+"""Drivers are data: which one a host's cards and system need, and what brings it there. Pure.
+
+Names and sizes of Ubuntu's packages were read from its archive on 2026-11-21, with apt's own
+arithmetic on an empty system; NVIDIA's repository was not reached, its names are others' word.
+None of it was ever run on a GPU by us.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from bootstrap.errors import UsageError
+from bootstrap.facts.gpu import TOO_OLD, Card
+from bootstrap.facts.host import HostFacts
+
+BRANCH = 580  # the last one that knows Volta, kept up until June 2028
+LEAST = (525, 60, 13)  # what CUDA 12 needs
+REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"  # NVIDIA's
+KNOWN = ("volta", "turing", "ampere", "ada", "hopper")
+SYSTEMS = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
+# Kernels for which Ubuntu has modules that are built, and signed, already; and those that its
+# releases began with: later ones of `generic` have packages of their own.
+PREBUILT = ("aws", "gcp", "generic")
+FIRST_KERNEL = {"ubuntu-22.04": "5.15.", "ubuntu-24.04": "6.8."}
+# At most: 520 MB fetched and 1.02 GB on disk on Ubuntu 24.04 of GCP with the proprietary module;
+# where modules are built, a compiler comes too, with 149 MB and 599 MB.
+MEGABYTES, DISK = 520, 1_020_000_000
+BUILT_MEGABYTES, BUILT_DISK = 670, 1_620_000_000
+
+
+@dataclass(frozen=True)
+class DriverRow:
+    """How one driver comes to one host.
+
+    `packages` are apt's. With `repository` they are in NVIDIA's own, which is added first, and
+    `pin`, a package that keeps apt on the branch, is installed before all others. `installer` is
+    the image's own program, and then there are no packages. `flavour` is "open", "proprietary" or,
+    where the image decides, "either"; `signed` whether Secure Boot lets the module in. `hold` are
+    patterns of dpkg-query: what of them is installed is held. `megabytes` are fetched at most, and
+    take `disk` bytes; 0 where nobody knows. Persistence mode, which keeps a GPU awake between runs,
+    is part of each row.
+    """
+
+    branch: int
+    flavour: str
+    packages: tuple[str, ...]
+    why: str
+    repository: bool = False
+    pin: str | None = None
+    installer: str | None = None
+    signed: bool = False
+    reboot: bool = True
+    hold: tuple[str, ...] = ()
+    megabytes: int = 0
+    disk: int = 0
+
+
+def choose(facts: HostFacts) -> DriverRow | None:
+    """The row that this host needs; None where it has a driver that serves, or no card for which
+    there could be one.
+
+    Raises:
+        UsageError: no row is for the card or the system; those that there are, are named.
+    """
+    return row(facts) if usable(facts) and wrong(facts) else None
+
+
+def usable(facts: HostFacts) -> tuple[Card, ...]:
+    """The cards that are not too old."""
+    return tuple(card for card in facts.gpu.cards if card.arch not in TOO_OLD)
+
+
+def wrong(facts: HostFacts) -> str:
+    """Why the driver that is there does not serve this host's cards; empty when it does."""
+    driver = facts.gpu.driver
+    if driver is None:
+        return facts.gpu.smi.split("\n")[0] or "no driver is loaded"
+    if version(driver.version) < LEAST:
+        return f"driver {driver.version} is older than {'.'.join(map(str, LEAST))}"
+    if has_volta(facts) and (driver.branch > BRANCH or driver.flavour == "open"):
+        return f"driver {driver.version} ({driver.flavour}) does not know V100"
+    if facts.gpu.smi:
+        return facts.gpu.smi.split("\n")[0]
+    return "" if facts.gpus else "nvidia-smi shows no GPU"
+
+
+def version(text: str) -> tuple[int, ...]:
+    """A driver's version, to compare."""
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def has_volta(facts: HostFacts) -> bool:
+    """Whether a card needs the last branch and its proprietary module."""
+    return any(card.arch == "volta" for card in facts.gpu.cards)
+
+
+def row(facts: HostFacts) -> DriverRow:
+    """The row for this host's cards and system, whatever driver is there.
+
+    Raises:
+        UsageError: there is none; those that there are, are named.
+    """
+    for card in usable(facts):
+        if card.arch not in KNOWN:
+            kind = card.arch or "of a kind that we do not know"
+            raise UsageError(f"no driver row for {card} ({kind}): there are {', '.join(KNOWN)}")
+    if facts.gpu.installer and not has_volta(facts):
+        return _of_image(facts.gpu.installer, facts.gpu.nouveau)
+    if facts.os not in SYSTEMS or facts.arch != "x86_64":
+        raise UsageError(
+            f"no driver row for {facts.os} on {facts.arch}: there are {', '.join(SYSTEMS)} on "
+            "x86_64"
+        )
+    flavour = "proprietary" if has_volta(facts) else "open"
+    return (_debian if facts.os.startswith("debian") else _ubuntu)(facts, flavour)
+
+
+def _of_image(installer: str, nouveau: bool) -> DriverRow:
+    """It loads the module itself, if no other one has the card."""
+    why = "the image brings its own installer"
+    return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=nouveau)
+
+
+def _ubuntu(facts: HostFacts, flavour: str) -> DriverRow:
+    ending = f"{BRANCH}-server" + ("-open" if flavour == "open" else "")
+    kernel = facts.system.flavour
+    utils = f"nvidia-utils-{BRANCH}-server"
+    if kernel not in PREBUILT:
+        why = f"Ubuntu has no modules for the kernel {facts.system.kernel}: built on the host"
+        built = DriverRow(BRANCH, flavour, (f"nvidia-headless-{ending}", utils), why, hold=_held())
+        return replace(built, megabytes=BUILT_MEGABYTES, disk=BUILT_DISK)
+    if kernel == "generic" and not facts.system.kernel.startswith(FIRST_KERNEL[facts.os]):
+        kernel = "generic-hwe-" + facts.os.removeprefix("ubuntu-")
+    modules = f"linux-modules-nvidia-{ending}-{kernel}"
+    packages = (modules, f"nvidia-headless-no-dkms-{ending}", utils)
+    why = f"Ubuntu's own modules for the {kernel} kernel, signed"
+    ready = DriverRow(BRANCH, flavour, packages, why, signed=True, hold=_held(kernel))
+    return replace(ready, megabytes=MEGABYTES, disk=DISK)
+
+
+def _debian(facts: HostFacts, flavour: str) -> DriverRow:
+    driver = f"nvidia-open-{BRANCH}" if flavour == "open" else f"cuda-drivers-{BRANCH}"
+    kernel = "cloud-amd64" if facts.system.flavour.endswith("cloud-amd64") else "amd64"
+    kernels = () if facts.system.headers else (f"linux-image-{kernel}", f"linux-headers-{kernel}")
+    return DriverRow(
+        BRANCH,
+        flavour,
+        (*kernels, driver),
+        "NVIDIA's repository, built on the host",
+        repository=True,
+        pin=f"nvidia-driver-pinning-{BRANCH}",
+        hold=("cuda-drivers*", *_held(kernel)),
+        megabytes=BUILT_MEGABYTES,
+        disk=BUILT_DISK,
+    )
+
+
+def _held(kernel: str = "") -> tuple[str, ...]:
+    """A new kernel would have no module, and new libraries would not fit the old one."""
+    kernels = (f"linux-{kernel}", f"linux-image-{kernel}", f"linux-headers-{kernel}")
+    return ("*nvidia*", *(kernels if kernel else ()))

@@ -1,0 +1,219 @@
+"""What of a host's system has to change, and why: root's work, before ours. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+from bootstrap.errors import UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.plan import drivers, runtimes
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.steps import MINUTES, Step
+from bootstrap.provision.survey import Cluster
+
+# MB fetched and bytes on disk, at most: apt's own arithmetic for an empty Debian 12.
+PARTS = (30, 110_000_000)
+BUILD_PARTS = (149, 600_000_000)
+OURS = ("aws", "gcp")  # whose machines a stack made, and nobody else uses
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Root's work on one host, in the order in which it is done.
+
+    `whys` has the reason of each step by its name: "cloud-init", "mend", "system", "driver",
+    "reboot". With `hold` and no `driver`, what is installed already is held.
+    """
+
+    wait_cloud_init: bool = False
+    mend_dpkg: bool = False
+    packages: tuple[str, ...] = ()
+    driver: DriverRow | None = None
+    hold: tuple[str, ...] = ()
+    reboot: bool = False
+    whys: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the steps, in order."""
+        there = {
+            "cloud-init": self.wait_cloud_init,
+            "mend": self.mend_dpkg,
+            "system": bool(self.packages),
+            "driver": self.driver is not None or bool(self.hold),
+            "reboot": self.reboot,
+        }
+        return tuple(name for name, wanted in there.items() if wanted)
+
+    @property
+    def as_root(self) -> tuple[str, ...]:
+        """The names of the steps that only root can do."""
+        return tuple(name for name in self.names if name != "cloud-init")
+
+    @property
+    def fetches(self) -> dict[str, int]:
+        """The MB that a step fetches, by its name."""
+        found = {"system": self._parts[0]} if self.packages else {}
+        return found | ({"driver": self.driver.megabytes} if self.driver else {})
+
+    @property
+    def disk(self) -> dict[str, int]:
+        """The bytes that a step takes, by its name: what it fetches and what it unpacks."""
+        unpacked = {"system": self._parts[1], "driver": self.driver.disk if self.driver else 0}
+        return {name: mb * 1_000_000 + unpacked[name] for name, mb in self.fetches.items()}
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return BUILD_PARTS if "g++" in self.packages else PARTS
+
+    def steps(self, host: str) -> list[Step]:
+        """The plan's steps on a host of this name."""
+        whys, mb = self.whys, self.fetches
+        return [
+            Step(host, n, whys.get(n, ""), MINUTES, mb.get(n, 0), reboots=n == "reboot")
+            for n in self.names
+        ]
+
+
+def changes(cluster: Cluster, name: str) -> Changes:
+    """What a host's system lacks for its part in the cluster.
+
+    Raises:
+        UsageError: it cannot be had here: no driver for this card or system, or one that Secure
+            Boot, the kernel or a process in its way would not let work.
+    """
+    facts = cluster.facts[name]
+    parts = missing(cluster, name)
+    needed = drivers.choose(facts)
+    if needed:
+        refuse(facts, needed)
+    there = needed is not None and is_installed(facts, needed)
+    row = None if there else needed
+    hold = needed.hold if needed else _not_held(cluster, facts)
+    apt = bool(parts or hold or (row and row.packages))
+    mend = facts.system.dpkg_broken and not facts.system.apt_busy
+    return Changes(
+        wait_cloud_init=facts.system.cloud_init == "running",
+        mend_dpkg=mend and (apt or cluster.inventory.cloud in OURS),
+        packages=tuple(sorted(set(parts.values()))),
+        driver=row,
+        hold=hold,
+        reboot=there or (row is not None and row.reboot),
+        whys=_whys(facts, parts, row, there),
+    )
+
+
+def missing(cluster: Cluster, name: str) -> dict[str, str]:
+    """System parts that a host lacks for its part in the cluster, and the package of each."""
+    facts, environment = cluster.facts[name], cluster.environment
+    incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
+    needs_wheel = environment.runtime.horovod and incomplete
+    builds = needs_wheel and not cluster.wheel and name == cluster.builder
+    python = {} if environment.python in facts.pythons else {"python3": "python3"}
+    return python | runtimes.missing_parts(facts, chief=name == cluster.chief, builds=builds)
+
+
+def is_installed(facts: HostFacts, row: DriverRow) -> bool:
+    """Whether the row's packages are there already, and only its module is not loaded."""
+    return bool(row.packages) and all(p in facts.system.packages for p in row.packages)
+
+
+def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
+    """What an end between installing and holding left open; on machines of a stack."""
+    if (
+        cluster.inventory.cloud not in OURS
+        or not facts.gpu.cards
+        or facts.os not in drivers.SYSTEMS
+    ):
+        return ()
+    if any(card.arch not in drivers.KNOWN for card in facts.gpu.cards):
+        return ()
+    row = drivers.row(facts)
+    ours = [p for p in facts.system.packages if any(fnmatch(p, pattern) for pattern in row.hold)]
+    left = set(ours) - facts.system.held
+    return row.hold if left and is_installed(facts, row) else ()
+
+
+def _whys(
+    facts: HostFacts, parts: Mapping[str, str], row: DriverRow | None, there: bool
+) -> dict[str, str]:
+    busy = f"; after {', '.join(facts.system.apt_busy)}" if facts.system.apt_busy else ""
+    lacks = f"{', '.join(parts)} missing: apt {' '.join(sorted(set(parts.values())))}"
+    wrong = drivers.wrong(facts) if facts.gpu.cards else ""
+    loads = "loads the new driver" + (" in place of Nouveau" if facts.gpu.nouveau else "")
+    driver = "held against upgrades"
+    if row:
+        what = row.installer or " ".join(row.packages)
+        driver = f"{wrong}: {row.flavour} {row.branch}, {row.why}: {what}; {driver}"
+    return {
+        "cloud-init": "its first boot is not over yet",
+        "mend": "an installation was broken off: dpkg --configure -a",
+        "system": lacks + busy,
+        "driver": driver,
+        "reboot": f"{wrong}, though the driver is installed" if there else loads,
+    }
+
+
+def refuse(facts: HostFacts, row: DriverRow) -> None:
+    """UsageError where this row would not work on this host, or would break what is there."""
+    system = facts.system
+    if system.secure_boot and not row.signed:
+        raise UsageError(
+            f"Secure Boot is on and the driver is not signed ({row.why})",
+            hint="turn Secure Boot off for this machine, or take an image of Ubuntu's own",
+        )
+    _refuse_in_use(facts)
+    if is_installed(facts, row) or not row.packages:
+        return
+    if _by_hand(facts):
+        raise UsageError(
+            f"{drivers.wrong(facts)}, and apt did not install that driver",
+            hint="as root: nvidia-uninstall   # or another image",
+        )
+    if not row.signed and not system.headers and not _of_system(facts):
+        raise UsageError(
+            f"no headers for the kernel {system.kernel}, which the driver is built with: its "
+            "package is not of this system",
+            hint="boot the system's own kernel",
+        )
+
+
+def _refuse_in_use(facts: HostFacts) -> None:
+    """A driver is not taken from under a process, nor is a host restarted under a run."""
+    users = [user for user in facts.gpu.users if "nvidia-persiste" not in user]
+    users += sorted({f"run {trace.run_id}" for trace in facts.traces})
+    if users:
+        raise UsageError(
+            f"{drivers.wrong(facts)}, and the host is in use: {', '.join(users)}",
+            hint="end these processes, then the same command again",
+        )
+
+
+def _by_hand(facts: HostFacts) -> bool:
+    """Whether a driver is there that no package brought: apt would write across its files."""
+    there = facts.gpu.driver is not None or bool(facts.gpu.smi)
+    return there and not any("nvidia" in package for package in facts.system.packages)
+
+
+def _of_system(facts: HostFacts) -> bool:
+    """Whether the running kernel came from the system's archive, so that headers do too."""
+    kernel = facts.system.kernel
+    names = (f"linux-image-{kernel}", f"linux-image-unsigned-{kernel}")
+    return any(name in facts.system.packages for name in names)
+
+
+def mixed(facts: Mapping[str, HostFacts]) -> str:
+    """Which cards are where, if those that can be used are not all alike; else empty."""
+    kinds: dict[str, list[str]] = {}
+    for name, host in facts.items():
+        for card in sorted({str(card) for card in drivers.usable(host)}):
+            kinds.setdefault(card, []).append(name)
+    if len(kinds) < 2:
+        return ""
+    return "; ".join(f"{card} on {', '.join(names)}" for card, names in kinds.items())

@@ -1,0 +1,153 @@
+"""Packages for a host whose apt does not get out: a proxy on the host's own loopback, whose
+requests come through the connection and are answered from here.
+
+apt resolves and checks signatures as always; only its bytes take another way. A host may ask for
+the mirrors alone that the plan named, and never gets into this computer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from bootstrap.facts.egress import origin
+from bootstrap.inventory import local_state
+from bootstrap.provision import apt_upstream
+from bootstrap.provision.apt_cache import PIECE, Files
+from bootstrap.ssh.port_forward import lent
+from bootstrap.ssh.session import Session
+
+# Of apt's request. Without its Range a file that had come in part comes whole, for all hosts.
+PASSED = ("Authorization", "If-Modified-Since", "User-Agent")
+KEPT = ("Content-Type", "Last-Modified", "Location")
+# Nothing in front of a host's name, nor a mark in it, that two readers could take differently.
+ADDRESS = re.compile(r"http://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?/\S*", re.ASCII)
+
+
+class AptProxy:
+    """The proxy for all hosts of one command: what several ask for over http is fetched once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = Files(folder)
+
+    @contextlib.contextmanager
+    def on(self, session: Session, mirrors: Sequence[str]) -> Iterator[str]:
+        """Its address on the host, for as long as it listens there; empty without mirrors (as
+        in http://mirror.example). RailheadError: the host's sshd forwards no ports."""
+        if not mirrors:
+            yield ""
+            return
+        allowed, files, host = frozenset(mirrors), self._files, session.host.name
+
+        def serve(channel: Any) -> None:
+            # The other end may go at any time: what it asked for, apt asks for again.
+            with contextlib.closing(channel), contextlib.suppress(OSError, EOFError, ValueError):
+                _Asked(channel, host, allowed, files)
+
+        with lent(session, serve) as port:
+            yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def apt_proxy() -> Iterator[AptProxy]:
+    """A proxy whose files go with it; what a killed one left goes first."""
+    place = local_state.cache("apt")
+    place.mkdir(parents=True, exist_ok=True)
+    for left in place.glob("*-*"):
+        try:
+            os.kill(int(left.name.partition("-")[0]), 0)
+        except (ProcessLookupError, ValueError):
+            shutil.rmtree(left, ignore_errors=True)
+        except PermissionError:
+            pass  # somebody else's process has that number now
+    prefix = f"{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
+        yield AptProxy(Path(made))
+
+
+class _Asked(BaseHTTPRequestHandler):
+    """The requests of one connection of apt, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, channel: Any, host: str, mirrors: frozenset[str], files: Files) -> None:
+        self.host, self.mirrors, self.files = host, mirrors, files
+        super().__init__(channel, ("", 0), None)  # type: ignore[arg-type]  # no server is behind it
+
+    def do_GET(self) -> None:
+        """A file of a mirror without encryption."""
+        if not self._allowed(origin(self.path) if ADDRESS.fullmatch(self.path) else "that"):
+            return
+        headers = {name: self.headers[name] for name in PASSED if name in self.headers}
+        file = self.files.take(self.path, headers, self.host)
+        file.begun.wait()
+        self.send_response(file.status, file.reason)
+        for name in KEPT:
+            if name in file.headers:
+                self.send_header(name, file.headers[name])
+        self.send_header("Content-Length", str(file.length))
+        self.end_headers()
+        try:
+            # With less than was promised the connection ends, or apt would wait for the rest.
+            self.close_connection |= self._send(file.pieces()) != file.length
+        finally:
+            self.files.leave(self.path, file)
+
+    def _send(self, pieces: Iterator[bytes]) -> int:
+        sent = 0
+        for piece in pieces:
+            self.wfile.write(piece)
+            sent += len(piece)
+        return sent
+
+    def do_CONNECT(self) -> None:
+        """A way to a mirror with encryption: what goes through it nobody reads here."""
+        self.close_connection = True
+        host, _, port = self.path.rpartition(":")
+        host = host.strip("[]")
+        if not self._allowed(origin(f"https://{f'[{host}]' if ':' in host else host}:{port}")):
+            return
+        try:
+            way = apt_upstream.connected(host, int(port))
+        except apt_upstream.Inward as error:
+            self._answer(403, str(error))
+            return
+        except OSError as error:
+            self._answer(502, f"This computer gets no answer either: {error}")
+            return
+        with way:
+            way.settimeout(None)
+            self._answer(200, "Connection established")
+            threading.Thread(target=_copy, args=(self.connection, way), daemon=True).start()
+            _copy(way, self.connection)
+
+    def _allowed(self, place: str) -> bool:
+        if place not in self.mirrors:
+            self._answer(403, f"{place} is no mirror of this host")
+        return place in self.mirrors
+
+    def _answer(self, status: int, reason: str) -> None:
+        self.send_response(status, reason)
+        if status != 200:
+            self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: apt tells what goes wrong."""
+
+
+def _copy(source: Any, sink: Any) -> None:
+    """What comes from one end goes to the other, until that one has no more."""
+    with contextlib.suppress(OSError, EOFError):
+        for piece in iter(lambda: source.recv(PIECE), b""):
+            sink.sendall(piece)
+        sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,102 @@
+"""Horovod's wheel: built on one host, tried there on two ranks, and brought here for the others."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bootstrap.console.text import size
+from bootstrap.plan import downloads, runtimes
+from bootstrap.provision import wheel_delivery, wheel_store, wheels
+from bootstrap.provision.apt_proxy import apt_proxy
+from bootstrap.provision.host_step import QUIET, Worksite
+from bootstrap.provision.survey import wheel_folder
+from bootstrap.untrusted import unpack
+
+BUILD = "~/.railhead/build"
+WHEEL_LIMIT = 1 << 30  # bytes; a wheel with NCCL has a few MB
+APT = f"{BUILD}/apt.conf"
+# In place of the host's own, where a proxy may be named that does not answer.
+APT_SETTINGS = """Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Acquire::http::Proxy "{0}";
+Acquire::https::Proxy "{0}";
+"""
+
+
+def build(site: Worksite) -> Path:
+    """Build the wheel, try it, and bring it into this computer's cache.
+
+    Raises:
+        RailheadError: it could not be built, or does not serve.
+    """
+    environment = site.cluster.environment
+    recipe = environment.runtime.recipe
+    files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
+    site.session.ask("write", files=files)
+    words = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
+    with supplied(site) as found:
+        built = site.run("horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
+    site.install_wheel(built.tail[-1])
+    _try(site)
+    wheel = _bring(site)
+    site.session.ask("remove", paths=[BUILD])
+    return wheel
+
+
+@contextmanager
+def supplied(site: Worksite) -> Iterator[Mapping[str, str]]:
+    """Variables that tell a build where its parts are; on a host that does not get out they are
+    there meanwhile, or come through the connection."""
+    facts, gpu = site.facts, site.cluster.environment.runtime.gpu
+    fetches_nvcc = gpu and not facts.gpu.toolkit
+    archive = site.cluster.archive
+    found = {"DEBIAN_MIRROR": archive} if archive else {}
+    with ExitStack() as stack:
+        if downloads.cut_off(facts):
+            for house in _houses(site, fetches_nvcc):
+                told = site.teller("horovod")
+                stack.enter_context(wheel_delivery.delivered(site.session, house, told))
+            found |= wheel_delivery.FOR_PIP
+        if fetches_nvcc and facts.outside.apt.open is False:
+            proxy = stack.enter_context(apt_proxy())
+            places = downloads.archives(facts, archive)
+            address = stack.enter_context(proxy.on(site.session, places))
+            site.session.ask("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            found |= {"APT_CONFIG": APT}
+        yield found
+
+
+def _houses(site: Worksite, with_nvcc: bool) -> Iterator[Path]:
+    """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
+    tell = site.teller("horovod")
+
+    def told(count: int) -> None:
+        tell(f"{size(count)} fetched here")
+
+    yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
+    for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # apart: they differ in some versions
+        lock = (runtimes.LOCKS / name).read_text()
+        yield wheels.fetch([lock], site.cluster.environment.python, told)
+
+
+def _try(site: Worksite) -> None:
+    """What the wheel was built with, and a sum over two ranks, before others get it."""
+    environment = site.cluster.environment
+    python = f"{environment.folder}/bin/python"
+    words = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
+    site.run("horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
+
+
+def _bring(site: Worksite) -> Path:
+    folder = wheel_folder(site.cluster)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as part:
+        packed, files = Path(part) / "wheel.tar.gz", Path(part) / "files"
+        site.session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=WHEEL_LIMIT)
+        unpack.unpack(packed, files, WHEEL_LIMIT)
+        wheel = wheel_store.here(files)
+        assert wheel is not None, "the build ended well and left no wheel"
+        return wheel.replace(folder / wheel.name)  # whole, or it is not there

@@ -1,0 +1,96 @@
+"""One host that is being made ready: commands there, and what they say on the board meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.live import Board
+from bootstrap.console.text import clean, size
+from bootstrap.errors import RailheadError
+from bootstrap.facts.host import HostFacts
+from bootstrap.provision import uv
+from bootstrap.provision.survey import Cluster
+from bootstrap.ssh.bundle import Bundle
+from bootstrap.ssh.session import Reply, Session
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
+# Hosts may share a machine with the one that builds what they wait for.
+GIVING_WAY = ("nice", "-n", "19")
+UV = f"~/.railhead/uv/{uv.uv_digest()}/uv"
+
+
+@dataclass(frozen=True)
+class Worksite:
+    """A host with an agent, as a member of its cluster."""
+
+    session: Session
+    cluster: Cluster
+    board: Board
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.session.host.name
+
+    @property
+    def facts(self) -> HostFacts:
+        """What is known of it."""
+        return self.cluster.facts[self.name]
+
+    @property
+    def waits(self) -> bool:
+        """Whether another host builds the wheel that this one gets."""
+        cluster = self.cluster
+        needs = cluster.environment.runtime.horovod and not cluster.wheel
+        return needs and self.name != cluster.builder
+
+    def teller(self, step: str) -> Callable[[str], None]:
+        """Says on the board what a step does."""
+        return lambda text: self.board.line(self.name, f"{step}: {text}")
+
+    def run(self, step: str, argv: Sequence[str], **options: Any) -> Reply:
+        """Run a command of a step.
+
+        Raises:
+            RailheadError: it ended with another code than 0; its last lines are told.
+        """
+        tell = self.teller(step)
+
+        def told(event: Mapping[str, Any]) -> None:
+            if "grown" in event:
+                tell(f"{size(event['grown'])} on disk,{self._about(step)}")
+            elif event.get("line"):
+                tell(clean(event["line"]))
+
+        words = [*(GIVING_WAY if self.waits else ()), *argv]
+        reply = self.session.run(words, told=told, **options)
+        if reply.rc:
+            tail = "\n".join(clean(line) for line in reply.tail[-8:])
+            raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
+        return reply
+
+    def send(self, step: str, bundle: Bundle, dest: str) -> None:
+        """Add files to a folder of ours; over a slow way it is seen that they move."""
+        self.session.send_tree(bundle, dest, prune=False, sent=self._progress(step))
+
+    def send_folder(self, step: str, bundle: Bundle, dest: str) -> None:
+        """Make a folder that is named by a digest appear, complete or not at all."""
+        self.session.send_folder(bundle, dest, sent=self._progress(step))
+
+    def _progress(self, step: str) -> Callable[[int], None]:
+        tell = self.teller(step)
+        return lambda count: tell(f"{size(count)} went through this connection")
+
+    def install_wheel(self, path: str) -> None:
+        """Put a Horovod wheel that lies there into the runtime."""
+        python = f"{self.cluster.environment.folder}/bin/python"
+        words = [UV, "pip", "install", "--no-deps", "--python", python, path]
+        self.run("horovod", words, env=uv.ENVIRONMENT)
+
+    def _about(self, step: str) -> str:
+        client = self.cluster.bucket_client if step == "bucket" else None
+        fetches = (client or self.cluster.environment).megabytes
+        return f" of about {fetches} MB fetched and unpacked"

@@ -1,0 +1,108 @@
+"""Reboots a host and comes back to it: the same pins, another boot id, within a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.provision.system_script import as_root
+from bootstrap.ssh import connect
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
+from bootstrap.ssh.session import ConnectionLost, Session
+
+BACK_SECONDS = 600.0  # GPU machines with much memory take minutes
+OUR_BOOT = Path("/proc/sys/kernel/random/boot_id")
+BOOT = f"cat {OUR_BOOT}"
+
+# Detached, and a second late, so that the answer is out before the connection goes. It happens
+# only in the boot that it was meant for.
+SCRIPT = """[ "$({read})" = {boot} ] || exit 0
+setsid sh -c 'sleep 1; systemctl reboot || reboot' </dev/null >/dev/null 2>&1 &
+"""
+# What comes up in the background may still load the driver; a unit that fails is no reason to wait.
+SETTLED = "timeout 60 systemctl is-system-running --wait >/dev/null 2>&1"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """For how long a host may be away, and how often it is called; seconds."""
+
+    back: float = BACK_SECONDS
+    every: float = 3.0
+
+
+def reboot(
+    inventory: Inventory,
+    session: Session,
+    facts: HostFacts,
+    told: Callable[[str], None],
+    *,
+    patience: Patience = Patience(),  # noqa: B008
+) -> Session:
+    """Reboot the host of a session and return a new session with it; the old one is closed.
+
+    Raises:
+        UsageError: it is the machine that one types on.
+        RailheadError: it did not come back, or shows another host key.
+    """
+    _refuse_this_machine(session.host, facts)
+    text = SCRIPT.format(read=BOOT, boot=facts.boot_id)
+    with contextlib.suppress(ConnectionLost):  # it may be quicker than its answer
+        session.sh(as_root(facts, text), silence=30)
+    session.close()
+    return _come_back(inventory, session.host, facts.boot_id, told, patience)
+
+
+def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
+    if OUR_BOOT.exists() and OUR_BOOT.read_text().strip() == facts.boot_id:
+        raise UsageError(
+            f"{host} is this very machine: it is not rebooted under you",
+            hint="sudo systemctl reboot   # then the same command again",
+        )
+
+
+def _come_back(
+    inventory: Inventory,
+    host: Host,
+    before: str,
+    told: Callable[[str], None],
+    patience: Patience,
+) -> Session:
+    begun = time.monotonic()
+    while (away := time.monotonic() - begun) < patience.back:
+        told(f"reboot: waiting for it to come back, {away:.0f} s")
+        found = _call(inventory, host, before)
+        if isinstance(found, Session):
+            found.sh(SETTLED)
+            return found
+        time.sleep(patience.every)
+    raise RailheadError(
+        f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
+        hint="the console of the machine says why; when it is up, the same command again",
+    )
+
+
+def _call(inventory: Inventory, host: Host, before: str) -> Session | str:
+    """A session with the host in a new boot; else why there is none yet."""
+    opened, failed = connect.reach(replace(inventory, hosts=(host,)))
+    if host.name in failed:
+        error = failed[host.name]
+        why = connect.why_not(host, error)
+        if isinstance(error, (ChangedHostKey, UnknownHostKey)):
+            raise RailheadError(f"after its reboot: {why}")
+        return why
+    session = opened[host.name]
+    try:
+        if session.sh(BOOT, silence=30).strip() != before:
+            return session
+        why = "it has not gone down"
+    except ConnectionLost:
+        why = "it went down under a new connection"
+    session.close()
+    return why

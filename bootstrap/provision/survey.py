@@ -1,0 +1,194 @@
+"""What is there: all hosts' facts, and what follows from them. Writes nothing on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.facts import host as fact
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.runtime_choice import choose, gpus_of
+from bootstrap.plan.runtimes import BucketClient, Environment
+from bootstrap.provision import wheel_store
+from bootstrap.provision.uv import uv_here
+from bootstrap.provision.wheel_store import Kept
+from bootstrap.ssh.connect import all_facts
+from bootstrap.ssh.session import Session
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose about making hosts ready. `archive` is the address of one of
+    Debian's, for what hosts of another system take from there."""
+
+    system: bool = False
+    requirements: Path | None = None
+    peer_addresses: tuple[str, ...] = ()
+    launcher: str | None = None
+    runtime: str | None = None
+    allow_mixed: bool = False
+    archive: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts whose facts are known: what to make of them, and how they see each other. `wheel` is
+    the Horovod wheel that this computer has for them, `kept` what the stack's bucket has, `archive`
+    the archive of Debian that a person named."""
+
+    inventory: Inventory
+    facts: Mapping[str, HostFacts]
+    environment: Environment
+    peers: tuple[Peer, ...]
+    wheel: Path | None
+    kept: Kept | None = None
+    archive: str = ""
+
+    @property
+    def chief(self) -> str:
+        """The chief's name."""
+        return self.inventory.chief.name
+
+    @property
+    def bucket_client(self) -> BucketClient | None:
+        """What writes to the stack's bucket on the chief; None where there is no bucket."""
+        return BucketClient(self.environment.python) if self.inventory.bucket else None
+
+    @property
+    def builder(self) -> str:
+        """The host that builds the Horovod wheel if it has to be built: one that needs it, and
+        can build it, else one whose apt may bring what it lacks."""
+
+        def lacks(name: str) -> tuple[bool, bool, bool, bool]:
+            host, chief = self.facts[name], name == self.chief
+            done = name not in self.incomplete
+            return done, not host.builds_wheels, host.outside.apt.open is False, not chief
+
+        return min(self.facts, key=lacks)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The hosts on which the environment is missing, or not whole."""
+        digest = self.environment.digest
+        return tuple(name for name, host in self.facts.items() if digest not in host.envs)
+
+
+def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
+    """Read all facts and settle what follows from them; writes nothing on any host."""
+    facts, idle = without_idle_cards(inventory, all_facts(opened))
+    _refuse_one_machine_twice(facts, opened)
+    environment = choose(facts, options.launcher, options.runtime)
+    environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
+    if options.requirements:
+        extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
+        environment = replace(environment, extra=extra)
+    peers = see_peers(inventory, facts, opened, options.peer_addresses)
+    return with_wheel(Cluster(inventory, facts, environment, peers, None, None, options.archive))
+
+
+def without_idle_cards(
+    inventory: Inventory, facts: Mapping[str, HostFacts]
+) -> tuple[Mapping[str, HostFacts], str]:
+    """Local hosts are somebody's own machine: a card that does not work there is let be, and said.
+
+    Elsewhere a card without a driver gets one.
+    """
+    idle = {n: h for n, h in facts.items() if h.gpu.cards and not h.gpus}
+    if inventory.cloud != "local" or not idle:
+        return facts, ""
+    let_be = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
+    card = next(iter(idle.values())).gpu.cards[0]
+    return {**facts, **let_be}, f"this machine's {card} has no driver that works, and is not used"
+
+
+def _refuse_one_machine_twice(
+    facts: Mapping[str, HostFacts], opened: Mapping[str, Session]
+) -> None:
+    """Containers share a kernel and its boot id; each has a host key of its own."""
+    seen: dict[tuple[str, str, str], str] = {}
+    for name, host in facts.items():
+        key = opened[name].host_key.get_base64()
+        first = seen.setdefault((host.boot_id, host.home, key), name)
+        if first != name:
+            raise UsageError(f"{first} and {name} are one and the same machine; name it once")
+
+
+def see_peers(
+    inventory: Inventory,
+    facts: Mapping[str, HostFacts],
+    opened: Mapping[str, Session],
+    overrides: tuple[str, ...],
+) -> tuple[Peer, ...]:
+    """How each host goes inside the cluster: as told, else its address on the route to a peer."""
+    if overrides and len(overrides) != len(inventory.hosts):
+        raise UsageError(
+            f"--peer-address has {len(overrides)} addresses for {len(inventory.hosts)} hosts: "
+            "one for each, in the hosts' order"
+        )
+    names = [h.name for h in inventory.hosts]
+    peers = []
+    for index, host in enumerate(inventory.hosts):
+        other = names[1 if index == 0 else 0] if len(names) > 1 else None
+        told = overrides[index] if overrides else host.peer_address
+        address = told or _routed(
+            facts[host.name], facts[other] if other else None, opened[host.name]
+        )
+        peers.append(_peer(host.name, address, host.slots, facts[host.name], opened[host.name]))
+    return tuple(peers)
+
+
+def _routed(own: HostFacts, other: HostFacts | None, session: Session) -> str:
+    """The source address on the route to a peer; the address that we reached it on otherwise."""
+    routed = None
+    if other and other.inside[0]:
+        routed = fact.parse_route(session.sh(fact.route_script(other.inside[0])))
+    return routed or own.inside[0]
+
+
+def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session: Session) -> Peer:
+    key = session.host_key
+    return Peer(
+        name=name,
+        address=address,
+        port=facts.inside[1],
+        user=facts.user,
+        slots=_slots(slots, facts),
+        host_key=f"{key.get_name()} {key.get_base64()}",
+    )
+
+
+def _slots(told: int | None, facts: HostFacts) -> int:
+    return told or len(gpus_of(facts)) or 1
+
+
+def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
+    """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
+    slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
+    peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
+    anew = replace(cluster, facts=facts, peers=peers)
+    return anew if wheel_folder(anew) == wheel_folder(cluster) else with_wheel(anew)
+
+
+def with_wheel(cluster: Cluster) -> Cluster:
+    """The cluster with the wheel that this computer has for its hosts. Where hosts need one, the
+    stack's bucket is asked too, and a wheel that is only there comes here."""
+    needed = cluster.environment.runtime.horovod and cluster.incomplete
+    folder = wheel_folder(cluster)
+    kept = wheel_store.look(cluster.inventory, folder) if needed else None
+    return replace(cluster, wheel=wheel_store.here(folder), kept=kept)
+
+
+def wheel_folder(cluster: Cluster) -> Path:
+    """Where the control side keeps the wheel for these hosts."""
+    return wheels_of(cluster.environment, cluster.facts[cluster.builder])
+
+
+def wheels_of(environment: Environment, builder: HostFacts) -> Path:
+    """Where the control side keeps the wheel that a host like this one builds."""
+    return local_state.cache("wheels") / environment.wheel_key(builder)

@@ -1,0 +1,250 @@
+"""Root's work on a host: what `Changes` says, as one POSIX sh script through the channel.
+
+The script is system_changes.sh; here stand the words that come before it, made from the changes
+alone, what of apt's failures passes by itself, and errors from what the script said.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.console.text import clean
+from bootstrap.errors import RailheadError
+from bootstrap.facts.host import HostFacts
+from bootstrap.plan.drivers import REPOSITORY
+from bootstrap.plan.system_changes import Changes
+from bootstrap.ssh.session import Session
+
+SCRIPT = Path(__file__).parents[1] / "remote/scripts/system_changes.sh"
+SILENCE = 60  # the script breathes every five seconds
+
+# Extended regular expressions that grep and Python read alike, over apt's and dpkg's own words.
+LOCKED = r"Could not get lock|Unable to (acquire|lock)|frontend lock was locked"
+TRANSIENT = "|".join(
+    (
+        r"Temporary failure (in name )?resol|Could not resolve",
+        r"Could not connect to",
+        r"Connection (failed|timed out|reset|refused|closed|dropped)",
+        r"(Unable|Cannot initiate) (to connect|the connection) to",
+        r"Error reading from server",
+        r"Undetermined Error|Data socket timed out|Network is unreachable",
+        r"(429|500|502|503|504) +[A-Z][A-Za-z -]+",
+        r"Hash Sum mismatch|File has unexpected size|Mirror sync in progress",
+        r"\.deb +404 +Not Found",  # the lists are older than the mirror: new ones come first
+    )
+)
+FINAL = "|".join(
+    (
+        r"unmet dependencies|held broken packages|Unable to correct problems",
+        r"returned an error code",
+        r"No space left on device|don't have enough free space",
+    )
+)
+COMPLAINT = re.compile(r"E: |dpkg: error|The following packages have unmet| *\S+ : (Pre)?Depends")
+FAILED_FETCH = re.compile(r"(?:Err:\d+|Failed to fetch) (https?://\S+|file:\S+)(.*)")
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """Where NVIDIA's repository for a system has its key, as a package, and that file's sha256."""
+
+    url: str
+    sha256: str
+
+
+# By the sums that Google's own installer of GPU drivers pins.
+KEYRINGS = {
+    os: Keyring(f"{REPOSITORY}/{folder}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
+    for os, folder, sha256 in (
+        (
+            "debian-12",
+            "debian12",
+            "e7f219eab6fe4819cdb5c15b98233dc3420302d9c00883219cd3d896857cf48d",
+        ),
+        (
+            "ubuntu-22.04",
+            "ubuntu2204",
+            "d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df",
+        ),
+        (
+            "ubuntu-24.04",
+            "ubuntu2404",
+            "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the script waits for others (seconds), how often it tries again, how soon."""
+
+    patience: int = 600
+    retries: int = 4
+    pause: int = 5
+
+
+def transient(words: str) -> bool:
+    """Whether a failure of apt, told by its words, is one that mostly passes by itself."""
+    return bool(re.search(TRANSIENT, words)) and not re.search(FINAL, words)
+
+
+def locked(words: str) -> bool:
+    """Whether another program had the lock of packages or of their lists."""
+    return bool(re.search(LOCKED, words))
+
+
+def variables(
+    changes: Changes, keyring: Keyring | None, pace: Pace, proxy: str = ""
+) -> dict[str, str]:
+    """The words that system_changes.sh is told; empty where there is nothing to do."""
+    driver = changes.driver
+    hold = dict.fromkeys([*changes.hold, *(driver.hold if driver else ())])
+    return {
+        "FIRST_BOOT": "yes" if changes.wait_cloud_init else "",
+        "MEND": "yes" if changes.mend_dpkg else "",
+        "PACKAGES": " ".join(changes.packages),
+        "KEYRING": keyring.url if keyring else "",
+        "KEYRING_SHA256": keyring.sha256 if keyring else "",
+        "PIN": (driver and driver.pin) or "",
+        "DRIVER": " ".join(driver.packages) if driver else "",
+        "INSTALLER": (driver and driver.installer) or "",
+        "HOLD": " ".join(hold),
+        "BLACKLIST": blacklist(tuple(hold)),
+        "PROXY": proxy,
+        "REBOOT": "yes" if changes.reboot else "",
+        "LOCKED": LOCKED,
+        "TRANSIENT": TRANSIENT,
+        "FINAL": FINAL,
+        "PATIENCE": str(pace.patience),
+        "RETRIES": str(pace.retries),
+        "PAUSE": str(pace.pause),
+    }
+
+
+def blacklist(hold: Sequence[str]) -> str:
+    """apt's settings by which unattended upgrades leave the driver alone, and what is held: they
+    are expressions, `hold` has the patterns of dpkg-query."""
+    held = (f"{name.replace('*', '.*')}$" for name in hold)
+    names = dict.fromkeys(["nvidia-", "libnvidia-", "cuda-", *held])
+    return "\n".join(f'Unattended-Upgrade::Package-Blacklist:: "{name}";' for name in names)
+
+
+def script(
+    changes: Changes,
+    os: str,
+    *,
+    pace: Pace = Pace(),  # noqa: B008
+    keyrings: Mapping[str, Keyring] = KEYRINGS,
+    proxy: str = "",
+) -> str:
+    """The whole script for one host; its apt goes by `proxy`, where one is named.
+
+    KeyError: NVIDIA has no repository for this system.
+    """
+    own = keyrings[os] if changes.driver and changes.driver.repository else None
+    words = variables(changes, own, pace, proxy)
+    told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+    return f"{told}\n{SCRIPT.read_text()}"
+
+
+def as_root(facts: HostFacts, text: str) -> str:
+    """The shell command that runs `text` as root; its input is nobody's, not the channel's."""
+    sudo = "" if facts.root else "sudo -n "
+    return f"{sudo}sh -c {shlex.quote(text)} </dev/null 2>&1"
+
+
+def overhaul(
+    session: Session,
+    facts: HostFacts,
+    changes: Changes,
+    told: Callable[[str], None],
+    *,
+    pace: Pace = Pace(),  # noqa: B008
+    keyrings: Mapping[str, Keyring] = KEYRINGS,
+    proxy: str = "",
+) -> None:
+    """Do root's work on a host; `told` hears what is going on, `proxy` is the way of its apt where
+    it has none of its own.
+
+    Raises:
+        RailheadError: it failed, or the connection broke; again does what is missing.
+    """
+    heard = _Heard(told, changes.whys)
+    text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
+    session.sh(as_root(facts, text), told=heard.line, silence=SILENCE)
+    if heard.end != "@done":
+        raise why(heard.end, heard.step, heard.said, pace)
+
+
+class _Heard:
+    """What the script has said: its step, its end, and the lines of its last command."""
+
+    def __init__(self, told: Callable[[str], None], whys: Mapping[str, str]) -> None:
+        self.told, self.whys = told, whys
+        self.step, self.end = "", ""
+        self.said: list[str] = []
+
+    def line(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "@step":
+            self.step = rest
+            self.told(f"{rest}: {self.whys.get(rest, 'begins')}")
+        elif word in ("@done", "@failed"):
+            self.end = line
+        elif word == "@try":
+            self.said.clear()
+        elif word != "@alive" and line.strip(" |."):
+            self.said.append(clean(line.removeprefix("| ")))
+            if not self.said[-1].startswith("(Reading database"):
+                self.told(f"{self.step}: {self.said[-1]}".removeprefix(": "))
+
+
+def why(end: str, step: str, said: Sequence[str], pace: Pace) -> RailheadError:
+    """The error for a script that ended so, after its last command had said this."""
+    what = end.removeprefix("@failed ")
+    minutes = pace.patience // 60
+    if what in ("apt", "mend", "keyring") and (error := _of_apt("\n".join(said), minutes)):
+        return error
+    texts = {
+        "busy": f"an earlier fab bootstrap is still at work there after {minutes} minutes",
+        "cloud-init": "cloud-init ended with errors, its log is /var/log/cloud-init-output.log",
+        "cloud-init-late": f"cloud-init has not ended within {minutes} minutes",
+        "mend": "half-finished packages could not be mended",
+        "keyring": "the key of NVIDIA's repository could not be fetched, or is not the one known",
+        "installer": "the image's own installer of the driver failed",
+        "module": "the driver is installed, and its kernel module does not load",
+        "apt": f"{step}: apt failed",
+    }
+    text = texts.get(what, "root's work ended without a word")
+    words = [line for line in said if COMPLAINT.match(line)] if what in ("apt", "mend") else []
+    return RailheadError("\n".join([text, *(words or said[-8:])]))
+
+
+def _of_apt(words: str, minutes: int) -> RailheadError | None:
+    """The error for what apt ran into, where its words tell more than that it failed."""
+    if locked(words):
+        holder = next(line for line in words.splitlines() if locked(line))
+        return RailheadError(f"apt's lock is held for more than {minutes} minutes: {holder}")
+    if transient(words) and "Hash Sum" not in words and (found := FAILED_FETCH.search(words)):
+        cause = next(line.strip() for line in words.splitlines() if transient(line))
+        whence = "this computer" if "This computer" in cause else "that host"
+        return RailheadError(
+            f"apt gets no packages from {mirror(found[1])}: {cause}",
+            hint=f"the same command again, when the mirror answers from {whence}",
+        )
+    if elsewhere := re.search(r"(https?://\S+) is no mirror of this host", words):
+        return RailheadError(
+            f"apt is sent to {elsewhere[1]}, which the host's lists did not name in the plan",
+            hint="name it in them, in place of the mirror that sends there; the same command again",
+        )
+    return None
+
+
+def mirror(address: str) -> str:
+    """The mirror that an address of a list or a package belongs to."""
+    return re.sub(r"/(dists|pool|\.)/.*", "", address).rstrip("/")

@@ -1,0 +1,50 @@
+"""The installer: ours here, and the same binary for the hosts. It never fetches a Python."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.plan.runtimes import LOCKS
+from bootstrap.ssh.bundle import Bundle, pack_folder
+
+ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
+
+
+def uv_here() -> str:
+    """The uv of the control environment."""
+    return str(Path(sys.executable).parent / "uv")
+
+
+def uv_digest() -> str:
+    """Names the uv binary on a host."""
+    return hashlib.sha256((LOCKS / "uv.txt").read_bytes()).hexdigest()[:16]
+
+
+def uv_for_hosts() -> Bundle:
+    """The uv binary for Linux on x86_64, whatever this machine is; fetched once, by hash."""
+    with _FETCHING_UV:
+        return _uv_for_hosts()
+
+
+_FETCHING_UV = threading.Lock()
+
+
+def _uv_for_hosts() -> Bundle:
+    folder = local_state.cache("uv-for-hosts") / uv_digest()
+    if not (folder / "uv").exists():
+        part = folder.with_name(f"{folder.name}.part")
+        argv = [uv_here(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+        argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
+        argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
+        done = subprocess.run(argv, capture_output=True, text=True)
+        if done.returncode:
+            raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
+        folder.mkdir(parents=True, exist_ok=True)
+        (part / "bin" / "uv").replace(folder / "uv")
+    return pack_folder(folder)

@@ -1,0 +1,111 @@
+"""The Horovod wheels that a stack's bucket keeps for everybody who works with the stack.
+
+`wheels/<key>/wheel.json` names the wheel for one kind of host, with its sha256, which is also in
+the name of the wheel's own object. It is written last: nobody finds a wheel that is not whole, and
+of two that are brought at once either is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.clouds import bucket
+from bootstrap.clouds.bucket import WHEELS, Bucket
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+
+NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Spoiled(RailheadError):
+    """What stands in the bucket is not a wheel that was put there whole."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the bucket was found to keep for the hosts, at `url`. `holds` is None where that could
+    not be found out; `taken` whether the wheel that is here came from there just now; `note` says
+    what a person should know of it."""
+
+    url: str
+    holds: bool | None
+    taken: bool = False
+    note: str = ""
+
+
+def look(inventory: Inventory, folder: Path) -> Kept | None:
+    """What the stack's bucket keeps for hosts whose wheels lie in this folder here; a wheel comes
+    into the folder if there is none. No error: without a bucket's wheel one is built."""
+    if not inventory.bucket:
+        return None
+    url = f"{inventory.bucket}/{WHEELS}{folder.name}"
+    try:
+        kept = bucket.of(inventory)
+        entry = _entry(kept, folder.name)
+        return Kept(url, entry is not None, entry is not None and _take(kept, entry, folder))
+    except Spoiled as error:
+        return Kept(url, False, note=f"the wheel in {url} is not used: {error.message}")
+    except (RailheadError, OSError) as error:
+        said = str(error).splitlines()[0]
+        return Kept(url, None, note=f"wheels are neither taken from {url} nor kept there: {said}")
+
+
+def put(inventory: Inventory, wheel: Path) -> None:
+    """Keep a wheel, under the name of the folder it lies in.
+
+    Raises:
+        RailheadError: the bucket does not take it.
+    """
+    store, data = bucket.of(inventory).store, wheel.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    entry = {"schema": 1, "name": wheel.name, "bytes": len(data), "sha256": digest}
+    store.write(f"{WHEELS}{wheel.parent.name}/{digest}/{wheel.name}", data)
+    store.write(f"{WHEELS}{wheel.parent.name}/wheel.json", json.dumps(entry).encode())
+
+
+def here(folder: Path) -> Path | None:
+    """The wheel in a folder of this computer's cache; None when there is none."""
+    return min(folder.glob("horovod-*.whl"), default=None)
+
+
+def _entry(kept: Bucket, key: str) -> dict[str, Any] | None:
+    """Which wheel is kept under a key; None when none is."""
+    data = kept.read(f"{WHEELS}{key}/wheel.json")
+    if data is None:
+        return None
+    try:
+        entry: dict[str, Any] = json.loads(data)
+        if NAME.fullmatch(entry["name"]) and SHA256.fullmatch(entry["sha256"]):
+            return entry
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Spoiled("its wheel.json names no wheel")
+
+
+def _take(kept: Bucket, entry: dict[str, Any], folder: Path) -> bool:
+    """Bring a wheel into a folder that has none, whole or not at all; whether it came."""
+    with local_state.alone(local_state.cache("wheels") / f"{folder.name}.lock"):
+        if here(folder):
+            return False
+        name, digest = entry["name"], entry["sha256"]
+        data = kept.read(f"{WHEELS}{folder.name}/{digest}/{name}")
+        if data is None:
+            raise Spoiled(f"{name} is not there any more")
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise Spoiled(f"{name} has another sha256 than the one that was written down")
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".{name}.part{os.getpid()}"
+        try:
+            part.write_bytes(data)
+            part.replace(folder / name)
+        finally:
+            part.unlink(missing_ok=True)
+        return True

@@ -1,0 +1,104 @@
+"""Runs on a host, read from the ssh channel and never written to its disk.
+
+`channel` is how it is asked and answers; what it can be asked is the table OPS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from bootstrap.remote.agent.channel import say, serve
+from bootstrap.remote.agent.commands import run, start
+from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
+from bootstrap.remote.agent.network import dial, listen, ports
+from bootstrap.remote.agent.packing import collect, get
+
+
+def follow(folder: str, offset: int = 0) -> dict[str, Any]:
+    """Pass on metrics, the state and each rank's last line until the run's state is final.
+
+    `offset` is the byte of metrics.jsonl to begin at.
+    """
+    folder = os.path.expanduser(folder)
+    shown = None
+    while True:
+        state = text_of(f"{folder}/state.json")
+        for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
+            offset = end
+            say(event={"metrics": line, "offset": offset})
+        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **begun(state)}}
+        if now != shown:
+            say(event=now)
+            shown = now
+        if state and json.loads(state)["state"] not in ("starting", "running"):
+            return {"offset": offset, "lost": False}
+        if state and is_lost(folder, state):
+            return {"offset": offset, "lost": True}
+        time.sleep(0.2)
+
+
+def is_lost(folder: str, state: str) -> bool:
+    """Whether the supervisor is gone and left this state as its last word."""
+    mark = f"{os.path.basename(folder)}/supervisor.py".encode()
+    with contextlib.suppress(OSError), open(f"/proc/{json.loads(state)['pid']}/cmdline", "rb") as f:
+        if mark in f.read():  # nobody else, who has been given its number since
+            return False
+    return state == text_of(f"{folder}/state.json")
+
+
+def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
+    """Whole lines from byte `offset` on, each with the byte at which it ends."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(offset)
+        for line in file:
+            if line.endswith(b"\n"):
+                offset += len(line)
+                yield line.decode(errors="replace"), offset
+
+
+def begun(state: str | None) -> dict[str, str]:
+    """The lines that ranks have not ended, as the supervisor sees them: progress bars."""
+    lines = json.loads(state).get("begun", {}) if state else {}
+    return {rank: line for rank, line in lines.items() if line}
+
+
+def last_lines(folder: str) -> dict[str, str]:
+    """The last line of each rank's log: a carriage return starts a progress bar's line anew."""
+    last = {}
+    for path in glob.glob(f"{glob.escape(folder)}/rank-*.log"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - 2000))
+            text = file.read().decode(errors="replace").replace("\r", "\n").strip()
+            last[os.path.basename(path)[5:-4]] = text.rpartition("\n")[2]
+    return last
+
+
+OPS = {
+    op.__name__: op
+    for op in (
+        write,
+        tree,
+        place_folder,
+        run,
+        get,
+        collect,
+        read,
+        follow,
+        listen,
+        dial,
+        ports,
+        start,
+        remove,
+    )
+}
+
+
+def main() -> None:
+    """Serve until the channel closes."""
+    serve(OPS)

@@ -1,0 +1,1 @@
+"""Small programs that try a host's runtime: GPUs, the Horovod wheel, links."""

@@ -1,0 +1,1 @@
+"""What holds a run on its hosts: supervisor, ranks, the stop of machines, manifest, upload."""

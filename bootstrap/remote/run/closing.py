@@ -1,0 +1,103 @@
+"""Lists and hashes what a run left, in processes of their own, so that one that hangs is killed.
+
+python closing.py outputs|hashes FOLDER   -> JSON lines
+
+A read from a dead network mount never returns, and a thread of Python cannot be ended. The machines
+must stop all the same, so the supervisor waits for no file. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import bounded, manifest
+else:  # they lie beside this file
+    import bounded
+    import manifest
+
+# Seconds. Finding a million files takes about ten; more means that a file system does not answer.
+LISTING = 120.0
+# Seconds. A slow disk gives 100 MB a second: 180 GB of results. GPUs cost money meanwhile.
+HASHING = 1800.0
+
+
+def outputs(folder: str) -> tuple[list[Any], str]:
+    """What the run wrote, [path in work/, bytes] each; and why that is not known, or ""."""
+    lines, why = answers("outputs", folder, LISTING)
+    return (lines[0], "") if lines and not why else ([], why and f"work/ was not listed: {why}")
+
+
+def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
+    """The manifest of a run's folder; and why it is not complete, or "".
+
+    A file that was not read in time stands under `skipped`.
+    """
+    lines, why = answers("hashes", folder, HASHING)
+    paths, skipped = (lines[0]["paths"], lines[0]["skipped"]) if lines else ([], [])
+    read = {line["path"]: line for line in lines[1:]}
+    files = [read[path] for path in paths if "sha256" in read.get(path, {})]
+    if why:
+        late = [{"path": path, "kind": why} for path in paths if path not in read]
+        skipped = [*skipped, *late]
+        first = f", first {late[0]['path']}" if late else ""
+        why = f"{len(late) if paths else 'all'} results were not read{first}: {why}"
+    return {"schema": 1, "files": files, "skipped": skipped}, why
+
+
+def answers(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
+    """What a process of ours answered line by line; and why it did not come to its end, or ""."""
+    argv = [sys.executable, "-I", "-S", os.path.abspath(__file__), task, folder]
+    try:
+        ended = bounded.run(argv, seconds)
+    except OSError as error:
+        return [], str(error)
+    lines = [json.loads(x) for x in ended.out.splitlines(keepends=True) if x.endswith("\n")]
+    if ended.code is None:
+        return lines, f"no end within {seconds:g} s"
+    if ended.code:
+        last = (ended.err.strip().splitlines() or [""])[-1]
+        return lines, f"exit code {ended.code}: {last}"
+    return lines, ""
+
+
+def hashes(folder: str) -> Iterator[Any]:
+    """The paths of the results and what is skipped, then an entry for each; one that cannot be read
+    has no sha256."""
+    found = manifest.Listing(folder)
+    paths = [path for path, _ in found.files]
+    yield {"paths": paths, "skipped": found.skipped}
+    for path in paths:
+        entry: dict[str, Any] = {"path": path}
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            size, digest = manifest.weighed(os.path.join(folder, path))
+            entry |= {"bytes": size, "sha256": digest}
+        yield entry
+
+
+def load(folder: str, name: str) -> Any:
+    """A JSON document of the run's folder."""
+    with open(os.path.join(folder, name)) as file:
+        return json.load(file)
+
+
+def main(task: str, folder: str) -> None:
+    """Answer on stdout, a line as soon as it is known."""
+    if task == "outputs":
+        patterns = load(folder, "run.json")["outputs"]
+        before = load(folder, manifest.BEFORE)
+        print(json.dumps(manifest.written(folder, before, patterns)))
+        return
+    for line in hashes(folder):
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,115 @@
+"""Ends every process of a run on this host and says whether any is left. Standard library only.
+
+A process of a run is known by RAILHEAD_RUN and RAILHEAD_HOME in its environment, which its
+children inherit, also those that mpirun does not know (a data loader, a shell's background job).
+Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+HOME = os.path.expanduser("~")
+GRACE = 2.0  # seconds between TERM and KILL, and after KILL
+
+
+def processes(run_id: str) -> list[int]:
+    """Pids of the run's processes on this host, ours left out; "all" is any run's."""
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in numbers if pid != os.getpid() and is_of(pid, run_id)]
+
+
+def is_of(pid: int, run_id: str) -> bool:
+    """Whether a process bears the run's mark, and this home's: local hosts share a machine."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        marks = file.read().split(b"\0")
+        if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
+            return False
+        runs = [mark[13:] for mark in marks if mark.startswith(b"RAILHEAD_RUN=")]
+        return bool(runs) and (run_id == "all" or runs[0] == os.fsencode(run_id))
+    return False
+
+
+def sweep(run_id: str) -> dict[str, Any]:
+    """TERM, two seconds of grace, KILL, two seconds more; then look again."""
+    ended = end(run_id, signal.SIGTERM) | end(run_id, signal.SIGKILL)
+    drop_secrets(run_id)
+    left = processes(run_id)
+    return {"ended": len(ended - set(left)), "left": left}
+
+
+def end(run_id: str, sign: signal.Signals) -> set[int]:
+    """Signal each process once, those too that come meanwhile, until none is there or time is up.
+
+    Returns all that were signalled.
+    """
+    signalled: set[int] = set()
+    until = time.monotonic() + GRACE
+    while (pids := processes(run_id)) and time.monotonic() < until:
+        for pid in set(pids) - signalled:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, sign)
+        signalled.update(pids)
+        time.sleep(0.05)
+    return signalled
+
+
+def drop_secrets(run_id: str) -> None:
+    """No secret outlives its run on a host."""
+    runs = os.path.join(HOME, ".railhead", "runs")
+    names = os.listdir(runs) if run_id == "all" and os.path.isdir(runs) else [run_id]
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(runs, name, "secrets.json"))
+
+
+def everywhere(run: dict[str, Any], folder: str) -> dict[str, Any]:
+    """From the chief: sweep every host of a run; says for each what came of it.
+
+    The searches elsewhere are started before the one here, which would take a child of ours that
+    has not become ssh yet for one of the run.
+    """
+    names = [host["name"] for host in run["hosts"]]
+    others = [(name, there(run, folder, index + 2)) for index, name in enumerate(names[1:])]
+    said = {names[0]: sweep(run["run_id"])}
+    return said | {name: answer(process) for name, process in others}
+
+
+def there(run: dict[str, Any], folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
+    """Start this on another host, without the mark: our ssh is not of the run."""
+    python = f'"$HOME/.railhead/envs/{run["runtime"]["digest"]}/bin/python"'
+    script = f'"$HOME/.railhead/runs/{run["run_id"]}/end_processes.py" {run["run_id"]}'
+    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
+    unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    words = [*ssh, f"exec {python} -I -S {script}"]
+    try:
+        return subprocess.Popen(words, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
+    except OSError as error:
+        return error
+
+
+def answer(process: subprocess.Popen[bytes] | OSError) -> Any:
+    """What another host's sweep said, or why that is not known."""
+    if isinstance(process, OSError):
+        return {"unknown": str(process)}
+    try:
+        text, _ = process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return {"unknown": "no answer within 20 seconds"}
+    try:
+        return json.loads(text.splitlines()[-1])
+    except (ValueError, IndexError):
+        return {"unknown": text.decode(errors="replace").strip()[-600:]}
+
+
+if __name__ == "__main__":
+    print(json.dumps(sweep(sys.argv[1])))

@@ -1,0 +1,179 @@
+"""What a run leaves, each file with its bytes and sha256: by this its copies are verified.
+
+Shared by the supervisor, by what ships results to a bucket, and by the agent that `fab fetch`
+starts. Only regular files are opened: a FIFO would hang, a link may lead anywhere. What else there
+is gets a name and a kind in the manifest. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import json
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from typing import IO, Any
+
+OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, and of no use elsewhere
+PARTS = ("result.json.part", "outputs.json.part", "manifest.json.part")  # being written
+GROWING = "supervisor.log"  # still written to when the run has ended
+TAKEN = ("manifest.json", "state.json", "left-on-host.txt")  # names of ours among the results
+BEFORE = "before.json"  # the files of work/ before the run
+
+# As in bootstrap/untrusted/unpack.py, which refuses all that exceeds them.
+FILES = 100_000
+DEPTH = 32
+NAME = 1024
+PART = 240
+FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of JSON that is not as ours
+
+Seen = dict[str, tuple[int, int]]
+
+
+class Listing:
+    """The files of a run's folder that are its results, and what is not brought and why."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.files: list[tuple[str, int]] = []
+        self.skipped: list[dict[str, str]] = []
+        self._homes: set[str] = set(TAKEN)
+        self._folders: set[str] = set()
+        self._add("run.json")
+        for part in ("results", "logs"):
+            for name in tree(os.path.join(folder, part)):
+                if not is_ours(name):
+                    self._add(f"{part}/{name}")
+        for name in outputs(folder):
+            self._add(f"work/{name}")
+
+    def _add(self, path: str) -> None:
+        """Take a file, or name it with the reason why it is not taken."""
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            status = os.lstat(os.path.join(self.folder, path))
+            kind = kind_of(path, status.st_mode) or self._clash(home_name(path))
+            if kind and len(self.skipped) < FILES:
+                self.skipped.append({"path": path, "kind": kind})
+            elif not kind:
+                self.files.append((path, status.st_size))
+
+    def _clash(self, home: str) -> str:
+        """Why a name among the results cannot be given; "" once it is."""
+        above = {home[:i] for i, char in enumerate(home) if char == "/"}
+        if len(self.files) >= FILES:
+            return f"more than {FILES} files"
+        if home in self._homes | self._folders or above & self._homes:
+            return f"another file comes back as {home}"
+        self._homes.add(home)
+        self._folders |= above
+        return ""
+
+
+def manifest(folder: str) -> dict[str, Any]:
+    """The manifest of a run's folder; a file that goes meanwhile is left out."""
+    found = Listing(folder)
+    files = []
+    for path, _ in found.files:
+        with contextlib.suppress(OSError):
+            size, digest = weighed(os.path.join(folder, path))
+            files.append({"path": path, "bytes": size, "sha256": digest})
+    return {"schema": 1, "files": files, "skipped": found.skipped}
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name in results/ or logs/ is of no use elsewhere."""
+    return name in (*OURS, *PARTS, GROWING)
+
+
+def tree(top: str) -> Iterator[str]:
+    """Everything below a folder but folders, links not followed, relative to it and in order."""
+    for folder, folders, names in os.walk(top):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*names, *links]):
+            yield os.path.relpath(os.path.join(folder, name), top)
+
+
+def kind_of(path: str, mode: int) -> str:
+    """Why something is not brought: what it is, or what is wrong with its name; "" for a file."""
+    kinds = {stat.S_IFLNK: "link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+    if not stat.S_ISREG(mode):
+        return kinds.get(stat.S_IFMT(mode), "device")
+    if any(unicodedata.category(char) in FORBIDDEN for char in path):
+        return "its name holds control characters or is not UTF-8"
+    parts = path.split("/")
+    if len(parts) > DEPTH:
+        return f"more than {DEPTH} folders deep"
+    if len(path.encode()) > NAME or any(len(part.encode()) > PART for part in parts):
+        return "its name is too long"
+    return ""
+
+
+def snapshot(folder: str) -> Seen:
+    """Size and time of everything in work/ but folders, to see later what the run wrote."""
+    found = {}
+    for name in tree(os.path.join(folder, "work")):
+        if "__pycache__" not in name:
+            with contextlib.suppress(OSError):
+                status = os.lstat(os.path.join(folder, "work", name))
+                found[name] = status.st_size, status.st_mtime_ns
+    return found
+
+
+def written(folder: str, before: Seen, patterns: list[str]) -> list[tuple[str, int]]:
+    """What in work/ is new or changed since `before` and matches, in order, with its bytes."""
+    after = snapshot(folder)
+    new = [name for name in after if after[name] != tuple(before.get(name, ()))]
+    return [(name, after[name][0]) for name in sorted(new) if matches(name, patterns)]
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
+    return any(pattern == "**" or fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def outputs(folder: str) -> list[str]:
+    """What the program wrote and was asked for: as the supervisor found at the end, else as it is
+    now, because the run goes on or its supervisor died."""
+    with contextlib.suppress(OSError, *UNREADABLE):
+        return [name for name, _ in read_json(folder, "results/outputs.json")["files"]]
+    with contextlib.suppress(OSError, *UNREADABLE):
+        before, run = read_json(folder, BEFORE), read_json(folder, "run.json")
+        return [name for name, _ in written(folder, before, run["outputs"])]
+    return []
+
+
+def read_json(folder: str, name: str) -> Any:
+    """A JSON document of the run's folder."""
+    with open_regular(os.path.join(folder, name)) as file:
+        return json.load(file)
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """A regular file, to read; OSError for a link and for everything that could wait or act."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def weighed(path: str) -> tuple[int, str]:
+    """A regular file's bytes and sha256."""
+    digest, size = hashlib.sha256(), 0
+    with open_regular(path) as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+            size += len(data)
+    return size, digest.hexdigest()
+
+
+def home_name(path: str) -> str:
+    """Where a file of the run's folder lies among results: results/ on top, work/ as outputs/."""
+    if path.startswith("work/"):
+        return "outputs/" + path[len("work/") :]
+    return path[len("results/") :] if path.startswith("results/") else path

@@ -1,0 +1,241 @@
+"""Becomes one rank: mpirun starts this on every slot, and it runs the program in this process.
+
+The program finds its own folder first on sys.path and nothing of ours; its arguments, its
+working directory and `__main__` are what `python train.py ...` would give it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import runpy
+import select
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORK = os.path.join(HERE, "work")
+LINGER = 2.0  # seconds for what is still to be said when the rank has gone
+NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
+size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
+it under --launcher tensorflow."""
+
+
+def main() -> int:
+    """Run the program as one rank; the exit code is what Python would end with."""
+    with open(os.path.join(HERE, "run.json")) as file:
+        run = json.load(file)
+    speak()
+    set_environment(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+    program = run["program"]
+    if program["kind"] == "training":
+        code = outcome(run_training)
+    else:
+        if run["keras"] == 2:
+            sys.meta_path.insert(0, Keras2())
+        code = outcome(lambda: run_script(program["path"], program["args"]))
+        if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
+            print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+            code = 1
+    if code:
+        tell(code)
+    return code
+
+
+def speak() -> None:
+    """Send all that this process and its children print through a process that marks line ends.
+
+    mpirun loses text that has many newlines (mpirun_output), so none reaches it. The helper
+    is of no process group that mpirun ends: what a rank said just before it was killed is still
+    passed on. It is no child of ours either, which a script that waits for all of its own minds.
+    """
+    rank = os.getpid()
+    source, sink = os.pipe()
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(source)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        os.close(sink)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(sink)
+            pass_on(source, rank)
+    finally:
+        os._exit(0)
+
+
+def pass_on(source: int, rank: int) -> None:
+    """Until the last writer has gone, or shortly after the rank has.
+
+    What a rank leaves in the background would hold mpirun, and so the run, for ever.
+    """
+    last = None
+    while last is None or time.monotonic() < last:
+        ready, _, _ = select.select([source], [], [], 0.5)
+        data = os.read(source, 1 << 16) if ready else None
+        if data == b"" or (last and not data):
+            return
+        rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+        while rest:
+            rest = rest[os.write(1, rest) :]
+        if last is None and is_gone(rank):
+            last = time.monotonic() + LINGER
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, also when nobody has asked for its exit code yet."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] in b"ZX"
+    except OSError:
+        return True
+
+
+def set_environment(run: dict[str, Any], rank: int) -> None:
+    """Every variable that a program receives; docs/tasks.md lists them."""
+    host = host_of(run, rank)
+    os.environ.update(run["env"])
+    if run["secrets"]:
+        with open(os.path.join(HERE, "secrets.json")) as file:
+            os.environ.update(json.load(file))
+    os.environ.update(
+        RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
+        RAILHEAD_RESULTS=os.path.join(HERE, "results"),
+        RAILHEAD_RANK=str(rank),
+        RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
+        RAILHEAD_SIZE=str(run["size"]),
+        RAILHEAD_HOST=run["hosts"][host]["name"],
+    )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if device := run["hosts"][host].get("interface"):
+        # The network that mpirun was given; "=": this name, not all that begin with it.
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
+    if run["tf_cluster"]:
+        task = {"type": "worker", "index": host}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": run["tf_cluster"], "task": task})
+    if run["keras"] == 2:
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+def host_of(run: dict[str, Any], rank: int) -> int:
+    """Ranks fill the hosts' slots in order: the index of the host that `rank` is on."""
+    for index, host in enumerate(run["hosts"]):
+        rank -= host["slots"]
+        if rank < 0:
+            return index
+    raise ValueError("more ranks than slots")
+
+
+class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes `keras` and what is in it the same module of tf_keras, once it is asked for."""
+
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A spec for keras and its submodules, none for anything else."""
+        if name == "keras" or name.startswith("keras."):
+            return importlib.machinery.ModuleSpec(name, self)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """The module of tf_keras itself, with its own spec kept aside."""
+        module = importlib.import_module(f"tf_{spec.name}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing to run; the import machinery has just put our spec there: put its own back."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def run_training() -> None:
+    """Our own training, as `python -m training`."""
+    sys.path[0] = WORK
+    sys.argv = ["training"]
+    runpy.run_module("training", run_name="__main__", alter_sys=True)
+
+
+def run_script(path: str, args: list[str]) -> None:
+    """The script as `__main__`, a module of its own: what it defines can be pickled."""
+    script = os.path.join(WORK, path)
+    sys.path[0] = os.path.dirname(script)
+    sys.argv = [path, *args]
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def outcome(program: Callable[[], None]) -> int:
+    """Run it; the exit code, with what Python would print at such an end."""
+    try:
+        program()
+    except SystemExit as ending:
+        return exit_code(ending.code)
+    except BaseException as error:
+        show(error)
+        return 1
+    return 0
+
+
+def exit_code(code: Any) -> int:
+    """What sys.exit(code) means to the system: a text is printed, and stands for 1."""
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def show(error: BaseException) -> None:
+    """The program's own traceback: the frames above it are ours and help nobody."""
+    trace = error.__traceback__
+    while trace and is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    if sys.excepthook is sys.__excepthook__:
+        traceback.print_exception(type(error), error, trace)
+    else:
+        sys.excepthook(type(error), error, trace)
+
+
+def is_ours(file: str) -> bool:
+    """Whether code of this file only leads to the program."""
+    return file in (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def joined_mpi() -> bool:
+    """Whether this process ever called MPI_Init: it stays true after MPI_Finalize."""
+    flag = ctypes.c_int(0)
+    try:
+        ctypes.CDLL("libmpi.so.40").MPI_Initialized(ctypes.byref(flag))
+    except OSError:
+        return False
+    return bool(flag.value)
+
+
+def tell(code: int) -> None:
+    """Say to the supervisor that this rank fails: mpirun does not always know who was first."""
+    with contextlib.suppress(Exception):  # the program may have closed or replaced it
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(1, b'@railhead {"kind": "ended", "exit": %d}\n' % code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""What ranks and mpirun say, as it comes: into bounded logs, records and what the end must know.
+
+No secret is kept, and a full disk loses lines, never the run. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import subprocess
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run.mpirun_output import Tagged
+else:  # it lies beside this file
+    from mpirun_output import Tagged
+
+MPIRUN = -1  # the "rank" of mpirun's own lines
+RECORD = b"@railhead "
+HEAD = 1000  # of mpirun's own lines: the first tell the cause
+LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
+TAIL = 20  # lines
+SHORTEST = 4  # characters; a shorter line of a longer secret (a bracket, say) tells nothing
+
+
+class Losses:
+    """What could not be written, by reason: the run goes on, and its end tells."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def add(self, error: OSError) -> None:
+        """One line or document less, for this reason."""
+        self.counts[error.strerror or type(error).__name__] += 1
+
+    def told(self) -> str | None:
+        """A line for people; None when nothing was lost."""
+        lost = [f"{count} writes failed: {reason}" for reason, count in self.counts.items()]
+        return "; ".join(lost) or None
+
+
+class Lines:
+    """A file that whole lines are added to; beyond `limit` bytes it starts anew."""
+
+    def __init__(self, path: str, losses: Losses, limit: float = float("inf")) -> None:
+        self.path, self.losses, self.limit = path, losses, limit
+        self.file: io.FileIO | None = None
+        self.size = 0
+        self.tail: deque[bytes] = deque(maxlen=TAIL)
+        try:
+            self._open()
+        except OSError as error:
+            losses.add(error)
+
+    def add(self, line: bytes) -> None:
+        """Add a line given without its newline. What cannot be written counts as lost."""
+        self.tail.append(line)
+        try:
+            self._write(line + b"\n")
+        except OSError as error:
+            self.losses.add(error)
+
+    def lines(self) -> list[str]:
+        """The last lines, each as a terminal shows it in the end."""
+        return [shown(line) for line in self.tail]
+
+    def _write(self, data: bytes) -> None:
+        """All of it or none: a disk that fills up leaves no half line for the next to join."""
+        if self.file is None or self.size > self.limit:
+            self._open()
+        assert self.file
+        written = self.file.write(data)
+        if written != len(data):
+            os.ftruncate(self.file.fileno(), self.size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size += written
+
+    def _open(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+            os.replace(self.path, f"{self.path}.1")
+        self.file = io.FileIO(self.path, "a")
+        self.size = os.fstat(self.file.fileno()).st_size
+
+
+def shown(text: bytes) -> str:
+    """A line as a terminal shows it in the end: a progress bar goes back and writes it anew."""
+    states = [state for state in re.split(rb"[\r\b]+", text) if state.strip()]
+    return states[-1].decode(errors="replace").rstrip() if states else ""
+
+
+class Secrets:
+    """Takes the values of secrets out of text."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        pieces = sorted(set(pieces_of(values)), key=len, reverse=True)
+        self.pattern = re.compile(b"|".join(re.escape(p.encode()) for p in pieces))
+        self.any = bool(pieces)
+
+    def redact(self, text: bytes) -> bytes:
+        """The text with [secret] in their places."""
+        return self.pattern.sub(b"[secret]", text) if self.any else text
+
+
+def pieces_of(values: Iterable[str]) -> Iterable[str]:
+    """What of a secret may stand in one line: itself or each of its lines, also as JSON has it."""
+    for value in values:
+        lines = [line.strip() for line in value.splitlines()]
+        kept = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
+        for piece in (value.strip(), *kept):
+            if piece:
+                yield piece
+                yield json.dumps(piece)[1:-1]
+                yield json.dumps(piece, ensure_ascii=False)[1:-1]
+
+
+class Words:
+    """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
+
+    def __init__(
+        self, folder: str, run: dict[str, Any], secrets: Iterable[str], losses: Losses
+    ) -> None:
+        self.folder, self.run, self.losses = folder, run, losses
+        self.secrets = Secrets(secrets)
+        self.metrics = Lines(f"{folder}/results/metrics.jsonl", losses)
+        self.logs = {rank: self.log(rank) for rank in (MPIRUN, *range(run["size"]))}
+        self.mpirun: list[str] = []
+        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order that ranks told it
+        self.evaluation: dict[str, Any] | None = None
+        self.begun: dict[str, str] = {}  # {rank: the line that it has not ended yet}
+        self.broken: BaseException | None = None
+
+    def read(self, process: subprocess.Popen[bytes]) -> None:
+        """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
+        assert process.stdout
+        try:
+            tagged, seen = Tagged(), 0.0
+            while data := os.read(process.stdout.fileno(), 1 << 16):
+                for rank, line in tagged.feed(data):
+                    self.said(rank, self.secrets.redact(line))
+                if time.monotonic() - seen > 0.5:
+                    seen = time.monotonic()
+                    self.begun = self.unfinished(tagged)
+            for rank, line in tagged.close():
+                self.said(rank, self.secrets.redact(line))
+        except BaseException as error:  # the other thread asks for it
+            self.broken = error
+
+    def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
+        """Read mpirun's own messages, which alone come on its stderr."""
+        assert process.stderr
+        for line in process.stderr:
+            self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
+
+    def unfinished(self, tagged: Tagged) -> dict[str, str]:
+        """The last state of progress bars, which end their line only when they are full."""
+        return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
+
+    def said(self, rank: int, line: bytes) -> None:
+        """Take one line: a record, a line of a rank's log, or mpirun's own."""
+        before, mark, record = line.partition(RECORD)
+        rank = rank if rank in self.logs else MPIRUN
+        if mark and rank != MPIRUN and self.record(rank, record):
+            line = before
+            if not line:
+                return
+        if rank == MPIRUN and len(self.mpirun) < HEAD:
+            self.mpirun.append(line.decode(errors="replace"))
+        self.logs[rank].add(line)
+
+    def record(self, rank: int, text: bytes) -> bool:
+        """Keep a record; False when it is none."""
+        try:
+            record = json.loads(text)
+            kind = record["kind"]
+            if kind == "ended":
+                self.failed.setdefault(rank, int(record["exit"]))
+                return True
+            own = {k: v for k, v in record.items() if k != "kind"}
+            record.update(rank=rank, host=self.host_of(rank), time=time.time())
+            line = json.dumps(record).encode()
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return False
+        if kind == "evaluation":
+            self.evaluation = own
+        self.metrics.add(line)
+        return True
+
+    def log(self, rank: int) -> Lines:
+        """The log of a rank, or mpirun's own."""
+        name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
+        return Lines(f"{self.folder}/logs/{name}.log", self.losses, LOG_LIMIT)
+
+    def host_of(self, rank: int) -> str:
+        """The name of a rank's host: ranks fill the hosts' slots in order."""
+        names = [host["name"] for host in self.run["hosts"] for _ in range(host["slots"])]
+        return str(names[rank])

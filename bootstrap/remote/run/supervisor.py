@@ -1,0 +1,340 @@
+"""Holds a run on its chief: starts mpirun, keeps what the ranks say, and writes how it ended.
+
+It outlives the connection that started it. state.json has a heartbeat each second; result.json
+is written once, at the end, whatever happened. SIGTERM cancels the run. Standard library only,
+Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import closing, controller, end_processes, manifest, stop_policy
+    from bootstrap.remote.run.mpirun_output import verdict
+    from bootstrap.remote.run.rank_output import Losses, Words
+else:  # they lie beside this file
+    import closing
+    import controller
+    import end_processes
+    import manifest
+    import stop_policy
+    from mpirun_output import verdict
+    from rank_output import Losses, Words
+
+RUN = os.path.dirname(os.path.abspath(__file__))
+RESERVE = 65_536  # bytes kept aside to write the run's end into when the disk is full
+STARTED = time.monotonic()
+LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+SHOWN = 12  # of mpirun's own lines, when it names no rank
+GRACE = 5.0  # seconds: for mpirun after SIGTERM, and for what is still in its pipes
+LIBC = ctypes.CDLL(None)
+CANCELLED = threading.Event()
+
+
+def path(name: str) -> str:
+    """A path in the run's folder."""
+    return os.path.join(RUN, name)
+
+
+def save(name: str, document: Any) -> None:
+    """Write a JSON document: all of it or none."""
+    part = path(f"{name}.part")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)  # should it be a FIFO of the program, opening it would hang
+        with open(part, "x") as file:
+            json.dump(document, file, indent=1)
+        os.replace(part, path(name))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        raise
+
+
+def load(name: str) -> Any:
+    """A JSON document of the run's folder."""
+    with open(path(name)) as file:
+        return json.load(file)
+
+
+def now() -> str:
+    """This moment, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class State:
+    """What is known of the run at any moment: state.json, and result.json at its end."""
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.unfinished: list[str] = []
+        self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
+        with self.counted(), open(path("reserve"), "wb") as file:
+            file.write(os.urandom(RESERVE))
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """What cannot be written in here is lost, and the run goes on."""
+        try:
+            yield
+        except OSError as error:
+            self.losses.add(error)
+
+    def beat(self, **changes: Any) -> None:
+        """Write state.json."""
+        self.told.update(changes, heartbeat=time.time())
+        with self.counted():
+            save("state.json", self.told)
+
+    def end(self, result: dict[str, Any]) -> None:
+        """Write result.json and the last state, into the space kept aside if there is no other."""
+        with contextlib.suppress(OSError):
+            os.remove(path("reserve"))
+        result["started"], result["ended"] = self.told["started"], now()
+        result["seconds"] = round(time.monotonic() - STARTED, 1)
+        self.save_result(result)  # at once: whoever cancels a run does not wait for its hashes
+        found, why = closing.whole_manifest(RUN)
+        if why:
+            self.unfinished.append(why)
+            self.save_result(result)
+        with self.counted():
+            save("results/manifest.json", {**found, "files": with_result(found["files"])})
+        reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
+        ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
+        self.beat(**ending, trouble=self.trouble(), begun={})
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Write result.json with what is known of trouble now."""
+        result["trouble"] = self.trouble()
+        with self.counted():
+            save("results/result.json", result)
+
+    def trouble(self) -> str | None:
+        """What could not be written, and what of the end could not be finished; None: nothing."""
+        return "; ".join(filter(None, [self.losses.told(), *self.unfinished])) or None
+
+
+def with_result(files: list[Any]) -> list[Any]:
+    """The entries of a manifest, with the one of the result.json that was just written."""
+    name = "results/result.json"
+    size, digest = manifest.weighed(path(name))
+    entry = {"path": name, "bytes": size, "sha256": digest}
+    return [*(x for x in files if x["path"] != name), entry]
+
+
+class Supervisor:
+    """One run, from mpirun's start to what came of it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.run = load("run.json")
+        self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
+        secrets = load("secrets.json").values() if self.run["secrets"] else ()
+        self.words = Words(RUN, self.run, secrets, state.losses)
+
+    def go(self) -> dict[str, Any]:
+        """Run mpirun to its end, and sweep; returns result.json."""
+        with self.state.counted():
+            save(manifest.BEFORE, manifest.snapshot(RUN))  # for what a fetch finds, too
+        try:
+            with started(load("mpirun.json")) as process:
+                self.state.beat(state="running", mpirun=process.pid)
+                work = (self.words.read, self.words.read_mpirun)
+                readers = [threading.Thread(target=w, args=(process,), daemon=True) for w in work]
+                for reader in readers:
+                    reader.start()
+                code = self.wait(process)
+        finally:
+            swept = end_processes.everywhere(self.run, RUN)
+        for reader in readers:  # after the sweep: what a rank left behind held the pipes open
+            reader.join(GRACE)
+        self.check()
+        self.list_outputs()
+        return self.result(code, swept)
+
+    def list_outputs(self) -> None:
+        """Write which files the run left in work/."""
+        files, why = closing.outputs(RUN)
+        self.state.unfinished += [why] if why else []
+        with self.state.counted():
+            save("results/outputs.json", {"files": files})
+
+    def wait(self, process: subprocess.Popen[bytes]) -> int:
+        """mpirun's exit code, once it has ended."""
+        asked = beat = 0.0
+        while process.poll() is None:
+            moment = time.monotonic()
+            if moment - beat >= 1:
+                beat = moment
+                self.state.beat(begun=self.words.begun)
+                controller.is_here(path("attached"))
+            if stop_policy.is_over(self.run, moment - STARTED):
+                CANCELLED.set()
+            if CANCELLED.is_set() and not asked:
+                asked = moment
+                process.terminate()
+            elif asked and moment - asked > GRACE:
+                process.kill()
+            self.check()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        return process.returncode
+
+    def check(self) -> None:
+        """Raise what went wrong in the thread that reads."""
+        if self.words.broken:
+            raise self.words.broken
+
+    def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
+        """How the run ended, by mpirun's exit code."""
+        state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
+        return {
+            "schema": 1,
+            "run_id": self.run["run_id"],
+            "state": state,
+            "exit_code": code if code >= 0 else 128 - code,
+            "culprit": self.culprit() if state == "failed" else None,
+            "size": self.run["size"],
+            "evaluation": self.words.evaluation,
+            "swept": swept,
+            "why": self.why() if state == "cancelled" else None,
+        }
+
+    def why(self) -> str | None:
+        """Why the run was cancelled, where nobody asked for it."""
+        if stop_policy.is_over(self.run, time.monotonic() - STARTED):
+            return f"its {self.run['max_hours']:g} hours (--max-hours) were over"
+        return None
+
+    def culprit(self) -> dict[str, Any]:
+        """Who failed first. A rank tells its own exit; mpirun knows who was killed or lost."""
+        found = verdict(" ".join(self.words.mpirun))
+        if self.words.failed and (found is None or found.what not in ("signal", "lost")):
+            return self.blame(*next(iter(self.words.failed.items())), "exit")
+        if found and found.rank is not None:
+            return self.blame(found.rank, found.code, found.key)
+        host = self.hosts[found.host] if found and found.host is not None else None
+        lines = [line for line in self.words.mpirun if line][:SHOWN]
+        return {"rank": None, "host": host, "lines": lines}
+
+    def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
+        """A rank, what became of it and its last lines."""
+        host, lines = self.words.host_of(rank), self.words.logs[rank].lines()
+        return {"rank": rank, "host": host, key: code, "lines": lines}
+
+
+@contextlib.contextmanager
+def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """mpirun, ended whatever happens in here."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        argv, cwd=RUN, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **pipes
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+            process.kill()
+
+
+def die_with_parent() -> None:
+    """mpirun gets SIGTERM should the supervisor die: no run goes on without its keeper."""
+    LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def failure(code: int, *lines: str) -> dict[str, Any]:
+    """result.json of a run that failed by no fault of a rank."""
+    culprit = {"rank": None, "host": None, "lines": list(lines)}
+    run_id = os.path.basename(RUN)
+    told = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
+    return {**told, "culprit": culprit, "evaluation": None, "swept": {}, "why": None}
+
+
+def attempt(state: State) -> dict[str, Any]:
+    """The run's result, also when it could not be run or held to its end."""
+    try:
+        return Supervisor(state).go()
+    except FileNotFoundError as error:
+        if error.filename == "mpirun":
+            return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
+        return failure(1, *traceback.format_exc().splitlines())
+    except BaseException:
+        return failure(1, *traceback.format_exc().splitlines())
+
+
+def hold(lock: IO[str]) -> str:
+    """Take the lock; "" if we have it now, else the id of the run that has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        return lock.read().strip() or "unknown"
+    with contextlib.suppress(OSError):
+        lock.truncate(0)
+        lock.write(os.path.basename(RUN))
+        lock.flush()
+    return ""
+
+
+def main() -> int:
+    """Hold the run; exit code 1 when it never began."""
+    signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
+    try:
+        lock = open(LOCK, "a+")
+    except OSError as error:
+        State().end(failure(1, f"the lock cannot be opened: {error}"))
+        return 1
+    with lock:
+        other = hold(lock)
+        if other == os.path.basename(RUN):
+            print("this run has a supervisor: its files are not ours to write", file=sys.stderr)
+            return 1
+        state = State()
+        if other:
+            state.end(failure(1, f"run {other} is going on on this chief: one run at a time"))
+            return 1
+        state.beat()
+        try:
+            state.end(attempt(state))
+        except Exception:
+            traceback.print_exc()  # whatever went wrong, the machines stop
+        keep_machines()
+    return 0
+
+
+def keep_machines() -> None:
+    """Become the keeper of the machines, where there is something to keep or to stop.
+
+    It takes the marks of the run off: what ends the run's processes does not end this one.
+    """
+    try:
+        run = load("run.json")
+    except (OSError, ValueError):
+        return  # nobody told what stops these machines
+    if run.get("stop") or run.get("bucket"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")
+        unmarked = {k: v for k, v in os.environ.items() if k not in marks}
+        os.execve(sys.executable, [sys.executable, "-I", "-S", path("stop_machines.py")], unmarked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

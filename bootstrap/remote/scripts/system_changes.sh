@@ -1,0 +1,221 @@
+# Root's work on one host: POSIX sh alone, because a host may have no Python yet. What to do comes
+# before this text, as variables (bootstrap/provision/system_script.py). Every part of it may be run again.
+#
+# It prints "@step NAME", "@try" before each command and "| LINE" for what that says, "@alive"
+# every few seconds, and at last "@done" or "@failed WHAT". Who listened may be gone: the work goes
+# on to its end all the same, because a package that is cut off in the middle has to be mended.
+# Hence commands write to a file, and what is read to the listener is a copy.
+set -uf # f: patterns are dpkg's
+umask 022
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+now=/run/railhead       # gone with a reboot, as stopped timers are
+kept=/var/lib/railhead  # what fab teardown takes back
+words=$now/words
+
+fail() { # WHAT
+  echo "@failed $1"
+  exit 1
+}
+
+alone() { # a bootstrap whose listener went away may still be at work here
+  exec 9>"$now/lock"
+  flock -n 9 && return
+  echo "| an earlier fab bootstrap is still at work here: waiting for it"
+  flock -w "$PATIENCE" 9 || fail busy
+}
+
+timers_off() {
+  [ -d /run/systemd/system ] || return 0
+  for timer in apt-daily.timer apt-daily-upgrade.timer; do
+    systemctl is-active --quiet $timer || continue
+    echo $timer >>"$now/timers"
+    systemctl stop $timer
+  done
+}
+
+timers_on() {
+  [ -e "$now/timers" ] || return 0
+  sort -u "$now/timers" | while read -r timer; do systemctl start "$timer"; done
+  rm -f "$now/timers"
+}
+
+# shellcheck disable=SC2317,SC2329 # called by a trap
+finish() {
+  code=$?
+  trap - EXIT
+  trap '' TERM INT HUP
+  timers_on
+  kill "$breathing" 2>/dev/null
+  exit $code
+}
+
+breathe() { # as long as the process PID is there
+  while kill -0 "$1" 2>/dev/null && echo @alive; do
+    sleep 5 >/dev/null
+  done
+}
+
+attempt() { # COMMAND...: once
+  echo @try
+  : >"$words"
+  (
+    trap - PIPE
+    "$@"
+  ) >"$words" 2>&1 9>&- &
+  command=$!
+  tail -n +1 -s 0.2 -f --pid=$command "$words" 2>/dev/null 9>&- | sed -u 's/^/| /' 9>&-
+  wait $command
+}
+
+pause() { # SECONDS: from half of them to one and a half, so that hosts do not knock in step
+  sleep $(($1 / 2 + $(od -An -N2 -tu2 /dev/urandom) % ($1 + 1)))
+}
+
+patiently() { # COMMAND...: again while it fails for what passes by itself
+  tries=0 longer=$PAUSE end=$(($(date +%s) + PATIENCE))
+  until attempt "$@"; do
+    if grep -Eq -e "$LOCKED" "$words" && [ "$(date +%s)" -lt $end ]; then
+      echo "| another program is at work with packages: waiting for it"
+      pause 4
+    elif [ $tries -lt "$RETRIES" ] && passes; then
+      tries=$((tries + 1))
+      echo "| that mostly passes by itself: once more in about $longer s"
+      pause "$longer"
+      longer=$((longer * 2))
+    else
+      return 1
+    fi
+  done
+}
+
+passes() {
+  grep -Eq -e "$TRANSIENT" "$words" && ! grep -Eq -e "$FINAL" "$words"
+}
+
+# shellcheck disable=SC2086 # a way is several words
+apt() {
+  apt-get $way -q -y -o DPkg::Lock::Timeout="$PATIENCE" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
+    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
+}
+
+# Lists are read once, and in each attempt after a failure: where a mirror has moved on, only new
+# ones help.
+bring() {
+  [ -e "$now/fresh" ] || apt update || return 1
+  rm -f "$now/fresh"
+  apt install --no-install-recommends "$@" && : >"$now/fresh"
+}
+
+first_boot() {
+  echo "@step cloud-init"
+  attempt timeout "$PATIENCE" cloud-init status --wait
+  case $? in
+    0) return ;;
+    2) echo "| cloud-init is done; part of it did not work (degraded): going on" ;;
+    124) fail cloud-init-late ;;
+    *) attempt cloud-init status --long
+       tail -n 5 /var/log/cloud-init-output.log 2>/dev/null | sed 's/^/| /'
+       fail cloud-init ;;
+  esac
+}
+
+mend() {
+  echo "@step mend"
+  patiently configure && [ -z "$(dpkg --audit)" ] && return
+  # What was cut off while it was unpacked has to come anew.
+  torn=$(dpkg-query -W -f '${db:Status-Eflag} ${Package}\n' | sed -n 's/^reinstreq //p')
+  # shellcheck disable=SC2086 # packages are words
+  [ -z "$torn" ] || patiently bring --reinstall $torn
+  patiently apt --fix-broken install || fail mend
+  patiently configure || fail mend
+}
+
+configure() {
+  dpkg --force-confdef --force-confold --configure -a
+}
+
+system() {
+  echo "@step system"
+  # shellcheck disable=SC2086
+  patiently bring $PACKAGES || fail apt
+}
+
+driver() {
+  echo "@step driver"
+  [ -z "$KEYRING" ] || repository
+  if [ -n "$INSTALLER" ]; then patiently sh -c "$INSTALLER" || fail installer; fi
+  for packages in "$PIN" "$DRIVER"; do # the branch is pinned before a driver is chosen
+    # shellcheck disable=SC2086
+    [ -z "$packages" ] || patiently bring $packages || fail apt
+  done
+  persist
+}
+
+repository() {
+  patiently bring ca-certificates || fail apt
+  contrib
+  [ "$(dpkg-query -W -f '${db:Status-Status}' cuda-keyring 2>/dev/null)" = installed ] && return
+  file=$now/cuda-keyring.deb
+  # shellcheck disable=SC2086
+  patiently /usr/lib/apt/apt-helper $way download-file "$KEYRING" "$file" \
+    "SHA256:$KEYRING_SHA256" || fail keyring
+  patiently apt install --no-install-recommends "$file" || fail apt
+  rm -f "$now/fresh"
+}
+
+# NVIDIA's packages for Debian need some of Debian's component contrib. It goes into the entries
+# that are there: apt takes no second one that differs in its key.
+# shellcheck disable=SC2016 # the words are apt's to expand
+contrib() {
+  grep -qx ID=debian /etc/os-release || return 0
+  apt-get indextargets --format '$(COMPONENT)' | grep -qx contrib && return
+  apt-get indextargets 'Origin: Debian' 'Component: main' --format '$(SOURCESENTRY)' |
+    sed 's/:[0-9]*$//' | sort -u | while read -r file; do
+    rm -f "$now/fresh"
+    sed -i -e '/^Components:/s/\<main\>/& contrib/' -e '/^deb /s/ main\>/& contrib/' "$file"
+  done
+}
+
+persist() {
+  [ -n "$REBOOT" ] || attempt modprobe nvidia || fail module
+  if [ -d /run/systemd/system ] && systemctl cat nvidia-persistenced >/dev/null 2>&1; then
+    attempt systemctl enable nvidia-persistenced
+    [ -n "$REBOOT" ] || attempt systemctl start nvidia-persistenced
+  elif [ -z "$REBOOT" ]; then
+    attempt nvidia-smi -pm 1
+  fi
+}
+
+hold() { # what is installed of the patterns, and nobody holds
+  echo "@step driver"
+  mkdir -p "$kept"
+  # shellcheck disable=SC2086
+  for package in $(dpkg-query -W -f '${db:Status-Status}.${db:Status-Want} ${Package}\n' $HOLD \
+    2>/dev/null | sed -n 's/^installed.install //p'); do
+    echo "$package" >>"$kept/held"
+    patiently apt-mark hold "$package"
+  done
+  printf '%s\n' "$BLACKLIST" >/etc/apt/apt.conf.d/52railhead
+}
+
+trap '' PIPE
+way= # of apt, where the host's own ways are closed
+if [ -n "$PROXY" ]; then
+  way="-o Acquire::http::Proxy=$PROXY -o Acquire::https::Proxy=$PROXY"
+  unset no_proxy NO_PROXY
+fi
+mkdir -p $now
+breathe $$ &
+breathing=$!
+trap finish EXIT
+trap 'exit 143' TERM INT HUP
+alone
+rm -f "$now/fresh"
+timers_off
+[ -z "$FIRST_BOOT" ] || first_boot
+[ -z "$MEND" ] || mend
+[ -z "$PACKAGES" ] || system
+[ -z "$DRIVER$INSTALLER" ] || driver
+[ -z "$HOLD" ] || hold
+echo @done

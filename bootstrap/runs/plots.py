@@ -1,0 +1,134 @@
+"""The curves of a run as one picture: loss and accuracy, in training and on held-out samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.console.text import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Record = dict[str, Any]
+LARGEST = 1e100
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of the picture; `points` are (x, y), all finite."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes and its curves."""
+
+    what: str
+    along: str
+    curves: tuple[Curve, ...]
+
+
+def curves(metrics: Path, out: Path, title: str) -> bool:
+    """Draw metrics.jsonl into the PNG `out`; False (and no file) when there is nothing to draw."""
+    panels = _panels(_records(metrics))
+    if not panels:
+        return False
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _draw(panels, out, title)
+    return True
+
+
+def _records(metrics: Path) -> list[Record]:
+    """Every record of the file; a line that is no object, such as a torn last one, is skipped."""
+    if not metrics.is_file():
+        return []
+    lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [record for line in lines if isinstance(record := _parsed(line), dict)]
+
+
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _panels(records: Sequence[Record]) -> list[Panel]:
+    """Loss and accuracy by epoch; before the first epoch has ended, each host's loss by step."""
+    epochs = [record for record in records if record.get("kind") == "epoch"]
+    both = [
+        _panel("loss", "epoch", _by_epoch(epochs, "loss")),
+        _panel("accuracy", "epoch", _by_epoch(epochs, "accuracy")),
+    ]
+    drawn = [panel for panel in both if panel.curves]
+    if drawn:
+        return drawn
+    early = _panel("loss", "step", _by_step(records))
+    return [early] if early.curves else []
+
+
+def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
+    return Panel(what, along, tuple(curve for curve in found if curve.points))
+
+
+def _by_epoch(epochs: Sequence[Record], what: str) -> list[Curve]:
+    """The training and the held-out curve of one measure."""
+    names = {"training": what, "held out": f"val_{what}"}
+    return [Curve(name, _points(epochs, "epoch", key)) for name, key in names.items()]
+
+
+def _by_step(records: Sequence[Record]) -> list[Curve]:
+    """The loss of each host; the legend says whose it is, because nothing averages it."""
+    progress = [record for record in records if record.get("kind") == "progress"]
+    hosts = sorted({str(record.get("host", "training")) for record in progress})
+    of = {name: [r for r in progress if str(r.get("host", "training")) == name] for name in hosts}
+    return [Curve(name, _points(own, "step", "loss")) for name, own in of.items()]
+
+
+def _points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
+    """(x, y) sorted by x; where an x was reached again, after a resume, the later record counts."""
+    pairs = {
+        along: height
+        for record in records
+        if (along := _drawable(record, x)) is not None
+        and (height := _drawable(record, y)) is not None
+    }
+    return tuple(sorted(pairs.items()))
+
+
+def _drawable(record: Record, key: str) -> float | None:
+    """A number that can be drawn: JSON as Python writes it also holds NaN, Infinity and numbers
+    at the end of what a float holds, which matplotlib cannot scale."""
+    value = number(record, key)
+    return value if value is not None and abs(value) < LARGEST else None
+
+
+def _draw(panels: Sequence[Panel], out: Path, title: str) -> None:
+    """Draw with matplotlib's Agg alone: no display, no global state. Imported late: it is slow."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8 * len(panels), 3.6), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, parse_math=False)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw_panel(axes, panel)
+    figure.savefig(out, format="png")
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for curve in panel.curves:
+        xs, ys = zip(*curve.points, strict=True)
+        axes.plot(xs, ys, marker="o" if len(xs) <= 30 else "", markersize=4, label=curve.name)
+    axes.set(xlabel=panel.along, ylabel=panel.what)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.legend()

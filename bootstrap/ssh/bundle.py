@@ -1,0 +1,200 @@
+"""The bundle: the files that go to the hosts, named by what is in them (`folder` finds them)."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import io
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.ssh.bundle_files import Found, files_in, unreadable
+
+LIMIT = 200_000_000
+"""Bytes that a bundle may hold."""
+PACKED = (".whl", ".gz")  # which no second packing makes smaller
+
+
+@dataclass(frozen=True)
+class BundleFile:
+    """One file: its posix path in the bundle, its content's hash, its size in bytes."""
+
+    path: str
+    sha256: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Files to ship, sorted by path; `root` is where they lie here and no part of the digest."""
+
+    root: Path
+    files: tuple[BundleFile, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 over paths, contents and executable bits: the bundle's name on a host."""
+        lines = (f"{file.sha256} {int(file.executable)} {file.path}\n" for file in self.files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of all files' sizes."""
+        return sum(file.size for file in self.files)
+
+    def manifest(self) -> dict[str, Any]:
+        """The bundle as JSON: what a host compares with what it has."""
+        files = [asdict(file) for file in self.files]
+        return {"digest": self.digest, "total_bytes": self.total_bytes, "files": files}
+
+
+def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
+    """Bundle a folder; UsageError names what is over `limit` bytes, unreadable or unshippable."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    root = folder.resolve()
+    found = files_in(root)
+    _refuse_large(root, found, limit)
+    return Bundle(root, tuple(_read(file) for file in found))
+
+
+def pack_training(repo: Path) -> Bundle:
+    """Bundle our own training code: the folder `training/` of the clone `repo`, by that name."""
+    if not (repo / "training" / "__main__.py").is_file():
+        raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
+    inner = pack_folder(repo / "training")
+    files = tuple(replace(file, path=f"training/{file.path}") for file in inner.files)
+    return Bundle(repo.resolve(), files)
+
+
+def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]:
+    """Bundle a script's folder, or `workdir` around it; also the script's path in the bundle."""
+    _check_script(script)
+    if workdir is None:
+        _refuse_home(script)
+    bundle = pack_folder(script.parent if workdir is None else workdir)
+    path = _path_in(bundle.root, script)
+    if path not in {file.path for file in bundle.files}:
+        raise UsageError(
+            f"{path} is not among the files that ship from {bundle.root}: .gitignore leaves it out,"
+            " or it lies in a folder that never ships",
+            hint="take it out of .gitignore, or choose another folder with --workdir",
+        )
+    return bundle, path
+
+
+def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
+    """The contents whose sha256 is in `needed`, as a tar stream compressed by zlib.
+
+    Each content is there once, named by its hash; the same bundle and need give the same bytes.
+    KeyError for a hash that the bundle does not hold, RailheadError for a file changed meanwhile.
+    """
+    by_hash = {file.sha256: file for file in bundle.files}
+    packed = _Deflated(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
+    with tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
+        for sha256 in sorted(set(needed)):
+            content = _unchanged(bundle.root, by_hash[sha256])
+            member = tarfile.TarInfo(sha256)  # time, owner and group stay zero
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.finish()
+
+
+class _Deflated(io.RawIOBase):
+    """Compresses what is written; level 1, because a fast link would wait for any other."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._deflate = zlib.compressobj(level)
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        """Take the next bytes of the stream."""
+        self._pieces.append(self._deflate.compress(data))
+        return len(data)
+
+    def finish(self) -> bytes:
+        """All that was written, compressed."""
+        return b"".join([*self._pieces, self._deflate.flush()])
+
+
+def _refuse_large(root: Path, found: list[Found], limit: int) -> None:
+    """Refuse more than `limit` bytes, naming the largest files."""
+    total = sum(file.size for file in found)
+    if total <= limit:
+        return
+    largest = sorted(found, key=lambda file: (-file.size, file.path))[:5]
+    lines = "".join(f"\n  {file.size / 1e6:8.1f} MB  {file.path}" for file in largest)
+    raise UsageError(
+        f"{root} holds {total / 1e6:.1f} MB in {len(found)} files, more than the"
+        f" {limit / 1e6:.1f} MB that are shipped; the largest:{lines}",
+        hint="add what the run does not need to .gitignore, or choose a smaller folder with"
+        " --workdir",
+    )
+
+
+def _read(file: Found) -> BundleFile:
+    """Hash one file; its size is what was read, in case it grew since the walk."""
+    sha256, size = hashlib.sha256(), 0
+    try:
+        with file.source.open("rb") as content:
+            executable = bool(os.fstat(content.fileno()).st_mode & stat.S_IXUSR)
+            while piece := content.read(1 << 20):
+                sha256.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise unreadable(file.source, error) from error
+    return BundleFile(file.path, sha256.hexdigest(), size, executable)
+
+
+def _unchanged(root: Path, file: BundleFile) -> bytes:
+    """A file's content, which must still be what was hashed."""
+    try:
+        content = (root / file.path).read_bytes()
+    except OSError as error:
+        raise unreadable(root / file.path, error) from error
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise RailheadError(
+            f"{root / file.path} changed while it was being shipped",
+            hint="type the command again; if a program keeps writing to it, add it to .gitignore",
+        )
+    return content
+
+
+def _check_script(script: Path) -> None:
+    """Refuse a script that is not a file; suggest the names that are like it."""
+    if script.is_file():
+        return
+    if script.is_dir():
+        raise UsageError(f"{script} is a folder", hint=f"name the script in it: {script}/train.py")
+    there = [file.name for file in script.parent.glob("*.py")]
+    close = difflib.get_close_matches(script.name, there, n=3)
+    hint = f"did you mean {' or '.join(str(script.with_name(name)) for name in close)}?"
+    raise UsageError(f"there is no script {script}", hint=hint if close else "")
+
+
+def _refuse_home(script: Path) -> None:
+    """Refuse to ship a home directory, keys and all, only because a script lies in it."""
+    folder = script.parent.resolve()
+    if Path(os.path.expanduser("~")).resolve().is_relative_to(folder):  # noqa: PTH111
+        raise UsageError(
+            f"{script} lies in {folder}, which would ship whole, with the keys in it",
+            hint="move the script into a folder of its own, or name a folder with --workdir",
+        )
+
+
+def _path_in(root: Path, script: Path) -> str:
+    """The script's path in the bundle of `root`. A script that is a link keeps its own name."""
+    place = script.parent.resolve() / script.name
+    if not place.is_relative_to(root):
+        raise UsageError(f"{script} is not inside {root}", hint="choose a --workdir that holds it")
+    return place.relative_to(root).as_posix()

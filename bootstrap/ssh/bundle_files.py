@@ -1,0 +1,178 @@
+"""The files of a folder that ship, found by one walk from the top down.
+
+What stays behind: whatever .gitignore names (also the ones above the folder, up to the top of its
+repository; git's index and its private excludes are not asked), version control, bytecode, virtual
+environments, the runs that `fab fetch` wrote into results/ (each run would ship all earlier ones;
+anything else in results/ goes along), sockets and pipes, links to nothing.
+
+A link inside the folder ships as the file or folder that it points to. A link that leads out of
+the folder is refused: on the hosts there is nothing at its end, and following it could ship
+anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.ssh.gitignore import IgnoreFile, ignored, parse
+
+_NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
+_ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that will ship, before it is read. `size` is in bytes."""
+
+    path: str
+    source: Path
+    size: int
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder on the walk: where it lies, its path in the bundle (empty, or ends with `/`),
+    the folders entered to get here, and the rules that hold in it (`above` + path is what they
+    are asked about)."""
+
+    place: Path
+    path: str
+    entered: tuple[str, ...]
+    above: str
+    rules: tuple[IgnoreFile, ...]
+
+
+def files_in(root: Path) -> list[Found]:
+    """What ships of `root` (a resolved path), sorted by path; UsageError names what cannot."""
+    try:
+        return sorted(_walk(root, _start(root)), key=lambda file: file.path)
+    except OSError as error:
+        raise unreadable(Path(error.filename or root), error) from error
+
+
+def unreadable(place: Path, error: OSError) -> UsageError:
+    """The error for a file or folder that cannot be read, with the system's own word for it."""
+    hint = "make it readable or add it to .gitignore"
+    return UsageError(f"cannot read {place}: {error.strerror}", hint=hint)
+
+
+def _start(root: Path) -> _Folder:
+    """Where the walk begins, with the rules of the folders above, up to the repository's top."""
+    for top in (root, *root.parents):
+        if (top / ".git").exists():
+            break
+    else:
+        top = root
+    between = [*reversed([p for p in root.parents if p == top or top in p.parents]), root]
+    rules: tuple[IgnoreFile, ...] = ()
+    for inner, outer in zip(between[1:], between, strict=False):
+        base = _below(outer, top)
+        rules += _rules_in(outer, base)
+        if ignored(rules, base + inner.name, folder=True):
+            rules = ()  # somebody asked for this very folder: rules above no longer count
+    return _Folder(root, "", (), _below(root, top), rules)
+
+
+def _below(folder: Path, top: Path) -> str:
+    """A folder's path under `top`: empty for `top` itself, else ending with a slash."""
+    return "" if folder == top else folder.relative_to(top).as_posix() + "/"
+
+
+def _rules_in(folder: Path, base: str) -> tuple[IgnoreFile, ...]:
+    """The rules of the folder's own .gitignore, if it has one. Like git, follow no link to it."""
+    file = folder / ".gitignore"
+    if not file.is_file() or file.is_symlink():
+        return ()
+    return (parse(file.read_bytes(), base),)
+
+
+def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
+    """Every file below `folder` that ships. `root` is the real path that links must stay under."""
+    real = os.path.realpath(folder.place)
+    if real in folder.entered:
+        raise UsageError(
+            f"{folder.path.rstrip('/')} is a link to a folder that holds it: it has no end",
+            hint="add it to .gitignore",
+        )
+    with os.scandir(folder.place) as listed:
+        entries = {entry.name: entry for entry in listed}
+    if folder.path and _stays_behind(Path(real), entries.keys()):
+        return
+    rules = folder.rules + _rules_in(folder.place, folder.above + folder.path)
+    here = replace(folder, rules=rules, entered=(*folder.entered, real))
+    for name in sorted(entries):
+        yield from _visit(root, here, entries[name])
+
+
+def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Found]:
+    """What one entry of a folder ships: itself, the files below it, or nothing."""
+    path = parent.path + entry.name
+    a_folder = entry.is_dir(follow_symlinks=False)  # to git's rules a link is never a folder
+    if entry.name in _NEVER or ignored(parent.rules, parent.above + path, folder=a_folder):
+        return
+    place = Path(entry.path)
+    facts = _stat(place)
+    if facts is None:
+        return
+    _check_name(place)
+    if entry.is_symlink():
+        _check_link(root, place, path)
+    if stat.S_ISDIR(facts.st_mode):
+        yield from _walk(root, replace(parent, place=place, path=path + "/"))
+    elif stat.S_ISREG(facts.st_mode):
+        yield Found(path, place, facts.st_size)
+
+
+def _stat(place: Path) -> os.stat_result | None:
+    """What an entry is at its end; None for a link to nothing, which the script finds here too."""
+    try:
+        return place.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
+
+
+def _stays_behind(folder: Path, names: Set[str]) -> bool:
+    """Whether a folder with these names in it is a virtual environment or a run that came back."""
+    if not _ENVIRONMENT_MARKS.isdisjoint(names):
+        return True
+    a_run = folder.parent.name == "results" and _RUN_ID.fullmatch(folder.name) is not None
+    return a_run and "run.json" in names
+
+
+def _check_name(place: Path) -> None:
+    """Refuse a name that a manifest or a host's file system could not carry unchanged."""
+    name = place.name
+    if "\n" in name or "\r" in name or not _is_text(name):
+        raise UsageError(
+            f"the name {os.fsencode(name)!r} in {place.parent} is not one line of UTF-8",
+            hint="rename the file or add it to .gitignore",
+        )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_link(root: Path, place: Path, path: str) -> None:
+    """Refuse a link whose end is not below `root`."""
+    target = place.resolve()
+    if not target.is_relative_to(root):
+        raise UsageError(
+            f"{path} is a link to {target}, which is outside {root} and would not be on the hosts",
+            hint="copy it into the folder, add the link to .gitignore, or choose a --workdir that"
+            " holds both",
+        )

@@ -1,0 +1,199 @@
+"""The only SSH: a session per host, and for each that cannot be reached the reason in words.
+
+`everywhere` asks all hosts at once, waits for all and reports all.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from paramiko.ssh_exception import (
+    AuthenticationException,
+    ChannelException,
+    NoValidConnectionsError,
+    PasswordRequiredException,
+    SSHException,
+)
+
+from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
+from bootstrap.ssh.jump_hosts import CONNECT_SECONDS, JumpFailed, connected, hang_up
+from bootstrap.ssh.session import Session
+
+T = TypeVar("T")
+
+
+def _open(host: Host, inventory: Inventory) -> Session:
+    hops = connected(host, inventory)
+    try:
+        return Session(host, hops)
+    except BaseException:
+        hang_up(hops)
+        raise
+
+
+def why_not(host: Host, error: Exception) -> str:
+    """For a person: why `host` could not be reached, and what to do about it."""
+    for kind, tell in _REASONS:
+        if isinstance(error, kind):
+            return tell(host, error)
+    for said, tell in _TEXTS.items():
+        if said in str(error):
+            return tell(host, error)
+    return str(error) if isinstance(error, RailheadError) else f"{type(error).__name__}: {error}"
+
+
+def _unknown(host: Host, error: Any) -> str:
+    shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
+    if host.host_key_source:
+        return f"REFUSED, its cloud vouches for no such key of it: {shown}"
+    return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
+
+
+def _changed(host: Host, error: Any) -> str:
+    shown = f"{error.hostname} is now {error.key.get_name()} {fingerprint(error.key)}"
+    forget = shlex.join(["ssh-keygen", "-R", error.hostname, "-f", str(error.file)])
+    said = f"REFUSED, its host key changed: {shown}; it may be another machine"
+    if host.host_key_source == "injected":  # the pin that comes back is the injected one
+        return f"{said}\nif it was used from another computer first, copy that one's {error.file}"
+    return f"{said}\nnext, if you know why: {forget}"
+
+
+def _no_key(host: Host, error: Any) -> str:
+    said = "none of your keys is accepted (no password is asked for)"
+    return f"{said}\nnext: ssh-copy-id {_dest(host)}"
+
+
+def _locked_key(host: Host, error: Any) -> str:
+    return "your key has a passphrase, and no ssh-agent holds it\nnext: ssh-add"
+
+
+def _no_name(host: Host, error: Any) -> str:
+    return f"the name {host.address!r} does not resolve"
+
+
+def _silent(host: Host, error: Any) -> str:
+    return f"no answer within {CONNECT_SECONDS} s: does it run, is port {host.port or 22} open?"
+
+
+def _refused(host: Host, error: Any) -> str:
+    return f"refused: no sshd answers on port {host.port or 22}"
+
+
+def _no_way(host: Host, error: Any) -> str:
+    return f"{error.strerror or error}: does it run, is there a way to its network?"
+
+
+def _no_banner(host: Host, error: Any) -> str:
+    port = host.port or 22
+    return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
+
+
+def _shut_in(host: Host, error: Any) -> str:
+    return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
+
+
+def _jump(host: Host, error: Any) -> str:
+    return f"its jump host {error.name}: {why_not(error.jump, error.why)}"
+
+
+_REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
+    (JumpFailed, _jump),
+    (UnknownHostKey, _unknown),
+    (ChangedHostKey, _changed),
+    (PasswordRequiredException, _locked_key),
+    (AuthenticationException, _no_key),
+    (socket.gaierror, _no_name),
+    (TimeoutError, _silent),
+    ((ConnectionRefusedError, NoValidConnectionsError), _refused),
+    (ChannelException, _shut_in),
+    (OSError, _no_way),
+)
+# paramiko has no kinds of its own for these.
+_TEXTS: dict[str, Callable[[Host, Any], str]] = {
+    "authentication methods": _no_key,
+    "protocol banner": _no_banner,
+    "Timeout opening channel": _silent,
+}
+
+
+def _dest(host: Host) -> str:
+    user = f"{host.user}@" if host.user else ""
+    return (f"-p {host.port} " if host.port else "") + user + host.address
+
+
+def tell(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:
+    """A word for every host: "ok", or why it could not be reached."""
+    return {
+        h.name: why_not(h, failed[h.name]) if h.name in failed else "ok" for h in inventory.hosts
+    }
+
+
+def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
+    """Connect to all; the sessions, and for each host that failed the error, in their order."""
+    opened: dict[str, Session] = {}
+    failed: dict[str, Exception] = {}
+
+    def one(host: Host) -> None:
+        try:
+            opened[host.name] = _open(host, inventory)
+        except (OSError, EOFError, SSHException, RailheadError) as error:
+            failed[host.name] = error
+
+    _all(one, inventory.hosts)
+    names = [h.name for h in inventory.hosts]
+    ordered = {name: opened[name] for name in names if name in opened}
+    return ordered, {name: failed[name] for name in names if name in failed}
+
+
+def everywhere(
+    opened: Mapping[str, Session],
+    work: Callable[[Session], T],
+    *,
+    what: str,
+    error: type[HostsFailed] = HostsFailed,
+) -> dict[str, T]:
+    """Do `work` on all hosts at once and wait for all.
+
+    Raises:
+        HostsFailed: it failed on some host; every host's outcome is told.
+    """
+    done: dict[str, T] = {}
+    failed: dict[str, RailheadError] = {}
+
+    def one(session: Session) -> None:
+        try:
+            done[session.host.name] = work(session)
+        except RailheadError as wrong:
+            failed[session.host.name] = wrong
+
+    _all(one, list(opened.values()))
+    if failed:
+        told = {name: str(failed[name]) if name in failed else "ok" for name in opened}
+        kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
+        raise kind(f"{what} failed on {len(failed)} of {len(told)} hosts", told)
+    return {name: done[name] for name in opened}
+
+
+def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
+    pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
+    wait = True
+    try:
+        for future in [pool.submit(work, item) for item in items]:
+            future.result()
+    except KeyboardInterrupt:
+        wait = False  # whoever opened the sessions closes them, and with them the work ends
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=not wait)
+
+
+def all_facts(opened: Mapping[str, Session]) -> dict[str, HostFacts]:
+    """Every host's facts, in the inventory's order."""
+    return everywhere(opened, Session.facts, what="reading facts", error=HostsNotReady)

@@ -1,0 +1,53 @@
+"""A port of a host's own loopback that leads here, by the connection that is there anyway."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import paramiko
+from paramiko.ssh_exception import SSHException
+
+from bootstrap.errors import RailheadError
+from bootstrap.ssh.session import ConnectionLost, Session
+
+Serve = Callable[[paramiko.Channel], None]
+LOOPBACK = ("127.0.0.1", "::1")
+
+
+@contextlib.contextmanager
+def lent(session: Session, serve: Serve) -> Iterator[int]:
+    """The port's number; each connection to it comes to `serve` here, in a thread of its own.
+
+    Raises:
+        RailheadError: the host's sshd forwards no ports, or the connection is gone.
+    """
+    transport = session.connection.transport
+    assert transport is not None
+
+    def come(channel: paramiko.Channel, origin: tuple[str, int], _: Any) -> None:
+        if origin[0] not in LOOPBACK:  # with GatewayPorts its sshd lets others in, too
+            channel.close()
+            return
+        threading.Thread(target=serve, args=(channel,), daemon=True).start()
+
+    port = _asked(session, transport, come)
+    try:
+        yield port
+    finally:
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            transport.cancel_port_forward("127.0.0.1", port)
+
+
+def _asked(session: Session, transport: paramiko.Transport, come: Callable[..., None]) -> int:
+    try:
+        return transport.request_port_forward("127.0.0.1", 0, come)
+    except SSHException:
+        if not transport.is_active():
+            raise ConnectionLost(f"the connection to {session.host} broke") from None
+        raise RailheadError(
+            f"the sshd of {session.host} forwards no ports, and packages have no other way there",
+            hint="AllowTcpForwarding yes in its sshd_config, and: systemctl reload ssh",
+        ) from None

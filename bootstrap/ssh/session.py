@@ -1,0 +1,306 @@
+"""One connection to one host and the one exec channel in it: sh first, then the agent.
+
+Facts need no Python on the host; everything else is asked of the agent (remote/agent), which is
+sent down the same channel with its parts and never written to the host's disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from fabric import Connection
+from paramiko.ssh_exception import SSHException
+
+from bootstrap.errors import RailheadError
+from bootstrap.facts.host import HostFacts, parse, script
+from bootstrap.inventory.hosts import Host
+from bootstrap.ssh.bundle import Bundle, tar
+from bootstrap.ssh.jump_hosts import hang_up
+from bootstrap.untrusted import unpack
+
+OPEN_SECONDS = 10
+REMOTE = Path(__file__).parents[1] / "remote"
+AGENT = (
+    "agent.channel",
+    "run.manifest",
+    "agent.files",
+    "agent.packing",
+    "agent.network",
+    "agent.commands",
+    "agent.agent",
+)  # each imports only from those before it
+PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
+ANSWER = 64_000_000  # bytes of one line: the names of all files of a run, or a manifest
+Told = Callable[[Mapping[str, Any]], None]
+Sent = Callable[[int], None]
+
+# Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
+# channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
+# @loop is the greeting of a talkative login shell.
+LOOP = """cd "$HOME"; echo; echo @loop
+s=
+while IFS= read -r l; do
+case $l in @go) eval "$s"; s=;; *) s="$s
+$l";; esac
+done"""
+START_AGENT = (
+    "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
+)
+# The parts become modules of the names that they have here, so that they import each other.
+LOAD_AGENT = """
+import sys, types
+for name, text in PARTS.items():
+    sys.modules[name] = module = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one command on a host answered: its exit code and its last lines."""
+
+    rc: int
+    tail: tuple[str, ...]
+
+
+class Session:
+    """One connection to one host and the one channel in it. Not shared between threads."""
+
+    def __init__(self, host: Host, hops: Sequence[Connection]) -> None:
+        self.host = host
+        self.connection = hops[-1]
+        self._hops = hops
+        transport = self.connection.transport
+        assert transport is not None
+        transport.set_keepalive(15)
+        self.host_key: paramiko.PKey = transport.get_remote_server_key()
+        self._channel = transport.open_session(timeout=OPEN_SECONDS)
+        self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+        self._out = self._channel.makefile("rb")
+        self._greeted = False
+        self._agent = False
+
+    def sh(
+        self, text: str, *, told: Callable[[str], None] | None = None, silence: float | None = None
+    ) -> str:
+        """Run POSIX sh on the host and return what it printed; `told` hears each line as it comes.
+
+        Raises:
+            ConnectionLost: the channel broke, or nothing came for `silence` seconds.
+        """
+        self._send(f"{text}\necho; echo @end\n@go\n".encode())
+        self._channel.settimeout(silence)
+        try:
+            return "".join(self._lines(told))
+        except TimeoutError:
+            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+        finally:
+            self._channel.settimeout(None)
+
+    def shell(self, command: str) -> tuple[list[str], int]:
+        """Run a shell command that has no input: the lines of all it said, and its exit code."""
+        said = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"')
+        lines = said.splitlines()
+        at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
+        body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
+        return body, int(lines[at].split()[1])
+
+    def _lines(self, told: Callable[[str], None] | None) -> Iterator[str]:
+        self._pass_greeting()
+        for raw in iter(self._out.readline, b""):
+            line = raw.decode(errors="replace")
+            if line == "@end\n":
+                return
+            if told:
+                told(line.rstrip("\n"))
+            yield line
+        raise self._broken()
+
+    def _pass_greeting(self) -> None:
+        while not self._greeted:
+            line = self._out.readline()
+            if not line:
+                raise self._broken()
+            self._greeted = line == b"@loop\n"
+
+    def facts(self) -> HostFacts:
+        """Read every fact of this host; writes nothing there."""
+        return parse(self.sh(script()))
+
+    def start_agent(self, python: str) -> None:
+        """Hand the channel to the agent, run by the host's `python`; once per session."""
+        if self._agent:
+            return
+        source = agent_source()
+        command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
+        self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
+        self._agent = True
+        self._pass_greeting()
+        self._answer("agent", stop_at="agent")
+
+    def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
+        """Run one operation of the agent; its events go to `told`.
+
+        Raises:
+            RailheadError: the operation failed on the host, or the connection broke.
+        """
+        assert self._agent, "start_agent first"
+        self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
+        return self._answer(op, told=told)
+
+    def send_tree(
+        self, bundle: Bundle, dest: str, *, prune: bool = True, sent: Sent | None = None
+    ) -> Any:
+        """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
+        hears the bytes that have gone."""
+        return self._send_files("tree", bundle, sent, dest=dest, prune=prune)
+
+    def send_folder(self, bundle: Bundle, dest: str, *, sent: Sent | None = None) -> Any:
+        """Make folder `dest` on the host, named by a digest, appear with all of the bundle or not
+        at all; a damaged one is replaced."""
+        return self._send_files("place_folder", bundle, sent, dest=dest)
+
+    def _send_files(self, op: str, bundle: Bundle, sent: Sent | None, **kw: Any) -> Any:
+        def needed(event: Mapping[str, Any]) -> None:
+            payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
+            self._send(b"%d\n" % len(payload))
+            self._send(payload, sent)
+
+        manifest = bundle.manifest()["files"]
+        return self.ask(op, told=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        told: Told | None = None,
+        **kw: Any,
+    ) -> Reply:
+        """Run a command on the host, `~` at a word's start meaning the host's home."""
+        answer = self.ask("run", told=told, argv=list(argv), **kw)
+        return Reply(answer["rc"], tuple(answer["tail"]))
+
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
+        """Fetch files that match as one tar.gz into `out`, which must not be there yet; answers
+        {"files": [...], "left": [...]}. It is for `unpack.unpack`: a host may send anything."""
+        return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+
+    def collect(self, folder: str, out: Path, *, limit: int) -> Any:
+        """Fetch a run's results as `get` does; the answer has also "skipped" and "changed"."""
+        return self._receive(out, limit, "collect", folder=folder)
+
+    def _receive(self, out: Path, limit: int, op: str, **kw: Any) -> Any:
+        """The answer of an operation that sends an archive of at most `limit` bytes of content.
+
+        Raises:
+            Hostile: more came than such an archive can have.
+        """
+        room = unpack.packed_limit(limit)
+        with unpack.new_file(out) as sink:
+
+            def chunk(event: Mapping[str, Any]) -> None:
+                nonlocal room
+                left = event.get("chunk")
+                if type(left) is not int or not 0 <= left <= room:
+                    raise unpack.Hostile(f"an archive of more than {limit} bytes")
+                room -= left
+                while left:
+                    data = self._out.read(min(left, 1 << 20))
+                    if not data:
+                        raise self._broken()
+                    sink.write(data)
+                    left -= len(data)
+
+            return self.ask(op, told=chunk, limit=limit, **kw)
+
+    def close(self) -> None:
+        """End the channel and the connection; what was started to outlive them stays."""
+        with contextlib.suppress(Exception):
+            self._channel.close()
+        hang_up(self._hops)
+
+    def _send(self, data: bytes, sent: Sent | None = None) -> None:
+        try:
+            for start in range(0, len(data), PIECE):
+                self._channel.sendall(data[start : start + PIECE])
+                if sent:
+                    sent(min(start + PIECE, len(data)))
+        except (OSError, EOFError, SSHException) as error:
+            raise self._broken() from error
+
+    def _answer(
+        self,
+        op: str,
+        told: Told | None = None,
+        stop_at: str = "",
+    ) -> Any:
+        for raw in iter(lambda: self._out.readline(ANSWER), b""):
+            if not raw.startswith(b"{"):
+                continue  # not the agent's
+            answer = _parsed(raw)
+            if "ok" in answer:
+                return answer["ok"]
+            if "error" in answer:
+                raise _agent_error(self.host, op, answer["error"])
+            event = answer.get("event")
+            if not isinstance(event, dict):
+                raise unpack.Hostile("an answer of no known kind")
+            if stop_at and stop_at in event:
+                return event
+            if told:
+                told(event)
+        raise self._broken()
+
+    def _broken(self) -> RailheadError:
+        said = b""
+        with contextlib.suppress(Exception):
+            if self._channel.recv_stderr_ready():
+                said = self._channel.recv_stderr(4096)
+        detail = said.decode(errors="replace").strip()[-600:]
+        return ConnectionLost(
+            f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
+        )
+
+
+class ConnectionLost(RailheadError):
+    """The channel ended before its answer came; nothing is known of what the host did."""
+
+
+def _parsed(raw: bytes) -> Any:
+    """One JSON line of the agent; Hostile when it is none."""
+    if len(raw) >= ANSWER:
+        raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise unpack.Hostile("an answer that is no JSON") from None
+
+
+def _agent_error(host: Host, op: str, error: Mapping[str, str]) -> RailheadError:
+    if error["errno"] in ("ENOSPC", "EDQUOT"):
+        return RailheadError(
+            f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"
+        )
+    return RailheadError(f"{op}: {error['text']}")
+
+
+@cache
+def agent_source() -> bytes:
+    """The agent with all its parts as one Python source."""
+    files = {name: REMOTE.joinpath(*name.split(".")).with_suffix(".py") for name in AGENT}
+    parts = {f"bootstrap.remote.{name}": file.read_text() for name, file in files.items()}
+    return f"PARTS = {parts!r}\n{LOAD_AGENT}".encode()
+
+
+@lru_cache(maxsize=1)  # one for all hosts, and not all wheels at once
+def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
+    return tar(bundle, needed)

@@ -1,0 +1,134 @@
+"""What a host says that its run has left: each name and size checked, each file comparable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.text import clean, count
+from bootstrap.errors import RailheadError
+from bootstrap.untrusted import unpack
+
+LIMIT = 64_000_000  # bytes of a manifest: unpack.FILES entries with long names
+SHA256 = re.compile(r"[0-9a-f]{64}")
+SHOWN = 5  # names in one line
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a run's folder: its name there, its bytes and its sha256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        unpack.checked(self.path)
+        if type(self.bytes) is not int or self.bytes < 0:
+            raise unpack.Hostile(f"no number of bytes for {self.path}")
+        if not isinstance(self.sha256, str) or not SHA256.fullmatch(self.sha256):
+            raise unpack.Hostile(f"no sha256 for {self.path}")
+
+    @property
+    def home(self) -> str:
+        """Its name among the results here."""
+        return home_name(self.path)
+
+    def is_in(self, path: Path) -> bool:
+        """Whether a file here has these bytes and this sha256."""
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.sha256()
+                while data := file.read(1 << 20):
+                    digest.update(data)
+                return digest.hexdigest() == self.sha256
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something in a run's folder that is not brought, and what it is."""
+
+    path: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not isinstance(self.kind, str):
+            raise unpack.Hostile("a skipped file without a name")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file with content, which is then on the host alone."""
+        return self.kind not in ("link", "FIFO", "socket", "device")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a run that has ended, and what of its folder is none."""
+
+    files: tuple[Entry, ...]
+    skipped: tuple[Skipped, ...]
+
+    @staticmethod
+    def read(text: str | bytes) -> Manifest:
+        """The manifest of a JSON text; Hostile when it is none."""
+        try:
+            document = json.loads(text)
+            files = tuple(Entry(f["path"], f["bytes"], f["sha256"]) for f in document["files"])
+            left_out = skipped(document.get("skipped", []))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise unpack.Hostile("a manifest that is none") from None
+        names = {entry.path for entry in files}
+        folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
+        if len(names) < len(files) or names & folders or len(files) > unpack.FILES:
+            raise unpack.Hostile("a manifest with a name twice, or with too many")
+        homes([*names])
+        return Manifest(files, left_out)
+
+
+def skipped(value: Any) -> tuple[Skipped, ...]:
+    """A host's list of what it does not send; Hostile when it is none."""
+    try:
+        return tuple(Skipped(each["path"], each["kind"]) for each in value)
+    except (KeyError, TypeError):
+        raise unpack.Hostile("a list of skipped files that is none") from None
+
+
+def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
+    """One line on what was not brought; none where all was."""
+    if not left_out:
+        return []
+    names = ", ".join(f"{clean(s.path)[:120]} ({clean(s.kind)[:80]})" for s in left_out[:SHOWN])
+    more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+    return [f"not brought: {names}{more}"]
+
+
+def refuse_changed(wrong: list[str]) -> None:
+    """RailheadError that names files whose content is not what the manifest says, if any."""
+    if wrong:
+        raise RailheadError(
+            f"{count(len(wrong), 'file')} came with another content than the chief has: "
+            + ", ".join(wrong[:SHOWN]),
+            hint="fab fetch   # once more; the machines keep them",
+        )
+
+
+def home_name(path: str) -> str:
+    """Where a file of the run's folder lies here: results/ comes to the top, work/ is outputs/."""
+    if path.startswith("work/"):
+        return "outputs/" + path.removeprefix("work/")
+    return path.removeprefix("results/")
+
+
+def homes(paths: Sequence[str]) -> Mapping[str, str]:
+    """The name here of each file of a run's folder; Hostile when two have the same."""
+    found = {path: home_name(path) for path in paths}
+    if len({*found.values()}) < len(found):
+        raise unpack.Hostile("two files for one name")
+    return found

@@ -1,0 +1,244 @@
+"""The rules by which an archive or a file name of a host becomes a file here.
+
+A host may be compromised, so nothing of it is trusted: not a name, a size, a type or a length. An
+archive is read by rules of our own, not by tarfile's filters, which some versions of Python get
+wrong. It is unpacked into a new folder that nobody else writes to; from there each file is moved
+into the results, never through a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import os
+import shutil
+import tarfile
+import tempfile
+import unicodedata
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from bootstrap.console.text import clean
+from bootstrap.errors import RailheadError
+
+# The same limits stand in remote/manifest.py, where a host leaves out what exceeds them.
+FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
+DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
+NAME = 1024  # bytes of a whole name
+PART = 240  # bytes between two slashes: file systems take 255, and some suffix of ours
+
+BLOCK = tarfile.BLOCKSIZE
+PIECE = 1 << 16  # bytes read at once
+FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
+STAGE = ".fetch-"  # how the name of a folder begins that holds files on their way
+KINDS = {
+    tarfile.SYMTYPE: "a link",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a FIFO",
+}
+
+
+class Hostile(RailheadError):
+    """A host sent something that Railhead never sends: no file of it is kept."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the host sent {what}: nothing of it was kept",
+            hint="fab ssh   # look at the host: its files or its Python may be changed",
+        )
+
+
+def checked(name: object) -> str:
+    """A relative name of clean parts, as it came.
+
+    Raises:
+        Hostile: it is no text, leads out of its folder, is too long or too deep, or holds
+            characters that a terminal or an editor acts upon.
+    """
+    if not isinstance(name, str) or (why := fault(name)):
+        shown = clean(str(name))[:80]
+        raise Hostile(f"the name {shown!r}, which {why if isinstance(name, str) else 'is no text'}")
+    return name
+
+
+def fault(name: str) -> str:
+    """What is wrong with a name; "" for one that a file here may have."""
+    if any(unicodedata.category(char) in FORBIDDEN for char in name):
+        return "holds control characters or is not UTF-8"
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "is no plain path below its folder"
+    if len(parts) > DEPTH:
+        return f"is more than {DEPTH} folders deep"
+    if len(name.encode()) > NAME or any(len(part.encode()) > PART for part in parts):
+        return f"is longer than {NAME} bytes, or {PART} between two slashes"
+    return ""
+
+
+def packed_limit(limit: int) -> int:
+    """The most bytes that an archive of `limit` bytes of content has: headers, names, padding."""
+    return limit + limit // 1000 + FILES * 4 * BLOCK
+
+
+def unpack(packed: Path, into: Path, limit: int) -> list[str]:
+    """Write the regular files of a tar.gz into `into`, a folder that is not there yet; returns
+    their names.
+
+    Nothing is read that was not announced and allowed before: no more than `limit` bytes of
+    content and FILES entries. What follows the end of the archive is not read.
+
+    Raises:
+        Hostile: an entry is no regular file or folder, has a name that `checked` refuses or that
+            came before, or the archive exceeds a limit or is damaged.
+    """
+    into.mkdir(mode=0o700)
+    names: list[str] = []
+    try:
+        with gzip.open(packed) as archive:
+            for name, size in _entries(archive, limit):
+                _write(archive, into, name, size)
+                _take(archive, -size % BLOCK)
+                names.append(name)
+    except (tarfile.HeaderError, gzip.BadGzipFile, zlib.error, EOFError):
+        raise Hostile("a damaged archive") from None
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        name = os.path.relpath(error.filename, into)
+        raise Hostile(f"two entries of the name {clean(name)!r}") from None
+    return names
+
+
+def _entries(archive: gzip.GzipFile, limit: int) -> Iterator[tuple[str, int]]:
+    """Name and bytes of each regular file; the archive stands at its content."""
+    count = total = 0
+    long_name = ""
+    while any(block := _take(archive, BLOCK)):
+        entry = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        count += 1
+        if count > 2 * FILES:  # a long name is an entry of its own
+            raise Hostile(f"more than {FILES} files")
+        if entry.size < 0:
+            raise Hostile("an entry of a negative size")
+        if entry.type == tarfile.GNUTYPE_LONGNAME:
+            long_name = _long_name(archive, entry.size)
+            continue
+        name, long_name = checked(long_name or entry.name.removesuffix("/")), ""
+        if entry.type == tarfile.DIRTYPE and not entry.size:
+            continue  # files bring their folders with them
+        if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise Hostile(f"{KINDS.get(entry.type, 'a special entry')}, {name!r}")
+        total += entry.size
+        if total > limit:
+            raise Hostile(f"more than {limit} bytes")
+        yield name, entry.size
+
+
+def _long_name(archive: gzip.GzipFile, size: int) -> str:
+    """A name that is longer than a header, as GNU tar writes it."""
+    if size > NAME + 2:
+        raise Hostile(f"a name of {size} bytes")
+    name = _take(archive, size + -size % BLOCK)[:size].rstrip(b"\0")
+    return name.decode("utf-8", "surrogateescape").removesuffix("/")
+
+
+def _take(archive: gzip.GzipFile, size: int) -> bytes:
+    """The next bytes, all of them."""
+    data = archive.read(size)
+    if len(data) != size:
+        raise EOFError
+    return data
+
+
+def _write(archive: gzip.GzipFile, into: Path, name: str, size: int) -> None:
+    """Write the next bytes of an archive into a new file."""
+    path = into / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(path) as out:
+        while size:
+            piece = _take(archive, min(size, PIECE))
+            out.write(piece)
+            size -= len(piece)
+
+
+def new_file(path: Path) -> IO[bytes]:
+    """A file to write that was not there before, and is no link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o644), "wb")
+
+
+@contextlib.contextmanager
+def stage(root: Path) -> Iterator[Path]:
+    """A new folder in `root` for files on their way; removed at the end, and so are those that a
+    killed command left."""
+    root.mkdir(parents=True, exist_ok=True)
+    for left in root.glob(f"{STAGE}*"):
+        _remove_unused(left)
+    folder = Path(tempfile.mkdtemp(prefix=STAGE, dir=root))
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove a folder of `stage` that no command holds any more."""
+    with contextlib.suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def place(file: Path, root: Path, name: str) -> None:
+    """Move a file to `root`/`name`, over a file or link that has this name.
+
+    Raises:
+        RailheadError: the name's folder is a link or a file here, or a folder has the name.
+    """
+    parts = checked(name).split("/")
+    for depth in range(1, len(parts)):
+        folder = root.joinpath(*parts[:depth])
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+        if folder.is_symlink() or not folder.is_dir():
+            raise _in_the_way(folder, "is a link or no folder: nothing is written through it")
+    path = root.joinpath(*parts)
+    if path.is_dir() and not path.is_symlink():
+        raise _in_the_way(path, "is a folder here and a file on the host")
+    file.replace(path)  # a link of this name is replaced, not followed
+
+
+def _in_the_way(path: Path, what: str) -> RailheadError:
+    return RailheadError(f"{path} {what}", hint="move it away, then: fab fetch")
+
+
+def place_text(text: str, stage: Path, root: Path, name: str) -> None:
+    """Write a text to `root`/`name`, whole or not at all."""
+    descriptor, part = tempfile.mkstemp(dir=stage)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    place(Path(part), root, name)
+
+
+def pairs(value: Any) -> list[tuple[str, int]]:
+    """A host's list of files, each a name and its bytes.
+
+    Raises:
+        Hostile: it is no such list.
+    """
+    try:
+        found = [(checked(name), size) for name, size in value]
+    except (TypeError, ValueError):
+        raise Hostile("a list of files that is none") from None
+    if len(found) > FILES or not all(type(size) is int and size >= 0 for _, size in found):
+        raise Hostile("a list of files that is none")
+    return found
