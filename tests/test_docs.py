@@ -160,8 +160,8 @@ def test_every_record_is_described() -> None:
 
 def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
-    found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "run.py").read_text()))
-    found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "launch.py").read_text()))
+    found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
+    found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
     rank = (REMOTE / "run/rank.py").read_text()
     found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
     found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))

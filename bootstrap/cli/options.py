@@ -18,7 +18,7 @@ from bootstrap.cli.executor import told_well
 
 if TYPE_CHECKING:
     from bootstrap.inventory.hosts import Inventory
-    from bootstrap.provision.survey import Options
+    from bootstrap.plan.cluster import Options
     from bootstrap.runs.start import Run
 
 HELP = {
@@ -111,8 +111,8 @@ def options_of(
 ) -> Options:
     """What the hosts are surveyed with; UsageError for a word that means nothing."""
     from bootstrap.inventory.hosts import check_peer_address
+    from bootstrap.plan.cluster import Options
     from bootstrap.plan.runtimes import row_named
-    from bootstrap.provision.survey import Options
 
     if runtime is not None:
         row_named(runtime, launcher)

@@ -91,7 +91,8 @@ def of(inventory: Inventory) -> Bucket:
 
         return Bucket(S3(aws_client(inventory.region), name))
     if kind == "gs":
-        from bootstrap.clouds.gcp import client, gcs
+        from bootstrap.clouds.gcp.client import asker as gcp_client
+        from bootstrap.clouds.gcp.gcs import Gcs
 
         return Bucket(Gcs(gcp_client(), name))
     raise UsageError(f"{inventory.name} has no bucket")

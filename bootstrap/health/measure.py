@@ -20,10 +20,10 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
 from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
 from bootstrap.lifecycle import reach
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
 from bootstrap.provision.apply import one_file, start_agents
-from bootstrap.provision.survey import Cluster
 from bootstrap.runs import start
 from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Ask, Ending, Program

@@ -9,10 +9,10 @@ from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.plan import downloads, drivers, hostfile, runtimes
 from bootstrap.plan import system_changes as system
+from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import MINUTES, Plan, Step
 from bootstrap.plan.system_changes import OURS, Changes
-from bootstrap.provision.survey import Cluster, Options
-from bootstrap.provision.uv import uv_digest
 
 LOST = "every step waits for the slowest, and each batch fits the smallest memory"
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from bootstrap.errors import UsageError
 from bootstrap.facts.egress import Way, origin
 from bootstrap.facts.host import HostFacts
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import REPOSITORY
 from bootstrap.plan.steps import Step
 from bootstrap.plan.system_changes import Changes
-from bootstrap.provision.survey import Cluster
 
 OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of the system
 

@@ -179,6 +179,11 @@ class BucketClient:
         return fetched(self.lock, self.python)
 
 
+def uv_digest() -> str:
+    """Names the uv binary on a host."""
+    return hashlib.sha256((LOCKS / "uv.txt").read_bytes()).hexdigest()[:16]
+
+
 def fetched(lock: Path, python: str) -> int:
     """What a lock fetches on one Python, in MB, as it was measured when the lock was made."""
     header = lock.read_text().splitlines()[0]

@@ -9,9 +9,9 @@ from fnmatch import fnmatch
 from bootstrap.errors import UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.plan import drivers, runtimes
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.steps import MINUTES, Step
-from bootstrap.provision.survey import Cluster
 
 # MB fetched and bytes on disk, at most: apt's own arithmetic for an empty Debian 12.
 PARTS = (30, 110_000_000)

@@ -11,13 +11,15 @@ from pathlib import Path
 from bootstrap.console.live import Board
 from bootstrap.console.text import size
 from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import cluster_line
+from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.plan.system_changes import changes
 from bootstrap.provision import uv, wheel_delivery, wheel_store, wheels
 from bootstrap.provision.horovod_wheel import build
 from bootstrap.provision.host_step import QUIET, UV, Worksite
-from bootstrap.provision.survey import Cluster, known_anew
+from bootstrap.provision.survey import known_anew
 from bootstrap.provision.system import STEPS, WHAT, groundwork
 from bootstrap.ssh import traffic
 from bootstrap.ssh.bundle import Bundle, pack_folder
@@ -120,7 +122,7 @@ class _Work:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
     def _uv(self, site: Worksite) -> None:
-        site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv.uv_digest()}")
+        site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
 
     def _runtime(self, site: Worksite) -> None:
         folder = self.environment.folder

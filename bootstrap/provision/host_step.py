@@ -11,15 +11,16 @@ from bootstrap.console.live import Board
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
+from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.runtimes import uv_digest
 from bootstrap.provision import uv
-from bootstrap.provision.survey import Cluster
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
 # Hosts may share a machine with the one that builds what they wait for.
 GIVING_WAY = ("nice", "-n", "19")
-UV = f"~/.railhead/uv/{uv.uv_digest()}/uv"
+UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
-from bootstrap.plan.runtimes import LOCKS
+from bootstrap.plan.runtimes import LOCKS, uv_digest
 from bootstrap.ssh.bundle import Bundle, pack_folder
 
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
@@ -19,11 +18,6 @@ ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": 
 def uv_here() -> str:
     """The uv of the control environment."""
     return str(Path(sys.executable).parent / "uv")
-
-
-def uv_digest() -> str:
-    """Names the uv binary on a host."""
-    return hashlib.sha256((LOCKS / "uv.txt").read_bytes()).hexdigest()[:16]
 
 
 def uv_for_hosts() -> Bundle:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from bootstrap.clouds.bucket import WHEELS, Bucket
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan.cluster import Kept
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -27,18 +27,6 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 class Spoiled(RailheadError):
     """What stands in the bucket is not a wheel that was put there whole."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What the bucket was found to keep for the hosts, at `url`. `holds` is None where that could
-    not be found out; `taken` whether the wheel that is here came from there just now; `note` says
-    what a person should know of it."""
-
-    url: str
-    holds: bool | None
-    taken: bool = False
-    note: str = ""
 
 
 def look(inventory: Inventory, folder: Path) -> Kept | None:

@@ -18,7 +18,7 @@ from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
-from bootstrap.provision.survey import Cluster
+from bootstrap.plan.cluster import Cluster
 from bootstrap.runs import launch
 from bootstrap.runs.request import Asked
 from bootstrap.ssh.connect import everywhere

@@ -28,9 +28,9 @@ from bootstrap.lifecycle import power, reach, stop_policy
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.teardown import leave, take_away
 from bootstrap.plan import decide
+from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.steps import Plan
 from bootstrap.provision import apply, survey
-from bootstrap.provision.survey import Cluster, Options
 from bootstrap.runs import start as run
 from bootstrap.runs.launch import Ending
 from bootstrap.runs.request import Asked, Words, read_words

@@ -15,10 +15,11 @@ from bootstrap.facts.gpu import Driver
 from bootstrap.facts.host import HostFacts, Trace
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, drivers, runtimes
+from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Step
 from bootstrap.plan.system_changes import Changes, changes, mixed
-from bootstrap.provision.survey import Cluster, Options, without_idle_cards
+from bootstrap.provision.survey import without_idle_cards
 
 SYSTEM = Options(system=True)
 FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."

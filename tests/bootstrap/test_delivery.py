@@ -17,6 +17,7 @@ from bootstrap.facts.egress import Outside, Way
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import CUDA_LOCKS, LOCKS
 from bootstrap.plan.steps import Plan, Step
@@ -24,7 +25,6 @@ from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import wheel_delivery, wheels
 from bootstrap.provision.horovod_wheel import APT, supplied
 from bootstrap.provision.host_step import Worksite
-from bootstrap.provision.survey import Cluster
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 

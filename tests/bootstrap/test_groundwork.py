@@ -17,12 +17,13 @@ from bootstrap.facts.egress import Outside, Way
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import choose
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
 from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
-from bootstrap.provision.survey import Cluster, known_anew
+from bootstrap.provision.survey import known_anew
 
 
 def cluster(facts: HostFacts) -> Cluster:

@@ -20,12 +20,13 @@ from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
+from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
-from bootstrap.provision.survey import Cluster, wheel_folder
-from bootstrap.provision.uv import uv_digest
+from bootstrap.provision.survey import wheel_folder
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Reply, Session
 from bootstrap.workflows import journey
@@ -176,7 +177,7 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
 def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
     """What a person reads while hosts are made ready, and the hosts."""
     hosts = {name: Asked(name) for name in cluster.facts}
-    journey.make_ready(cluster, cast("dict[str, Session]", hosts), survey.Options())
+    journey.make_ready(cluster, cast("dict[str, Session]", hosts), Options())
     return capsys.readouterr().out, list(hosts.values())
 
 

@@ -115,7 +115,7 @@ def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
         choose("zz", ("h1", "h2"), "host")
 
 
-STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.clouds.local", "stop", "demo", "h1"]
+STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1"]
 RUNS: dict[str, dict[str, Any]] = {
     "run-training": {
         "ask": Ask(),

@@ -16,9 +16,9 @@ from bootstrap.console.live import Board
 from bootstrap.console.output import say
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import RUNTIMES, Environment
-from bootstrap.provision.survey import Cluster, Options
 from bootstrap.workflows import journey
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))

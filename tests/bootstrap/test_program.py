@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 FAB = Path(sys.executable).with_name("fab")
 FABFILE = """
 from invoke import task
-from bootstrap import program
+from bootstrap.cli import executor
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
-from bootstrap.program import told_well
+from bootstrap.cli.executor import told_well
 
-program.install()
+executor.install()
 
 WRONG = {
     "usage": UsageError("a rule", hint="fab --list"),

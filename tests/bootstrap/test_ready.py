@@ -12,10 +12,9 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
+from bootstrap.plan.cluster import Cluster, Kept, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Plan, Step
-from bootstrap.provision.survey import Cluster, Options
-from bootstrap.provision.wheel_store import Kept
 
 WHEEL = Path("horovod-0.28.1-cp311-cp311-linux_x86_64.whl")
 V100 = "Tesla V100-SXM2-16GB"

@@ -17,8 +17,9 @@ from bootstrap.clouds.base import Refused
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.cluster import Kept
 from bootstrap.provision import wheel_store
-from bootstrap.provision.wheel_store import Kept, look, put
+from bootstrap.provision.wheel_store import look, put
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World

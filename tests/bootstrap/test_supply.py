@@ -12,12 +12,12 @@ from bootstrap.facts.egress import Outside, Way
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
+from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.downloads import cut_off, mirrors, refuse, routed
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Plan, Step
 from bootstrap.plan.system_changes import Changes
-from bootstrap.provision.survey import Cluster, Options
 
 SHUT = Outside(Way("mirror.example", False), Way("proxy.example:3128", False))
 RUNTIME = Step("h1", "runtime", "not there", MINUTES, fetches=317)

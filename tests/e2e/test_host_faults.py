@@ -27,7 +27,7 @@ from e2e.named import (
 from hosts.full import FullHost
 from hosts.network import Network
 
-from bootstrap.provision.uv import uv_digest
+from bootstrap.plan.runtimes import uv_digest
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

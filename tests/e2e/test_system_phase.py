@@ -21,10 +21,10 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.lifecycle import teardown
 from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.system_changes import Changes, changes
-from bootstrap.provision.survey import Cluster
 from bootstrap.provision.system_script import KEYRINGS, Keyring
 from bootstrap.ssh import connect
 
