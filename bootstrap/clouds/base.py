@@ -6,11 +6,12 @@ A machine is asked for by its id. A field that is not there yet is "not yet", ne
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Protocol
+from typing import Any, Protocol
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
@@ -112,28 +113,25 @@ class Clock:
 
 
 def of(inventory: Inventory) -> Cloud:
-    """The cloud that the inventory's machines stand in.
+    """The cloud that the inventory's machines are in.
 
     Raises:
-        UsageError: they were only named by --hosts, or the cloud's SDK is not installed.
+        UsageError: its hosts are ad hoc, or the cloud's SDK is not installed.
     """
-    if inventory.cloud == "aws":
-        from bootstrap.clouds.aws.instances import Aws
-
-        return Aws(inventory)
-    if inventory.cloud == "gcp":
-        from bootstrap.clouds.gcp.instances import Gcp
-
-        return Gcp(inventory)
-    if inventory.cloud == "local":
-        from bootstrap.clouds.local.instances import Local
-
-        return Local(inventory)
+    if inventory.kind.instances:
+        cloud: Cloud = load(inventory.kind.instances)(inventory)
+        return cloud
     raise UsageError(
         f"the machines of {inventory.name} were only named by --hosts: "
         "they are other people's, and are neither started nor stopped from here",
         hint="--stack NAME   # for the machines of a stack",
     )
+
+
+def load(name: str) -> Any:
+    """What a "module:name" of the registry names; imported now, because SDKs are slow to load."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def settle(

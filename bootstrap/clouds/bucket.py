@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.clouds.base import load
 from bootstrap.clouds.storage import NoBucket, Store
 from bootstrap.errors import UsageError
+from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Manifest
@@ -83,16 +85,8 @@ def of(inventory: Inventory) -> Bucket:
     Raises:
         UsageError: it has none, or its cloud's SDK is not installed.
     """
-    url = inventory.bucket or ""
-    kind, _, name = url.partition("://")
-    if kind == "s3":
-        from bootstrap.clouds.aws.client import asker as aws_client
-        from bootstrap.clouds.aws.s3 import S3
-
-        return Bucket(S3(aws_client(inventory.region), name))
-    if kind == "gs":
-        from bootstrap.clouds.gcp.client import asker as gcp_client
-        from bootstrap.clouds.gcp.gcs import Gcs
-
-        return Bucket(Gcs(gcp_client(), name))
+    scheme, _, name = (inventory.bucket or "").partition("://")
+    for kind in CLOUDS.values():
+        if kind.bucket and kind.scheme == scheme:
+            return Bucket(load(kind.bucket)(name, inventory.region))
     raise UsageError(f"{inventory.name} has no bucket")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bootstrap.errors import UsageError
+from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 
-CLOUDS = ("aws", "gcp", "local", "hosts")
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
@@ -83,7 +83,7 @@ class Inventory:
 
     name: str
     hosts: tuple[Host, ...]
-    cloud: str = "hosts"
+    cloud: str = AD_HOC
     region: str | None = None
     bucket: str | None = None
     key_file: str | None = None
@@ -106,14 +106,19 @@ class Inventory:
         return self.hosts[0]
 
     @property
+    def kind(self) -> CloudKind:
+        """What is true of every host of this cloud."""
+        return CLOUDS[self.cloud]
+
+    @property
     def named_only(self) -> bool:
-        """True for machines that were only named by --hosts: they are other people's."""
-        return self.cloud == "hosts"
+        """True for hosts that are given by --hosts and made by no stack: somebody else's."""
+        return self.cloud == AD_HOC
 
     @property
     def stops_itself(self) -> bool:
         """True for machines that are ours to stop when a run has ended: those of a stack."""
-        return self.stack is not None or self.cloud in ("aws", "gcp")
+        return self.stack is not None or self.kind.in_cloud
 
 
 def check_name(text: str, what: str) -> str:

@@ -192,7 +192,11 @@ def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) ->
     others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
     how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
     kept = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
-    rest = ["  the stack's network, keys, roles and deadline"] if inventory.cloud != "local" else []
+    rest = (
+        ["  the stack's network, keys, roles and deadline"]
+        if not inventory.kind.this_machine
+        else []
+    )
     return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
 
 

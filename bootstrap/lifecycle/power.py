@@ -55,7 +55,7 @@ def look(inventory: Inventory) -> Look:
 def _ask(inventory: Inventory, asked: Cloud) -> Look:
     standings = asked.standings()
     hosts = tuple(_moved(h, standings[h.name]) for h in inventory.hosts)
-    words = [inventory.cloud, "" if inventory.cloud == "local" else asked.account()]
+    words = [inventory.cloud, "" if inventory.kind.this_machine else asked.account()]
     words += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
     return Look(replace(inventory, hosts=hosts), standings, ", ".join(filter(None, words)))
 

@@ -74,7 +74,7 @@ def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]
 
 def way_out(inventory: Inventory, failed: Mapping[str, Exception]) -> WayOut:
     """What to do about hosts that cannot be reached."""
-    if inventory.cloud == "local":
+    if inventory.kind.this_machine:
         again = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
         return WayOut(next=again)
     silent = any(_timed_out(error) for error in failed.values())

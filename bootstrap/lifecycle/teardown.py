@@ -38,7 +38,7 @@ def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) ->
     Raises:
         UsageError: `destroy` of hosts that were only named, or what `take_away` raises.
     """
-    if destroy and inventory.cloud != "local":
+    if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
     receipt = take_away(inventory, purge=purge or destroy, discard=discard)
     say(*receipt.describe())
@@ -64,7 +64,7 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
     opened, failed = connect.reach(inventory)
     try:
         lines = [
-            Line(n, f"not reached: {w}", verified=inventory.cloud == "local")
+            Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
             for n, w in connect.tell(inventory, failed).items()
             if n in failed
         ]
@@ -72,7 +72,7 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
     finally:
         for session in opened.values():
             session.close()
-    if inventory.cloud == "local":
+    if inventory.kind.this_machine:
         lines += _stop_local(inventory)
     if not purge:
         lines += [Line(inventory.chief.name, f"keeps the results of {i}: fab fetch") for i in left]

@@ -12,7 +12,7 @@ from bootstrap.plan import system_changes as system
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import MINUTES, Plan, Step
-from bootstrap.plan.system_changes import OURS, Changes
+from bootstrap.plan.system_changes import Changes
 
 LOST = "every step waits for the slowest, and each batch fits the smallest memory"
 
@@ -136,7 +136,7 @@ def cluster_line(cluster: Cluster, public: str) -> str:
 
 
 def _refuse_mixed(cluster: Cluster, options: Options) -> None:
-    if options.allow_mixed or cluster.inventory.cloud == "local":
+    if options.allow_mixed or cluster.inventory.kind.this_machine:
         return
     if cards := system.mixed(cluster.facts):
         raise UsageError(
@@ -149,7 +149,7 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
     if not roots:
         return
     told = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
-    if not options.system and cluster.inventory.cloud not in OURS:
+    if not options.system and not cluster.inventory.kind.in_cloud:
         raise UsageError(
             f"system changes are needed, and these machines were only named:\n{told}",
             hint="add --system to allow them, or make them on the hosts yourself",

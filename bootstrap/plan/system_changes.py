@@ -16,7 +16,6 @@ from bootstrap.plan.steps import MINUTES, Step
 # MB fetched and bytes on disk, at most: apt's own arithmetic for an empty Debian 12.
 PARTS = (30, 110_000_000)
 BUILD_PARTS = (149, 600_000_000)
-OURS = ("aws", "gcp")  # whose machines a stack made, and nobody else uses
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def changes(cluster: Cluster, name: str) -> Changes:
     mend = facts.system.dpkg_broken and not facts.system.apt_busy
     return Changes(
         wait_cloud_init=facts.system.cloud_init == "running",
-        mend_dpkg=mend and (apt or cluster.inventory.cloud in OURS),
+        mend_dpkg=mend and (apt or cluster.inventory.kind.in_cloud),
         packages=tuple(sorted(set(parts.values()))),
         driver=row,
         hold=hold,
@@ -127,7 +126,7 @@ def is_installed(facts: HostFacts, row: DriverRow) -> bool:
 def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
     """What an end between installing and holding left open; on machines of a stack."""
     if (
-        cluster.inventory.cloud not in OURS
+        not cluster.inventory.kind.in_cloud
         or not facts.gpu.cards
         or facts.os not in drivers.SYSTEMS
     ):

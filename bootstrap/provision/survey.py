@@ -43,7 +43,7 @@ def without_idle_cards(
     Elsewhere a card without a driver gets one.
     """
     idle = {n: h for n, h in facts.items() if h.gpu.cards and not h.gpus}
-    if inventory.cloud != "local" or not idle:
+    if not inventory.kind.this_machine or not idle:
         return facts, ""
     let_be = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
     card = next(iter(idle.values())).gpu.cards[0]

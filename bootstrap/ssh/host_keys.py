@@ -94,7 +94,7 @@ def alias(host: Host, inventory: Inventory) -> str | None:
     """The name that a host's pins stand under where its address may change: its own, for machines
     whose keys their cloud tells; None for all others, whose address it is."""
     told = host.host_key or host.host_key_source
-    return host.name if told and inventory.cloud in ("aws", "gcp") else None
+    return host.name if told and inventory.kind.in_cloud else None
 
 
 def pins_in(file: Path) -> HostKeys:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.clouds.aws.client import Ask, pieces
+from bootstrap.clouds.aws.client import Ask, asker, pieces
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.storage import NoBucket, Version
 
@@ -74,3 +74,8 @@ class S3:
             if refused.word == "NoSuchBucket":
                 raise NoBucket(self.url) from None
             raise
+
+
+def open_bucket(name: str, region: str | None) -> S3:
+    """A bucket of S3 in a region."""
+    return S3(asker(region), name)

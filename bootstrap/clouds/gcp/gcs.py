@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
-from bootstrap.clouds.gcp.client import Google, refused
+from bootstrap.clouds.gcp.client import Google, asker, refused
 from bootstrap.clouds.storage import NoBucket, Version
 from bootstrap.errors import RailheadError
 
@@ -142,3 +142,8 @@ def _in_two_parts(resource: dict[str, str], data: bytes) -> tuple[str, bytes]:
     second = f"\r\n--{edge}\r\nContent-Type: application/octet-stream\r\n\r\n"
     head = f"{first}{json.dumps(resource)}{second}".encode()
     return f"multipart/related; boundary={edge}", head + data + f"\r\n--{edge}--".encode()
+
+
+def open_bucket(name: str, region: str | None) -> Gcs:
+    """A bucket of Cloud Storage; its address needs no region."""
+    return Gcs(asker(), name)
