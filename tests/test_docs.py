@@ -17,7 +17,7 @@ from invoke import Collection
 from bootstrap.cli import tasks
 from bootstrap.inventory import document
 from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs.launch import Ask, Bucket, Ending, Program, run_document
+from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
 
 ROOT = Path(__file__).resolve().parent.parent
 REMOTE = ROOT / "bootstrap" / "remote"
@@ -109,10 +109,10 @@ def keys_of(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("kind", ["training", "script"])
 def test_every_key_of_the_run_document_is_described(kind: str) -> None:
     run = run_document(
-        run_id="r", cluster="c", created="", ask=Ask(script=kind == "script"),
+        run_id="r", cluster="c", created="", ask=RunOptions(script=kind == "script"),
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
         peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
-        ports=[1], ending=Ending(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        ports=[1], ending=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
     )  # fmt: skip
     assert set(keys_of(run)) <= named(section(page("how-it-works.md"), "The run document"))
 

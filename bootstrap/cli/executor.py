@@ -21,7 +21,7 @@ from invoke.exceptions import ParseError
 from bootstrap.errors import RailheadError
 
 
-class OneRun(Executor):  # type: ignore[misc]
+class ClusterExecutor(Executor):  # type: ignore[misc]
     """Hands the core `--hosts` to the task as its argument, and never fans out."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
@@ -45,7 +45,7 @@ class OneRun(Executor):  # type: ignore[misc]
 
 def install() -> None:
     """Make `fab` in this process run our way; fabfile.py calls it while it is loaded."""
-    program.executor_class = OneRun
+    program.executor_class = ClusterExecutor
     program.parse_tasks = _usage_is_2(program.parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
 
@@ -70,7 +70,7 @@ def _unheard() -> Exit:
     return Exit(code=1)
 
 
-def told_well(body: Callable[..., None]) -> Callable[..., None]:
+def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     """Errors become their message and exit code; a traceback is for our own mistakes alone."""
 
     @wraps(body)

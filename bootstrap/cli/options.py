@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from invoke import Task
 
-from bootstrap.cli.executor import told_well
+from bootstrap.cli.executor import report_errors
 
 if TYPE_CHECKING:
     from bootstrap.inventory.hosts import Inventory
@@ -71,7 +71,7 @@ def task(
             w.replace("_", "-") for w in body.__code__.co_varnames[: body.__code__.co_argcount]
         }
         return Task(
-            told_well(body),
+            report_errors(body),
             name=name,
             help={word: text for word, text in HELP.items() if word in words},
             iterable=list(lists),

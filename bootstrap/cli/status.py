@@ -16,20 +16,20 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.session import Session
 
 
-def tell(seen: power.Look, run_id: str | None) -> None:
+def tell(seen: power.ClusterStatus, run_id: str | None) -> None:
     """Where the machines, the hosts and the run stand, asked of the cloud and the hosts now.
 
     Raises:
         HostsFailed: a host that runs cannot be reached.
         RailheadError: machines run, and no deadline of their cloud will stop them.
     """
-    wrong = power.report(seen, say) if seen.standings else None
-    running = tuple(h for h in seen.inventory.hosts if h.name not in seen.asleep)
+    wrong = power.print_status(seen, say) if seen.instance_states else None
+    running = tuple(h for h in seen.inventory.hosts if h.name not in seen.not_running)
     if running:
         inventory = replace(seen.inventory, hosts=running)
-        power.know(replace(seen, inventory=inventory), say)
+        power.pin_host_keys(replace(seen, inventory=inventory), say)
         _hosts(inventory, run_id, seen.inventory.chief.name)
-    if seen.inventory.chief.name in seen.asleep:
+    if seen.inventory.chief.name in seen.not_running:
         say(bucket_results.tell(seen.inventory, run_id))
     if wrong:
         raise wrong
@@ -51,9 +51,9 @@ def _hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
 
 def _host(session: Session) -> str:
     facts = session.facts()
-    runs = sorted({trace.run_id for trace in facts.traces})
-    traces = count(len(facts.traces), "process")
-    busy = f"{traces} of run {', '.join(runs)}" if runs else "no process of a run"
+    runs = sorted({trace.run_id for trace in facts.run_processes})
+    run_processes = count(len(facts.run_processes), "process")
+    busy = f"{run_processes} of run {', '.join(runs)}" if runs else "no process of a run"
     return f"reachable; {count(len(facts.envs), 'runtime')}; {busy}"
 
 

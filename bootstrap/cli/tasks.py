@@ -11,7 +11,7 @@ from pathlib import Path
 from invoke import Context
 
 from bootstrap.cli.options import inventory_of, machines_of, options_of, run_of, task
-from bootstrap.console.output import for_programs, say
+from bootstrap.console.output import json_output, say
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs")
 
@@ -46,18 +46,18 @@ def train(
     start: bool = False,
 ) -> None:
     """Train on the hosts: make them ready, run, show progress, bring the results here."""
-    from bootstrap.lifecycle.stop_policy import read_ending
-    from bootstrap.runs.request import Words, read_words
+    from bootstrap.lifecycle.stop_policy import read_stop_policy
+    from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import journey
 
-    ending = read_ending(keep, no_stop, max_hours)
-    words = Words(
+    ending = read_stop_policy(keep, no_stop, max_hours)
+    words = TrainArgs(
         launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
-    asked = read_words(words)
+    asked = read_request(words)
     options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
-    trip = journey.Trip(asked, options, Path.cwd() / "results", detach, ending)
+    trip = journey.TrainOptions(asked, options, Path.cwd() / "results", detach, ending)
     journey.train(inventory_of(hosts, stack, slots, start), trip)
 
 
@@ -77,7 +77,7 @@ def plan(
     from bootstrap.workflows import journey
 
     options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
-    with for_programs(json) as out:
+    with json_output(json) as out:
         journey.plan(inventory_of(hosts, stack), options, out)
 
 
@@ -97,7 +97,7 @@ def bootstrap(
     from bootstrap.workflows import journey
 
     options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
-    with for_programs(json) as out:
+    with json_output(json) as out:
         journey.bootstrap(inventory_of(hosts, stack), options, out)
 
 

@@ -17,7 +17,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
-AT_REST = ("stopped", "gone")  # nothing of the machine itself runs, or can be billed by the hour
+STOPPED = ("stopped", "gone")  # nothing of the machine itself runs, or can be billed by the hour
 MISSING = "MISSING"
 
 POLL_SECONDS = 5.0
@@ -34,7 +34,7 @@ class Refused(RailheadError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class InstanceState:
     """What the cloud says of one machine. `serial` is its own number for this very machine: one
     that was made anew under the same name has another."""
 
@@ -75,7 +75,7 @@ class Cost:
 class Cloud(Protocol):
     """The machines of one inventory, as their cloud has them. Every call asks the cloud anew."""
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         """Every host's state by its name, in the inventory's order."""
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Cloud(Protocol):
         """The public host keys that machines have shown their cloud, by host name; a host whose
         keys are not there yet is left out."""
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
 
 
@@ -134,14 +134,14 @@ def load(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def settle(
+def wait_for_state(
     cloud: Cloud,
     wanted: Collection[str],
     *,
     tell: Callable[[str], None] = lambda _: None,
     limit: float = SETTLE_SECONDS,
     clock: Clock | None = None,
-) -> dict[str, Standing]:
+) -> dict[str, InstanceState]:
     """Wait until the cloud says of every machine that it is in one of the wanted states, and says
     so once more a moment later; the last answer, whether it came to that, the limit is over, or a
     machine that began to start is at rest again.
@@ -153,24 +153,24 @@ def settle(
     end, shown, calm = clock.now() + limit, "", False
     begun: set[str] = set()
     while True:
-        standings = cloud.standings()
-        if (line := told(standings)) != shown:
+        instance_states = cloud.instance_states()
+        if (line := told(instance_states)) != shown:
             tell(line)
             shown = line
-        before, calm = calm, all(s.state in wanted for s in standings.values())
-        begun |= {n for n, s in standings.items() if s.state == "starting"}
-        fell = any(standings[n].state in AT_REST for n in begun) and "running" in wanted
+        before, calm = calm, all(s.state in wanted for s in instance_states.values())
+        begun |= {n for n, s in instance_states.items() if s.state == "starting"}
+        fell = any(instance_states[n].state in STOPPED for n in begun) and "running" in wanted
         if (before and calm) or fell or clock.now() >= end:
-            return standings
+            return instance_states
         clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
 
 
-def told(standings: dict[str, Standing]) -> str:
+def told(instance_states: dict[str, InstanceState]) -> str:
     """One line: which hosts are in which state."""
     return "; ".join(
-        f"{', '.join(n for n, s in standings.items() if s.state == state)} {state}"
+        f"{', '.join(n for n, s in instance_states.items() if s.state == state)} {state}"
         for state in STATES
-        if any(s.state == state for s in standings.values())
+        if any(s.state == state for s in instance_states.values())
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
-Say = Callable[[str], None]
+Reporter = Callable[[str], None]
 
 
 def say(*lines: str) -> None:
@@ -17,7 +17,7 @@ def say(*lines: str) -> None:
 
 
 @contextmanager
-def for_programs(wanted: bool) -> Iterator[TextIO | None]:
+def json_output(wanted: bool) -> Iterator[TextIO | None]:
     """With --json, stdout for the document alone: what people read goes to stderr meanwhile."""
     out = sys.stdout
     if not wanted:

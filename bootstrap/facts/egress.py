@@ -41,7 +41,7 @@ SAID = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
 
 
 @dataclass(frozen=True)
-class Way:
+class EgressCheck:
     """One way out: the host and port that were tried, and whether they are `open`; None where
     there is nothing to try or nothing to try it with."""
 
@@ -50,26 +50,26 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Outside:
+class Egress:
     """The ways out of a host: `apt` for packages of the system, `index` for wheels. `mirrors` are
     where its lists of packages lead, each once, as in http://mirror.example:8080."""
 
-    apt: Way
-    index: Way
+    apt: EgressCheck
+    index: EgressCheck
     mirrors: tuple[str, ...] = ()
 
 
-def parse(out: str) -> Outside:
+def parse(out: str) -> Egress:
     """What END printed. ValueError for any other shape."""
     found = {
-        name: Way(_place(address), SAID.get(code, False))
+        name: EgressCheck(_place(address), SAID.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
     }
     mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)
     if len(found) != 2 or not mirrors:
         raise ValueError(out)
     places = (origin(address) for address in mirrors[1].split())
-    return Outside(**found, mirrors=tuple(dict.fromkeys(places)))
+    return Egress(**found, mirrors=tuple(dict.fromkeys(places)))
 
 
 def origin(address: str) -> str:

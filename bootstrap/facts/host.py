@@ -17,7 +17,7 @@ from bootstrap.errors import UsageError
 from bootstrap.facts import egress as outside
 from bootstrap.facts import gpu as gpus
 from bootstrap.facts import system
-from bootstrap.facts.egress import Outside
+from bootstrap.facts.egress import Egress
 from bootstrap.facts.gpu import BOUNDED, GpuFacts
 from bootstrap.facts.system import SystemFacts, lines
 
@@ -36,7 +36,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Trace:
+class RunProcess:
     """A process that carries the mark of one of our runs."""
 
     pid: int
@@ -73,10 +73,10 @@ class HostFacts:
     uvs: frozenset[str]
     cluster_key: str | None
     authorized: frozenset[str]
-    traces: tuple[Trace, ...]
+    run_processes: tuple[RunProcess, ...]
     system: SystemFacts
     gpu: GpuFacts
-    outside: Outside
+    outside: Egress
 
     @property
     def python(self) -> str | None:
@@ -135,9 +135,9 @@ def _addresses(out: str) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _traces(out: str) -> tuple[Trace, ...]:
+def _traces(out: str) -> tuple[RunProcess, ...]:
     return tuple(
-        Trace(int(pid), run_id, home)
+        RunProcess(int(pid), run_id, home)
         for pid, run_id, home in (line.split(None, 2) for line in lines(out))
     )
 

@@ -122,8 +122,8 @@ def install(folder: Path, python: str, lock: Path) -> None:
         RailheadError: it could not be fetched; what this machine must reach for it is told.
     """
     caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
-    run([uv.uv_here(), "venv", "--quiet", "--python", python, str(folder)], caches)
-    words = [uv.uv_here(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+    run([uv.local_uv(), "venv", "--quiet", "--python", python, str(folder)], caches)
+    words = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
     words += [str(folder / "bin" / "python"), str(lock)]
     print(f"installing {lock.name} into {folder}", flush=True)
     try:
@@ -156,7 +156,7 @@ def attempt(folder: Path, wheel: Path, environment: Environment) -> str:
 
 def install_wheel(environment: Path, wheel: Path) -> None:
     """Put Horovod into an environment."""
-    words = [uv.uv_here(), "pip", "install", "--quiet", "--no-deps", "--python"]
+    words = [uv.local_uv(), "pip", "install", "--quiet", "--no-deps", "--python"]
     run([*words, str(environment / "bin" / "python"), str(wheel)])
 
 

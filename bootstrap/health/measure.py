@@ -26,8 +26,8 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.provision.apply import one_file, start_agents
 from bootstrap.runs import start
 from bootstrap.runs.cancel import sweep
-from bootstrap.runs.launch import Ask, Ending, Program
-from bootstrap.runs.request import Asked
+from bootstrap.runs.launch import Program, RunOptions, StopPolicy
+from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import HEALTH, REMOTE, Run
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
@@ -162,7 +162,7 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
     asked = _asked(cluster, pairs)
     check = Run(HEALTH, Path())
-    document = start.document_of(HEALTH, cluster, opened, asked, Ending(stop=False))
+    document = start.document_of(HEALTH, cluster, opened, asked, StopPolicy(stop=False))
     start.take_back(opened, check)
     start.lay_out(cluster, opened, asked, document, check)
     try:
@@ -189,7 +189,7 @@ def abandon(cluster: Cluster) -> None:
         _clear(cluster, opened, Run(HEALTH, Path()))
 
 
-def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> Asked:
+def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     """The program of the check: it knows a host by the first of its ranks."""
     first, ranks = {}, 0
     for peer in cluster.peers:
@@ -197,7 +197,7 @@ def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> Asked:
         ranks += peer.slots
     words = json.dumps([[first[one], first[other]] for one, other in pairs])
     program = Program("script", path=LINKS.name, args=(words,))
-    return Asked(Ask(script=True, keras=3), program, one_file(LINKS), {})
+    return RunRequest(RunOptions(script=True, keras=3), program, one_file(LINKS), {})
 
 
 def _measured(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:

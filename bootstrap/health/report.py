@@ -15,7 +15,7 @@ HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interfa
 
 
 @dataclass(frozen=True)
-class Chart:
+class HealthReport:
     """All that was measured; what could not be is empty."""
 
     facts: Mapping[str, HostFacts]

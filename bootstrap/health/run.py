@@ -12,7 +12,7 @@ from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import checks, measure
 from bootstrap.health.checks import Finding
-from bootstrap.health.report import Chart, finding_lines, reduction_lines
+from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
@@ -23,11 +23,11 @@ from bootstrap.runs import start
 from bootstrap.ssh.connect import all_facts
 from bootstrap.ssh.session import Session
 
-Say = Callable[..., None]
+Reporter = Callable[..., None]
 
 
-def examine(
-    inventory: Inventory, options: Options, opened: Mapping[str, Session], say: Say
+def check_hosts(
+    inventory: Inventory, options: Options, opened: Mapping[str, Session], say: Reporter
 ) -> None:
     """Check all hosts and print what is found.
 
@@ -39,7 +39,7 @@ def examine(
     facts = cluster.facts if cluster else all_facts(opened)
     slots = {h.name: h.slots or len(gpus_of(facts[h.name])) or 1 for h in inventory.hosts}
     vitals = measure.vitals(opened, facts)
-    chart = Chart(facts, vitals)
+    chart = HealthReport(facts, vitals)
     findings = measure.without_runtime(facts, vitals, slots)
     if cluster:
         links = hostfile.links(cluster.peers, cluster.facts)
@@ -72,7 +72,7 @@ def _settle(
     return cluster, None
 
 
-def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Finding]:
+def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Reporter) -> list[Finding]:
     start_agents(cluster, opened)
     closed = measure.port_findings(cluster, opened)
     pairs = len(opened) * (len(opened) - 1)
@@ -84,10 +84,10 @@ def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Fi
 def _runtime(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    chart: Chart,
+    chart: HealthReport,
     before: list[Finding],
-    say: Say,
-) -> tuple[Chart, list[Finding]]:
+    say: Reporter,
+) -> tuple[HealthReport, list[Finding]]:
     """TensorFlow on each host and, if all of it is well, the links between them."""
     say(f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each")
     benches = measure.benches(cluster, opened)
@@ -117,7 +117,7 @@ def _no_links(cluster: Cluster, found: list[Finding]) -> str:
     return "because of what is found below" if any(x.stops_links for x in found) else ""
 
 
-def _links(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Finding]:
+def _links(cluster: Cluster, opened: Mapping[str, Session], say: Reporter) -> list[Finding]:
     say("all-reduce by mpirun and Horovod, as a run does it")
     try:
         found = measure.reduction(cluster, opened)
@@ -131,7 +131,7 @@ def _links(cluster: Cluster, opened: Mapping[str, Session], say: Say) -> list[Fi
     return list(checks.pair_findings(found.pairs))
 
 
-def _abandon(cluster: Cluster, say: Say) -> None:
+def _abandon(cluster: Cluster, say: Reporter) -> None:
     say("", "Ctrl-C: ending the all-reduce on every host; once more leaves it to the next check")
     try:
         measure.abandon(cluster)
@@ -139,7 +139,7 @@ def _abandon(cluster: Cluster, say: Say) -> None:
         say(f"left to the next check: {wrong.message}")
 
 
-def _end(findings: list[Finding], refused: UsageError | None, hosts: int, say: Say) -> None:
+def _end(findings: list[Finding], refused: UsageError | None, hosts: int, say: Reporter) -> None:
     counted = [finding for finding in findings if finding.counts]
     if refused:
         raise refused

@@ -111,12 +111,12 @@ class Inventory:
         return CLOUDS[self.cloud]
 
     @property
-    def named_only(self) -> bool:
+    def is_ad_hoc(self) -> bool:
         """True for hosts that are given by --hosts and made by no stack: somebody else's."""
         return self.cloud == AD_HOC
 
     @property
-    def stops_itself(self) -> bool:
+    def is_managed(self) -> bool:
         """True for machines that are ours to stop when a run has ended: those of a stack."""
         return self.stack is not None or self.kind.in_cloud
 

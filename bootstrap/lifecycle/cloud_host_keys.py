@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from paramiko.hostkeys import HostKeyEntry
 
-from bootstrap.clouds.base import Clock, Cloud, Standing
+from bootstrap.clouds.base import Clock, Cloud, InstanceState
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -28,7 +28,7 @@ WHERE = {
 
 def pin(
     inventory: Inventory,
-    standings: Mapping[str, Standing],
+    instance_states: Mapping[str, InstanceState],
     cloud: Cloud,
     *,
     tell: Callable[[str], None] = lambda _: None,
@@ -40,24 +40,26 @@ def pin(
         HostsNotReady: a host's key was not to be had within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
-    wanting = [h for h in inventory.hosts if _wants(h, inventory, standings)]
+    wanting = [h for h in inventory.hosts if _wants(h, inventory, instance_states)]
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
     asked = [h for h in wanting if h.name not in keys]
     if asked:
         tell(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
         keys |= _read(asked, cloud, clock or Clock())
     missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
-    put(inventory, {n: _pins(hosts[n], standings[n].serial, told) for n, told in keys.items()})
+    put(
+        inventory, {n: _pins(hosts[n], instance_states[n].serial, told) for n, told in keys.items()}
+    )
     if missing:
         told = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
         raise HostsNotReady("host keys that nobody vouches for yet", told, hint="the same again")
 
 
-def _wants(host: Host, inventory: Inventory, standings: Mapping[str, Standing]) -> bool:
-    if alias(host, inventory) is None or standings[host.name].state != "running":
+def _wants(host: Host, inventory: Inventory, instance_states: Mapping[str, InstanceState]) -> bool:
+    if alias(host, inventory) is None or instance_states[host.name].state != "running":
         return False
     serials = {line[3] for line in lines(inventory) if line[0] == host.name and len(line) > 3}
-    return standings[host.name].serial not in serials
+    return instance_states[host.name].serial not in serials
 
 
 def _read(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:

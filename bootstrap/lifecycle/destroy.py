@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bootstrap.clouds import base, bucket
-from bootstrap.clouds.base import AT_REST, Clock, Cloud, Cost, Standing
+from bootstrap.clouds.base import STOPPED, Clock, Cloud, Cost, InstanceState
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console import output
-from bootstrap.console.output import Say
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
@@ -34,11 +34,11 @@ class Witness:
     asked: Cloud
     rested: dict[str, str] = field(default_factory=dict)
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         """As the cloud says."""
-        said = self.asked.standings()
+        said = self.asked.instance_states()
         for name, standing in said.items():
-            if standing.state in AT_REST:
+            if standing.state in STOPPED:
                 self.rested.setdefault(name, standing.at)
         return said
 
@@ -59,7 +59,9 @@ def end(
     return receipt
 
 
-def stop(inventory: Inventory, asked: Cloud, say: Say, *, clock: Clock | None = None) -> Receipt:
+def stop(
+    inventory: Inventory, asked: Cloud, say: Reporter, *, clock: Clock | None = None
+) -> Receipt:
     """Stop the machines, wait until the cloud says that they are, and write the receipt."""
     lines = []
     try:
@@ -72,10 +74,10 @@ def stop(inventory: Inventory, asked: Cloud, say: Say, *, clock: Clock | None = 
     return Receipt(inventory.name, base.utc(), tuple(lines))
 
 
-def at_rest(asked: Cloud, say: Say, clock: Clock | None) -> list[Line]:
+def at_rest(asked: Cloud, say: Reporter, clock: Clock | None) -> list[Line]:
     """Wait within limits for the cloud's word; a line for each machine as it then stands."""
     witness = Witness(asked)
-    said = base.settle(cast("Cloud", witness), AT_REST, tell=say, clock=clock)
+    said = base.wait_for_state(cast("Cloud", witness), STOPPED, tell=say, clock=clock)
     return [of_machine(n, s, witness.rested.get(n, "")) for n, s in said.items()]
 
 
@@ -107,7 +109,7 @@ def of_costs_now(asked: Cloud) -> list[Line]:
 def destroy(
     inventory: Inventory,
     asked: Cloud,
-    say: Say,
+    say: Reporter,
     *,
     agree: Callable[[str], None],
     discard: bool,
@@ -140,12 +142,12 @@ def destroy(
     return Receipt(f"stack {name}", base.utc(), tuple(lines))
 
 
-def emptied(kept: Bucket, say: Say) -> Line:
+def emptied(kept: Bucket, say: Reporter) -> Line:
     """Remove all that is in the bucket."""
     return Line("bucket", f"{count(kept.empty(say), 'object')} removed, with old versions")
 
 
-def without_wheels(inventory: Inventory, say: Say) -> list[Line]:
+def without_wheels(inventory: Inventory, say: Reporter) -> list[Line]:
     """Remove the wheels alone from the bucket, if there is one: they can be built again, and a
     bucket that held nothing else goes with its stack."""
     if not inventory.bucket:

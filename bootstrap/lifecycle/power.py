@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import AT_REST, MISSING, Clock, Cloud, Deadline, Standing
-from bootstrap.console.output import Say
+from bootstrap.clouds.base import MISSING, STOPPED, Clock, Cloud, Deadline, InstanceState
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -29,75 +29,77 @@ DEFAULT_HOURS = 8.0
 
 
 @dataclass(frozen=True)
-class Look:
+class ClusterStatus:
     """An inventory with the addresses that its cloud tells now, and what it says of each machine.
 
     Machines that were only named have no standings: nobody can be asked.
     """
 
     inventory: Inventory
-    standings: Mapping[str, Standing]
+    instance_states: Mapping[str, InstanceState]
     place: str
 
     @property
-    def asleep(self) -> list[str]:
+    def not_running(self) -> list[str]:
         """The hosts that do not run."""
-        return [name for name, s in self.standings.items() if s.state != "running"]
+        return [name for name, s in self.instance_states.items() if s.state != "running"]
 
 
-def look(inventory: Inventory) -> Look:
+def look(inventory: Inventory) -> ClusterStatus:
     """Where the machines are and how they stand: asked of their cloud, if a stack made them."""
-    if not inventory.stops_itself:
-        return Look(inventory, {}, inventory.cloud)
+    if not inventory.is_managed:
+        return ClusterStatus(inventory, {}, inventory.cloud)
     return _ask(inventory, base.of(inventory))
 
 
-def _ask(inventory: Inventory, asked: Cloud) -> Look:
-    standings = asked.standings()
-    hosts = tuple(_moved(h, standings[h.name]) for h in inventory.hosts)
+def _ask(inventory: Inventory, asked: Cloud) -> ClusterStatus:
+    instance_states = asked.instance_states()
+    hosts = tuple(_moved(h, instance_states[h.name]) for h in inventory.hosts)
     words = [inventory.cloud, "" if inventory.kind.this_machine else asked.account()]
     words += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
-    return Look(replace(inventory, hosts=hosts), standings, ", ".join(filter(None, words)))
+    return ClusterStatus(
+        replace(inventory, hosts=hosts), instance_states, ", ".join(filter(None, words))
+    )
 
 
-def _moved(host: Host, standing: Standing) -> Host:
+def _moved(host: Host, standing: InstanceState) -> Host:
     """The host where it is now; by its name where it has no address, which another may have."""
     address = standing.address or host.name
     return replace(host, address=address, port=standing.port or host.port)
 
 
-def awake(seen: Look, say: Say, *, start_them: bool = False) -> Inventory:
+def ensure_running(seen: ClusterStatus, say: Reporter, *, start_them: bool = False) -> Inventory:
     """The inventory, once all its machines run and their keys are pinned.
 
     Raises:
         UsageError: some do not run, and nobody agreed to start them.
     """
-    if not seen.standings:
+    if not seen.instance_states:
         return seen.inventory
-    if seen.asleep:
+    if seen.not_running:
         _may_start(seen, start_them)
         return start(seen.inventory, say)
-    know(seen, say)
+    pin_host_keys(seen, say)
     return seen.inventory
 
 
-def know(seen: Look, say: Say) -> None:
+def pin_host_keys(seen: ClusterStatus, say: Reporter) -> None:
     """Pin the keys of the machines that run, where that was not done before; injected ones are
     changed at once."""
-    if seen.standings:
-        _know(seen, base.of(seen.inventory), say, Clock())
+    if seen.instance_states:
+        _pin_host_keys(seen, base.of(seen.inventory), say, Clock())
 
 
-def _know(seen: Look, asked: Cloud, say: Say, clock: Clock) -> None:
-    cloud_host_keys.pin(seen.inventory, seen.standings, asked, tell=say, clock=clock)
+def _pin_host_keys(seen: ClusterStatus, asked: Cloud, say: Reporter, clock: Clock) -> None:
+    cloud_host_keys.pin(seen.inventory, seen.instance_states, asked, tell=say, clock=clock)
     if some := key_rotation.due(seen.inventory):
         _answers(some, say, clock)
         key_rotation.rotate(some, say, clock=clock)
 
 
-def _may_start(seen: Look, start_them: bool) -> None:
+def _may_start(seen: ClusterStatus, start_them: bool) -> None:
     _refuse_lost(seen)
-    told = base.told(dict(seen.standings))
+    told = base.told(dict(seen.instance_states))
     if start_them:
         return
     if not sys.stdin.isatty():
@@ -109,20 +111,20 @@ def _may_start(seen: Look, start_them: bool) -> None:
         raise UsageError("the machines were not started", hint="fab start")
 
 
-def _refuse_lost(seen: Look) -> None:
+def _refuse_lost(seen: ClusterStatus) -> None:
     """UsageError for machines that are gone, or that the cloud does not show us."""
     for state, hint in (("gone", "pulumi up   # makes them anew"), ("unknown", "fab status")):
-        lost = {n: s for n, s in seen.standings.items() if s.state == state}
+        lost = {n: s for n, s in seen.instance_states.items() if s.state == state}
         if lost:
             told = {
                 n: f"{s.state}, says {s.said_by}: {s.why}".rstrip(": ") for n, s in lost.items()
             }
-            every = {n: told.get(n, s.state) for n, s in seen.standings.items()}
+            every = {n: told.get(n, s.state) for n, s in seen.instance_states.items()}
             raise HostsNotReady(f"{', '.join(lost)}: {state}", every, hint=hint)
 
 
 def start(
-    inventory: Inventory, say: Say, *, hours: float | None = None, clock: Clock | None = None
+    inventory: Inventory, say: Reporter, *, hours: float | None = None, clock: Clock | None = None
 ) -> Inventory:
     """Arm the cloud's own deadline, start the machines, and wait until ssh answers on all.
 
@@ -135,26 +137,28 @@ def start(
     seen = _settled_first(inventory, asked, say, clock)
     _refuse_lost(seen)
     _arm(inventory, asked, hours, say)
-    if seen.asleep:
+    if seen.not_running:
         _start(asked, seen, say, clock)
     now = _found(inventory, asked, clock)
-    _know(now, asked, say, clock)
+    _pin_host_keys(now, asked, say, clock)
     _answers(now.inventory, say, clock)
     local_state.save_cluster(now.inventory)
     return now.inventory
 
 
-def _settled_first(inventory: Inventory, asked: Cloud, say: Say, clock: Clock) -> Look:
+def _settled_first(
+    inventory: Inventory, asked: Cloud, say: Reporter, clock: Clock
+) -> ClusterStatus:
     """A machine that is still stopping cannot be started: wait for it."""
     seen = _ask(inventory, asked)
-    if any(s.state == "stopping" for s in seen.standings.values()):
-        states = ("running", "starting", *AT_REST)
-        base.settle(asked, states, tell=say, clock=clock)
+    if any(s.state == "stopping" for s in seen.instance_states.values()):
+        states = ("running", "starting", *STOPPED)
+        base.wait_for_state(asked, states, tell=say, clock=clock)
         seen = _ask(inventory, asked)
     return seen
 
 
-def _arm(inventory: Inventory, asked: Cloud, hours: float | None, say: Say) -> None:
+def _arm(inventory: Inventory, asked: Cloud, hours: float | None, say: Reporter) -> None:
     """A deadline that begins with each start needs no arming, unless it is to be another."""
     deadline = asked.deadline()
     if deadline is None:
@@ -171,12 +175,12 @@ def default_hours(inventory: Inventory) -> float:
     return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
 
 
-def _start(asked: Cloud, seen: Look, say: Say, clock: Clock) -> None:
+def _start(asked: Cloud, seen: ClusterStatus, say: Reporter, clock: Clock) -> None:
     """Start them, and wait; if one cannot be, those that were started with it stop again."""
-    say(f"starting {', '.join(seen.asleep)}{stop_policy.price(seen.inventory)}")
+    say(f"starting {', '.join(seen.not_running)}{stop_policy.price(seen.inventory)}")
     try:
         asked.start()
-        said = base.settle(asked, ("running",), tell=say, clock=clock)
+        said = base.wait_for_state(asked, ("running",), tell=say, clock=clock)
     except RailheadError:
         _undo(asked, seen, say)
         raise
@@ -190,24 +194,24 @@ def _start(asked: Cloud, seen: Look, say: Say, clock: Clock) -> None:
         )
 
 
-def _undo(asked: Cloud, seen: Look, say: Say) -> None:
+def _undo(asked: Cloud, seen: ClusterStatus, say: Reporter) -> None:
     """Stop what was started in vain, unless some ran before: those may be somebody's."""
-    if len(seen.asleep) == len(seen.standings):
+    if len(seen.not_running) == len(seen.instance_states):
         say("stopping again what was started")
         asked.stop()
 
 
-def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> Look:
+def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> ClusterStatus:
     """The machines with their addresses; an address that is not there yet is waited for."""
     end = clock.now() + 120
     while True:
         seen = _ask(inventory, asked)
-        if all(s.address for s in seen.standings.values()) or clock.now() >= end:
+        if all(s.address for s in seen.instance_states.values()) or clock.now() >= end:
             return seen
         clock.sleep(base.POLL_SECONDS)
 
 
-def _answers(inventory: Inventory, say: Say, clock: Clock) -> None:
+def _answers(inventory: Inventory, say: Reporter, clock: Clock) -> None:
     """Wait until every host lets us in; a changed key is no matter of waiting."""
     end, told_once = clock.now() + SSH_SECONDS, False
     while True:
@@ -231,7 +235,7 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
 
 
-def stop(inventory: Inventory, say: Say, *, clock: Clock | None = None) -> None:
+def stop(inventory: Inventory, say: Reporter, *, clock: Clock | None = None) -> None:
     """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
     asked = base.of(inventory)
     asked.stop()
@@ -240,7 +244,7 @@ def stop(inventory: Inventory, say: Say, *, clock: Clock | None = None) -> None:
         say(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
 
 
-def extend(inventory: Inventory, hours: float, say: Say) -> None:
+def extend(inventory: Inventory, hours: float, say: Reporter) -> None:
     """Move the cloud's own deadline of machines that may be running."""
     asked = base.of(inventory)
     asked.arm(hours)
@@ -259,16 +263,16 @@ def told(deadline: Deadline, now: datetime | None = None) -> str:
     return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
 
 
-def report(seen: Look, say: Say) -> RailheadError | None:
+def print_status(seen: ClusterStatus, say: Reporter) -> RailheadError | None:
     """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
     error to end with, when machines run and nothing of the cloud would ever stop them."""
-    for name, s in seen.standings.items():
+    for name, s in seen.instance_states.items():
         why = f"; {s.why}" if s.why else ""
         say(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
     deadline = base.of(seen.inventory).deadline()
     if deadline:
         say(told(deadline))
-    some = len(seen.asleep) < len(seen.standings)
+    some = len(seen.not_running) < len(seen.instance_states)
     if price := stop_policy.price(seen.inventory):
         say(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
     if not deadline or (deadline.state != MISSING and (deadline.state == "armed" or not some)):

@@ -22,7 +22,7 @@ SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class WayOut:
+class Diagnosis:
     """What is known about hosts that cannot be reached, and the next command; both may be empty,
     where each host's own word has it."""
 
@@ -67,46 +67,46 @@ def start_agent(session: Session) -> str:
 
 def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:
     """The error for hosts that could not be reached."""
-    way = way_out(inventory, failed)
+    way = diagnose(inventory, failed)
     said = f"{what}; {way.said}" if way.said else what
     return HostsNotReady(said, connect.tell(inventory, failed), hint=way.next)
 
 
-def way_out(inventory: Inventory, failed: Mapping[str, Exception]) -> WayOut:
+def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
     """What to do about hosts that cannot be reached."""
     if inventory.kind.this_machine:
         again = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
-        return WayOut(next=again)
+        return Diagnosis(next=again)
     silent = any(_timed_out(error) for error in failed.values())
-    return _firewall(inventory) if silent and not inventory.named_only else WayOut()
+    return _firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
 
 
 def _timed_out(error: Exception) -> bool:
     return isinstance(error, TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT
 
 
-def _firewall(inventory: Inventory) -> WayOut:
+def _firewall(inventory: Inventory) -> Diagnosis:
     """Whether the cloud's firewall lets in whoever asks."""
     try:
-        admitted = base.of(inventory).admits()
+        admitted = base.of(inventory).allowed_cidrs()
     except RailheadError as refused:
-        return WayOut(f"whether the firewall lets you in is not known: {refused.message}")
+        return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
     return verdict(admitted, own_address(inventory.chief.address))
 
 
-def verdict(admitted: Sequence[str], own: str | None) -> WayOut:
+def verdict(admitted: Sequence[str], own: str | None) -> Diagnosis:
     """What follows from the networks that are let in and from one's own address."""
     told = ", ".join(admitted) or "nobody"
     if own is None:
-        return WayOut(
+        return Diagnosis(
             f"its firewall lets in {told}, and your own address could not be found out",
             f"curl {SEEN_FROM_OUTSIDE}   # is it among them?",
         )
     if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in admitted):
         said = f"its firewall lets you in ({own} is in {told}), so the machine itself is silent"
-        return WayOut(said, "fab status   # what the cloud says of it")
+        return Diagnosis(said, "fab status   # what the cloud says of it")
     networks = ",".join([*admitted, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
-    return WayOut(
+    return Diagnosis(
         f"its firewall lets in {told}, and you come from {own}",
         f"pulumi config set ssh_cidrs {networks} && pulumi up",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bootstrap.clouds.base import AT_REST, Cost, Standing
+from bootstrap.clouds.base import STOPPED, Cost, InstanceState
 from bootstrap.errors import RailheadError
 
 
@@ -47,10 +47,10 @@ def check(receipt: Receipt) -> None:
         )
 
 
-def of_machine(name: str, said: Standing, rested: str = "") -> Line:
+def of_machine(name: str, said: InstanceState, rested: str = "") -> Line:
     """A machine: its state, who says so and when. `rested` is when it was at rest before."""
     source = f"says {said.said_by}, {said.at}"
-    if said.state in AT_REST:
+    if said.state in STOPPED:
         return Line(name, f"{said.state} ({source}); it costs nothing by the hour")
     before = f"; it was said to be stopped at {rested}" if rested else ""
     why = f"; {said.why}" if said.why else ""

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import AT_REST, Clock, Cloud, Deadline
-from bootstrap.console.output import Say
+from bootstrap.clouds.base import STOPPED, Clock, Cloud, Deadline
+from bootstrap.console.output import Reporter
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.launch import Ending
+from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.start import Run, read_json
 from bootstrap.ssh.session import Session
 
@@ -22,7 +22,7 @@ DEFAULT_KEEP = 20
 MOVE = "fab extend --hours HOURS"
 
 
-def read_ending(keep: str | None, no_stop: bool, max_hours: str | None) -> Ending:
+def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> StopPolicy:
     """The words of a person about a run's end, checked.
 
     Raises:
@@ -32,7 +32,7 @@ def read_ending(keep: str | None, no_stop: bool, max_hours: str | None) -> Endin
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
     hours = None if max_hours is None else number(max_hours, "--max-hours", 0.01, 168)
     minutes = DEFAULT_KEEP if keep is None else int(number(keep, "--keep", 0, 1440))
-    return Ending(minutes, stop=not no_stop, max_hours=hours)
+    return StopPolicy(minutes, stop=not no_stop, max_hours=hours)
 
 
 def number(text: str, what: str, low: float, high: float) -> float:
@@ -46,20 +46,20 @@ def number(text: str, what: str, low: float, high: float) -> float:
     return value
 
 
-def check_before(inventory: Inventory, ending: Ending) -> str:
+def check_before(inventory: Inventory, ending: StopPolicy) -> str:
     """Ask the cloud for its deadline before anything is shipped; a line that says when it is.
 
     Raises:
         UsageError: it is missing, or past, or comes before the run's own --max-hours; or something
             was asked of a stop that machines of this kind never get.
     """
-    if not inventory.stops_itself:
+    if not inventory.is_managed:
         _refuse_stop_words(inventory, ending)
         return ""
     return check_deadline(base.of(inventory).deadline(), ending, datetime.now(timezone.utc))
 
 
-def _refuse_stop_words(inventory: Inventory, ending: Ending) -> None:
+def _refuse_stop_words(inventory: Inventory, ending: StopPolicy) -> None:
     if (ending.keep_minutes, ending.stop) != (DEFAULT_KEEP, True):
         raise UsageError(
             f"--keep and --no-stop are for machines of a stack: those of {inventory.name} are "
@@ -68,7 +68,7 @@ def _refuse_stop_words(inventory: Inventory, ending: Ending) -> None:
         )
 
 
-def check_deadline(deadline: Deadline | None, ending: Ending, now: datetime) -> str:
+def check_deadline(deadline: Deadline | None, ending: StopPolicy, now: datetime) -> str:
     """As `check_before`, of a deadline that is known."""
     if deadline is None:
         return ""
@@ -91,23 +91,23 @@ def check_deadline(deadline: Deadline | None, ending: Ending, now: datetime) -> 
 
 
 @contextmanager
-def preparing(inventory: Inventory, say: Say) -> Iterator[None]:
+def preparing(inventory: Inventory, say: Reporter) -> Iterator[None]:
     """What is done before a run's supervisor begins: if it fails, nobody stops the machines."""
     try:
         yield
     except BaseException:
-        if inventory.stops_itself:
+        if inventory.is_managed:
             say(f"no run was started; the machines go on running{price(inventory)}: fab stop")
         raise
 
 
-def after(inventory: Inventory, run: Run, say: Say, *, clock: Clock | None = None) -> None:
+def after(inventory: Inventory, run: Run, say: Reporter, *, clock: Clock | None = None) -> None:
     """Say what becomes of the machines; after a success wait until the cloud says they stopped.
 
     Raises:
         HostsFailed: some do not stop.
     """
-    if not inventory.stops_itself:
+    if not inventory.is_managed:
         return
     document, result = (_read(run, name) for name in ("run.json", "result.json"))
     if not document.get("stop"):
@@ -150,23 +150,23 @@ def kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
 def phase(chief: Session, run: Run) -> list[str]:
     """What the keeper on the chief does now: a line, or none where machines do not stop."""
     state = read_json(chief, f"{run.folder}/state.json") or {}
-    return [told_phase(state["machines"])] if "machines" in state else []
+    return [describe_phase(state["machines"])] if "machines" in state else []
 
 
-def told_phase(said: Mapping[str, Any]) -> str:
+def describe_phase(said: Mapping[str, Any]) -> str:
     """The keeper's own words, for people."""
     until = f", kept until {said['until'][11:16]} UTC" if said.get("until") else ""
     each = "".join(f", {name}: {why}" for name, why in (said.get("stopped") or {}).items())
     return f"machines: {said['phase']}{until}{each}; results {said['results']}"
 
 
-def wait(cloud_: Cloud, say: Say, *, clock: Clock | None = None) -> None:
+def wait(cloud_: Cloud, say: Reporter, *, clock: Clock | None = None) -> None:
     """Wait until the cloud says of every machine that it is stopped; HostsFailed if it does not."""
-    said = base.settle(
-        cloud_, AT_REST, tell=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
+    said = base.wait_for_state(
+        cloud_, STOPPED, tell=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
     )
     told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
-    if any(s.state not in AT_REST for s in said.values()):
+    if any(s.state not in STOPPED for s in said.values()):
         raise HostsFailed("machines do not stop", told, hint="fab teardown")
     for name, text in told.items():
         say(f"[{name}] {text}")

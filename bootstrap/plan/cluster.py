@@ -13,7 +13,7 @@ from bootstrap.plan.runtimes import BucketClient, Environment
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedWheel:
     """What the bucket was found to keep for the hosts, at `url`. `holds` is None where that could
     not be found out; `taken` whether the wheel that is here came from there just now; `note` says
     what a person should know of it."""
@@ -49,7 +49,7 @@ class Cluster:
     environment: Environment
     peers: tuple[Peer, ...]
     wheel: Path | None
-    kept: Kept | None = None
+    kept: CachedWheel | None = None
     archive: str = ""
 
     @property

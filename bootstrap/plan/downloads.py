@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bootstrap.errors import UsageError
-from bootstrap.facts.egress import Way, origin
+from bootstrap.facts.egress import EgressCheck, origin
 from bootstrap.facts.host import HostFacts
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import REPOSITORY
@@ -64,7 +64,7 @@ def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) 
     return told
 
 
-def _silent(way: Way) -> str:
+def _silent(way: EgressCheck) -> str:
     return f"no answer from {way.to}"
 
 

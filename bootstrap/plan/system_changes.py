@@ -186,7 +186,7 @@ def refuse(facts: HostFacts, row: DriverRow) -> None:
 def _refuse_in_use(facts: HostFacts) -> None:
     """A driver is not taken from under a process, nor is a host restarted under a run."""
     users = [user for user in facts.gpu.users if "nvidia-persiste" not in user]
-    users += sorted({f"run {trace.run_id}" for trace in facts.traces})
+    users += sorted({f"run {trace.run_id}" for trace in facts.run_processes})
     if users:
         raise UsageError(
             f"{drivers.wrong(facts)}, and the host is in use: {', '.join(users)}",

@@ -18,9 +18,9 @@ from bootstrap.plan.steps import Plan, Step
 from bootstrap.plan.system_changes import changes
 from bootstrap.provision import uv, wheel_delivery, wheel_store, wheels
 from bootstrap.provision.horovod_wheel import build
-from bootstrap.provision.host_step import QUIET, UV, Worksite
-from bootstrap.provision.survey import known_anew
-from bootstrap.provision.system import STEPS, WHAT, groundwork
+from bootstrap.provision.host_step import QUIET, UV, HostStep
+from bootstrap.provision.survey import with_new_facts
+from bootstrap.provision.system import STEPS, WHAT, change_system
 from bootstrap.ssh import traffic
 from bootstrap.ssh.bundle import Bundle, pack_folder
 from bootstrap.ssh.connect import everywhere
@@ -46,10 +46,10 @@ def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Boar
     wanted = {name: changes(cluster, name) for name in opened if _parts(plan, name)[0]}
     if not wanted:
         return cluster
-    seen = groundwork(cluster.inventory, cluster.facts, wanted, opened, board)
+    seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
     # Which ways go through the connection stays as the plan said it.
     seen = {n: replace(host, outside=cluster.facts[n].outside) for n, host in seen.items()}
-    cluster = known_anew(cluster, {**cluster.facts, **seen})
+    cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _left(cluster, name))}:
         told = {name: left.get(name, "ok") for name in opened}
         what = f"{WHAT} on {len(left)} of {len(told)} hosts do not serve"
@@ -121,10 +121,10 @@ class _Work:
     def _ready(self, name: str) -> None:
         self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
 
-    def _uv(self, site: Worksite) -> None:
+    def _uv(self, site: HostStep) -> None:
         site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
 
-    def _runtime(self, site: Worksite) -> None:
+    def _runtime(self, site: HostStep) -> None:
         folder = self.environment.folder
         locks = {f"{folder}.lock.txt": self.environment.runtime.lock.read_text()}
         if self.environment.extra:
@@ -135,7 +135,7 @@ class _Work:
         elif site.waits:  # what Python compiles now, it has when the wheel comes
             site.run("runtime", self._importing(IMPORTS), env=QUIET)
 
-    def _complete(self, site: Worksite, step: str, imports: str) -> None:
+    def _complete(self, site: HostStep, step: str, imports: str) -> None:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
         site.run(step, self._importing(imports), env=QUIET)
@@ -144,7 +144,7 @@ class _Work:
     def _importing(self, imports: str) -> list[str]:
         return [f"{self.environment.folder}/bin/python", "-c", imports]
 
-    def _bucket(self, site: Worksite) -> None:
+    def _bucket(self, site: HostStep) -> None:
         client = self.cluster.bucket_client
         assert client is not None
         folder = client.folder
@@ -153,7 +153,7 @@ class _Work:
         site.session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _environment(
-        self, site: Worksite, step: str, folder: str, locks: Mapping[str, str]
+        self, site: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """An environment on a host that holds exactly what locks say: path there -> text."""
         site.session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
@@ -166,7 +166,7 @@ class _Work:
             site.run(step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
 
     @contextmanager
-    def _wheels(self, site: Worksite, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
+    def _wheels(self, site: HostStep, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
         """What tells uv where wheels are: nothing, unless the plan has them come from here."""
         planned = [s for s in self.plan.of(site.name) if s.name == step and s.sends]
         if not planned:
@@ -179,7 +179,7 @@ class _Work:
         with wheel_delivery.delivered(site.session, house, told):
             yield wheel_delivery.FOR_UV
 
-    def _horovod(self, site: Worksite) -> None:
+    def _horovod(self, site: HostStep) -> None:
         builder = site.name == self.cluster.builder
         if builder and not self.wheel:
             self.wheel = build(site)
@@ -194,7 +194,7 @@ class _Work:
         if builder:
             self._keep(site, self.wheel)
 
-    def _keep(self, site: Worksite, wheel: Path) -> None:
+    def _keep(self, site: HostStep, wheel: Path) -> None:
         """Bring a wheel that serves into the stack's bucket, which has none. Where that fails it
         is said: hosts are ready without it."""
         kept = self.cluster.kept
@@ -207,15 +207,15 @@ class _Work:
             said = str(error).splitlines()[0]
             self.board.say(f"the wheel was not kept in {kept.url}: {said}")
 
-    doing: Mapping[str, Callable[[_Work, Worksite], None]] = {
+    doing: Mapping[str, Callable[[_Work, HostStep], None]] = {
         "uv": _uv,
         "runtime": _runtime,
         "horovod": _horovod,
         "bucket": _bucket,
     }
 
-    def _site(self, session: Session) -> Worksite:
-        return Worksite(session, self.cluster, self.board)
+    def _site(self, session: Session) -> HostStep:
+        return HostStep(session, self.cluster, self.board)
 
     def _exchange_keys(self, busy: Mapping[str, Session]) -> None:
         """A key pair made on the chief: its private half never leaves it."""

@@ -11,7 +11,7 @@ from bootstrap.console.text import size
 from bootstrap.plan import downloads, runtimes
 from bootstrap.provision import wheel_delivery, wheel_store, wheels
 from bootstrap.provision.apt_proxy import apt_proxy
-from bootstrap.provision.host_step import QUIET, Worksite
+from bootstrap.provision.host_step import QUIET, HostStep
 from bootstrap.provision.survey import wheel_folder
 from bootstrap.untrusted import unpack
 
@@ -26,7 +26,7 @@ Acquire::https::Proxy "{0}";
 """
 
 
-def build(site: Worksite) -> Path:
+def build(site: HostStep) -> Path:
     """Build the wheel, try it, and bring it into this computer's cache.
 
     Raises:
@@ -47,7 +47,7 @@ def build(site: Worksite) -> Path:
 
 
 @contextmanager
-def supplied(site: Worksite) -> Iterator[Mapping[str, str]]:
+def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
     """Variables that tell a build where its parts are; on a host that does not get out they are
     there meanwhile, or come through the connection."""
     facts, gpu = site.facts, site.cluster.environment.runtime.gpu
@@ -69,7 +69,7 @@ def supplied(site: Worksite) -> Iterator[Mapping[str, str]]:
         yield found
 
 
-def _houses(site: Worksite, with_nvcc: bool) -> Iterator[Path]:
+def _houses(site: HostStep, with_nvcc: bool) -> Iterator[Path]:
     """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
     tell = site.teller("horovod")
 
@@ -82,7 +82,7 @@ def _houses(site: Worksite, with_nvcc: bool) -> Iterator[Path]:
         yield wheels.fetch([lock], site.cluster.environment.python, told)
 
 
-def _try(site: Worksite) -> None:
+def _try(site: HostStep) -> None:
     """What the wheel was built with, and a sum over two ranks, before others get it."""
     environment = site.cluster.environment
     python = f"{environment.folder}/bin/python"
@@ -90,7 +90,7 @@ def _try(site: Worksite) -> None:
     site.run("horovod", words, env={**QUIET, **runtimes.TRY_VARIABLES})
 
 
-def _bring(site: Worksite) -> Path:
+def _bring(site: HostStep) -> Path:
     folder = wheel_folder(site.cluster)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as part:

@@ -24,7 +24,7 @@ UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
 
 @dataclass(frozen=True)
-class Worksite:
+class HostStep:
     """A host with an agent, as a member of its cluster."""
 
     session: Session

@@ -30,7 +30,7 @@ SETTLED = "timeout 60 systemctl is-system-running --wait >/dev/null 2>&1"
 
 
 @dataclass(frozen=True)
-class Patience:
+class RebootWait:
     """For how long a host may be away, and how often it is called; seconds."""
 
     back: float = BACK_SECONDS
@@ -43,7 +43,7 @@ def reboot(
     facts: HostFacts,
     told: Callable[[str], None],
     *,
-    patience: Patience = Patience(),  # noqa: B008
+    patience: RebootWait = RebootWait(),  # noqa: B008
 ) -> Session:
     """Reboot the host of a session and return a new session with it; the old one is closed.
 
@@ -72,7 +72,7 @@ def _come_back(
     host: Host,
     before: str,
     told: Callable[[str], None],
-    patience: Patience,
+    patience: RebootWait,
 ) -> Session:
     begun = time.monotonic()
     while (away := time.monotonic() - begun) < patience.back:

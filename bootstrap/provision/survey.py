@@ -17,7 +17,7 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtime_choice import choose, gpus_of
 from bootstrap.plan.runtimes import Environment
 from bootstrap.provision import wheel_store
-from bootstrap.provision.uv import uv_here
+from bootstrap.provision.uv import local_uv
 from bootstrap.ssh.connect import all_facts
 from bootstrap.ssh.session import Session
 
@@ -29,9 +29,9 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
     environment = choose(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
-        extra = runtimes.resolve_extra(environment, options.requirements, uv_here())
+        extra = runtimes.resolve_extra(environment, options.requirements, local_uv())
         environment = replace(environment, extra=extra)
-    peers = see_peers(inventory, facts, opened, options.peer_addresses)
+    peers = resolve_peers(inventory, facts, opened, options.peer_addresses)
     return with_wheel(Cluster(inventory, facts, environment, peers, None, None, options.archive))
 
 
@@ -62,7 +62,7 @@ def _refuse_one_machine_twice(
             raise UsageError(f"{first} and {name} are one and the same machine; name it once")
 
 
-def see_peers(
+def resolve_peers(
     inventory: Inventory,
     facts: Mapping[str, HostFacts],
     opened: Mapping[str, Session],
@@ -110,7 +110,7 @@ def _slots(told: int | None, facts: HostFacts) -> int:
     return told or len(gpus_of(facts)) or 1
 
 
-def known_anew(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
+def with_new_facts(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
     """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
     slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)

@@ -13,7 +13,7 @@ from bootstrap.plan import downloads
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
 from bootstrap.provision.reboot import reboot
-from bootstrap.provision.system_script import as_root, overhaul
+from bootstrap.provision.system_script import as_root, run_system_script
 from bootstrap.ssh import connect
 from bootstrap.ssh.session import Session
 
@@ -42,7 +42,7 @@ def _left_there(session: Session) -> list[str]:
     return sorted({line for line in session.sh(f"({LEFT}) 2>/dev/null").splitlines() if line})
 
 
-def groundwork(
+def change_system(
     inventory: Inventory,
     facts: Mapping[str, HostFacts],
     wanted: Mapping[str, Changes],
@@ -58,7 +58,7 @@ def groundwork(
     """
     work = _Groundwork(inventory, facts, wanted, opened, board)
     with apt_proxy() as proxy:
-        work.stage(lambda session: work.overhaul(session, proxy), list(wanted))
+        work.stage(lambda session: work.run_system_script(session, proxy), list(wanted))
     work.stage(work.reboot, [name for name in wanted if wanted[name].reboot])
     work.revive()
     work.stage(work.look, list(wanted))
@@ -95,11 +95,11 @@ class _Groundwork:
             for name in bad:
                 self.board.line(name, "failed", state="failed")
 
-    def overhaul(self, session: Session, proxy: AptProxy) -> None:
+    def run_system_script(self, session: Session, proxy: AptProxy) -> None:
         name = session.host.name
         facts, changes = self.facts[name], self.wanted[name]
         with proxy.on(session, downloads.mirrors(facts, changes)) as address:
-            overhaul(session, facts, changes, self._teller(name), proxy=address)
+            run_system_script(session, facts, changes, self._teller(name), proxy=address)
 
     def reboot(self, session: Session) -> None:
         name = session.host.name

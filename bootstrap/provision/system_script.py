@@ -80,7 +80,7 @@ KEYRINGS = {
 
 
 @dataclass(frozen=True)
-class Pace:
+class RetryPolicy:
     """How long the script waits for others (seconds), how often it tries again, how soon."""
 
     patience: int = 600
@@ -99,7 +99,7 @@ def locked(words: str) -> bool:
 
 
 def variables(
-    changes: Changes, keyring: Keyring | None, pace: Pace, proxy: str = ""
+    changes: Changes, keyring: Keyring | None, pace: RetryPolicy, proxy: str = ""
 ) -> dict[str, str]:
     """The words that system_changes.sh is told; empty where there is nothing to do."""
     driver = changes.driver
@@ -138,7 +138,7 @@ def script(
     changes: Changes,
     os: str,
     *,
-    pace: Pace = Pace(),  # noqa: B008
+    pace: RetryPolicy = RetryPolicy(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> str:
@@ -158,13 +158,13 @@ def as_root(facts: HostFacts, text: str) -> str:
     return f"{sudo}sh -c {shlex.quote(text)} </dev/null 2>&1"
 
 
-def overhaul(
+def run_system_script(
     session: Session,
     facts: HostFacts,
     changes: Changes,
     told: Callable[[str], None],
     *,
-    pace: Pace = Pace(),  # noqa: B008
+    pace: RetryPolicy = RetryPolicy(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> None:
@@ -204,7 +204,7 @@ class _Heard:
                 self.told(f"{self.step}: {self.said[-1]}".removeprefix(": "))
 
 
-def why(end: str, step: str, said: Sequence[str], pace: Pace) -> RailheadError:
+def why(end: str, step: str, said: Sequence[str], pace: RetryPolicy) -> RailheadError:
     """The error for a script that ended so, after its last command had said this."""
     what = end.removeprefix("@failed ")
     minutes = pace.patience // 60

@@ -15,7 +15,7 @@ from bootstrap.ssh.bundle import Bundle, pack_folder
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
 
 
-def uv_here() -> str:
+def local_uv() -> str:
     """The uv of the control environment."""
     return str(Path(sys.executable).parent / "uv")
 
@@ -33,7 +33,7 @@ def _uv_for_hosts() -> Bundle:
     folder = local_state.cache("uv-for-hosts") / uv_digest()
     if not (folder / "uv").exists():
         part = folder.with_name(f"{folder.name}.part")
-        argv = [uv_here(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+        argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
         argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
         argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
         done = subprocess.run(argv, capture_output=True, text=True)

@@ -19,17 +19,17 @@ from bootstrap.clouds.bucket import WHEELS, Bucket
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import Kept
+from bootstrap.plan.cluster import CachedWheel
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Spoiled(RailheadError):
+class CorruptWheel(RailheadError):
     """What stands in the bucket is not a wheel that was put there whole."""
 
 
-def look(inventory: Inventory, folder: Path) -> Kept | None:
+def look(inventory: Inventory, folder: Path) -> CachedWheel | None:
     """What the stack's bucket keeps for hosts whose wheels lie in this folder here; a wheel comes
     into the folder if there is none. No error: without a bucket's wheel one is built."""
     if not inventory.bucket:
@@ -38,12 +38,14 @@ def look(inventory: Inventory, folder: Path) -> Kept | None:
     try:
         kept = bucket.of(inventory)
         entry = _entry(kept, folder.name)
-        return Kept(url, entry is not None, entry is not None and _take(kept, entry, folder))
-    except Spoiled as error:
-        return Kept(url, False, note=f"the wheel in {url} is not used: {error.message}")
+        return CachedWheel(url, entry is not None, entry is not None and _take(kept, entry, folder))
+    except CorruptWheel as error:
+        return CachedWheel(url, False, note=f"the wheel in {url} is not used: {error.message}")
     except (RailheadError, OSError) as error:
         said = str(error).splitlines()[0]
-        return Kept(url, None, note=f"wheels are neither taken from {url} nor kept there: {said}")
+        return CachedWheel(
+            url, None, note=f"wheels are neither taken from {url} nor kept there: {said}"
+        )
 
 
 def put(inventory: Inventory, wheel: Path) -> None:
@@ -75,7 +77,7 @@ def _entry(kept: Bucket, key: str) -> dict[str, Any] | None:
             return entry
     except (ValueError, KeyError, TypeError):
         pass
-    raise Spoiled("its wheel.json names no wheel")
+    raise CorruptWheel("its wheel.json names no wheel")
 
 
 def _take(kept: Bucket, entry: dict[str, Any], folder: Path) -> bool:
@@ -86,9 +88,9 @@ def _take(kept: Bucket, entry: dict[str, Any], folder: Path) -> bool:
         name, digest = entry["name"], entry["sha256"]
         data = kept.read(f"{WHEELS}{folder.name}/{digest}/{name}")
         if data is None:
-            raise Spoiled(f"{name} is not there any more")
+            raise CorruptWheel(f"{name} is not there any more")
         if hashlib.sha256(data).hexdigest() != digest:
-            raise Spoiled(f"{name} has another sha256 than the one that was written down")
+            raise CorruptWheel(f"{name} has another sha256 than the one that was written down")
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / f".{name}.part{os.getpid()}"
         try:

@@ -17,7 +17,7 @@ from bootstrap.ssh.session import ConnectionLost, Session
 
 
 @dataclass
-class Watch:
+class FollowState:
     """What `follow` has seen so far; kept across a connection that breaks."""
 
     offset: int = 0
@@ -25,9 +25,9 @@ class Watch:
     done: bool = False
 
 
-def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
+def follow(session: Session, run: Run, board: Board, watch: FollowState) -> None:
     """Show the run until it ends. A broken connection raises ConnectionLost; the run goes on."""
-    say_here(session, run)
+    mark_controller_here(session, run)
     hosts = _first_ranks(session, run)
     shown: set[str] = set()  # hosts whose records show progress; the others show their last line
 
@@ -44,7 +44,7 @@ def follow(session: Session, run: Run, board: Board, watch: Watch) -> None:
     watch.lost, watch.done = answer["lost"], True
 
 
-def say_here(session: Session, run: Run) -> None:
+def mark_controller_here(session: Session, run: Run) -> None:
     """Leave our agent's pid with the run: while it lives, results are waited for."""
     session.run(["sh", "-c", "echo $PPID >attached"], cwd=run.folder)
 
@@ -83,9 +83,9 @@ def show_record(line: str, board: Board, shown: set[str]) -> None:
             shown.add(host)
 
 
-def attend(inventory: Inventory, session: Session, run: Run, board: Board) -> None:
+def follow_to_end(inventory: Inventory, session: Session, run: Run, board: Board) -> None:
     """Follow a run to its end, through broken connections: five tries, then the word to attach."""
-    watch = Watch()
+    watch = FollowState()
     for pause in (1, 2, 4, 8, 16, None):
         try:
             follow(session, run, board, watch)

@@ -1,6 +1,6 @@
-"""A run, decided: what was asked becomes the run document and the argv of mpirun. Pure.
+"""The run document and the argv of mpirun, made from the options of `fab train`. Pure.
 
-`Ask` is the door: every option of `fab train` is validated there, before anything is shipped.
+`RunOptions` validates every option of the run before anything is sent to a host.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Ask:
+class RunOptions:
     """What was asked for, checked. `keras` None means: by launcher and strategy."""
 
     launcher: str = "horovod"
@@ -103,7 +103,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Ending:
+class StopPolicy:
     """What was asked of a run's end, checked. `max_hours` None: as long as it takes."""
 
     keep_minutes: int = 20
@@ -130,14 +130,14 @@ def run_document(
     run_id: str,
     cluster: str,
     created: str,
-    ask: Ask,
+    ask: RunOptions,
     program: Program,
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
     links: Sequence[Link],
     ports: Sequence[int],
-    ending: Ending,
+    ending: StopPolicy,
     stops: Sequence[Sequence[str] | None],
     bucket: Bucket | None,
 ) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def run_document(
     }
 
 
-def _stop(ending: Ending, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
+def _stop(ending: StopPolicy, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
     """How the machines stop after the run; None when they do not."""
     if not ending.stop or not stops:
         return None

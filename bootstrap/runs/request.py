@@ -14,7 +14,7 @@ from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.runtimes import REPO
-from bootstrap.runs.launch import Ask, Program
+from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
 # The pieces of a shell's words; `open` is a quote that nothing closes.
@@ -26,7 +26,7 @@ _PIECE = re.compile(
 
 
 @dataclass(frozen=True)
-class Words:
+class TrainArgs:
     """The options of `fab train` about the program, as they were typed."""
 
     launcher: str = "horovod"
@@ -44,23 +44,23 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What is to run: validated options, the program, its files, and the secrets' values."""
 
-    ask: Ask
+    ask: RunOptions
     program: Program
     bundle: Bundle
     secrets: Mapping[str, str]
 
 
-def read_words(words: Words, environment: Mapping[str, str] = os.environ) -> Asked:
+def read_request(words: TrainArgs, environment: Mapping[str, str] = os.environ) -> RunRequest:
     """Check everything that can be checked without a host.
 
     Raises:
         UsageError: an option breaks a rule; the message names rule, value and choices.
     """
     secrets = _secrets(words.secrets, environment)
-    ask = Ask(
+    ask = RunOptions(
         launcher=words.launcher,
         strategy=words.strategy,
         script=words.script is not None,
@@ -72,15 +72,15 @@ def read_words(words: Words, environment: Mapping[str, str] = os.environ) -> Ask
     if words.script is None:
         _refuse_script_options(words)
         settings = training_settings(words.preset, ask, words.settings)
-        return Asked(ask, Program("training", settings=settings), pack_training(REPO), secrets)
+        return RunRequest(ask, Program("training", settings=settings), pack_training(REPO), secrets)
     if words.preset or words.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
     args = split(words.args or "")
     bundle, path = pack_script(Path(words.script), Path(words.workdir) if words.workdir else None)
-    return Asked(ask, Program("script", path=path, args=args), bundle, secrets)
+    return RunRequest(ask, Program("script", path=path, args=args), bundle, secrets)
 
 
-def _refuse_script_options(words: Words) -> None:
+def _refuse_script_options(words: TrainArgs) -> None:
     for name in ("args", "workdir"):
         if getattr(words, name) is not None:
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
@@ -132,7 +132,7 @@ def _secrets(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, 
     return {name: environment[name] for name in names}
 
 
-def _variables(words: Words) -> dict[str, str]:
+def _variables(words: TrainArgs) -> dict[str, str]:
     entries = _env_file(words.env_file) if words.env_file else []
     entries += [(f"--env {entry!r}", entry) for entry in words.env]
     pairs = {}
@@ -156,7 +156,9 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     return [(where, line) for where, line in said if line and not line.startswith("#")]
 
 
-def training_settings(preset: str | None, ask: Ask, settings: Sequence[str]) -> dict[str, Any]:
+def training_settings(
+    preset: str | None, ask: RunOptions, settings: Sequence[str]
+) -> dict[str, Any]:
     """Ask our own training, through its `--check`, what these settings come to.
 
     It runs without site-packages: the check needs neither TensorFlow nor anything of ours.

@@ -20,7 +20,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster
 from bootstrap.runs import launch
-from bootstrap.runs.request import Asked
+from bootstrap.runs.request import RunRequest
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
@@ -51,7 +51,7 @@ class Run:
 def refuse_second(cluster: Cluster) -> None:
     """UsageError when a run, or somebody's health check, is going on on any of the hosts."""
     for name, facts in cluster.facts.items():
-        for trace in facts.traces:
+        for trace in facts.run_processes:
             known = f"fab attach --run {trace.run_id}   # or: fab cancel --run {trace.run_id}"
             check = "wait until it has ended; fab teardown ends what a broken one has left"
             raise UsageError(
@@ -100,9 +100,9 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
 def start(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: Asked,
+    asked: RunRequest,
     results: Path,
-    ending: launch.Ending,
+    ending: launch.StopPolicy,
 ) -> Run:
     """Ship the bundle to every host and start the supervisor on the chief."""
     document = document_of(launch.new_run_id(), cluster, opened, asked, ending)
@@ -128,7 +128,7 @@ def start(
 def lay_out(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: Asked,
+    asked: RunRequest,
     document: Mapping[str, Any],
     run: Run,
 ) -> None:
@@ -188,8 +188,8 @@ def document_of(
     run_id: str,
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: Asked,
-    ending: launch.Ending,
+    asked: RunRequest,
+    ending: launch.StopPolicy,
 ) -> dict[str, Any]:
     """run.json for these hosts, with ports that are free on them."""
     now = datetime.now(timezone.utc)
@@ -219,7 +219,7 @@ def _bucket(cluster: Cluster) -> launch.Bucket | None:
 
 def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     """What stops each host, where the machines are ours to stop."""
-    return [host.stop for host in inventory.hosts] if inventory.stops_itself else []
+    return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
 def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
@@ -232,7 +232,7 @@ def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
 
 
 def _prepare(
-    session: Session, cluster: Cluster, asked: Asked, document: Mapping[str, Any], run: Run
+    session: Session, cluster: Cluster, asked: RunRequest, document: Mapping[str, Any], run: Run
 ) -> None:
     """The run's folder on one host: a fresh copy of the program, and what makes a rank of it."""
     session.send_tree(asked.bundle, f"{run.folder}/work")

@@ -23,7 +23,7 @@ from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageErr
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
-from bootstrap.ssh.jump_hosts import CONNECT_SECONDS, JumpFailed, connected, hang_up
+from bootstrap.ssh.jump_hosts import CONNECT_SECONDS, JumpFailed, close_connection, connected
 from bootstrap.ssh.session import Session
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def _open(host: Host, inventory: Inventory) -> Session:
     try:
         return Session(host, hops)
     except BaseException:
-        hang_up(hops)
+        close_connection(hops)
         raise
 
 

@@ -65,7 +65,7 @@ class _Client(paramiko.SSHClient):
         super().__init__()
         self._alias = alias
         self.set_missing_host_key_policy(_Refusing())
-        self._pins = [(file, pins_in(file)) for file in files]
+        self._pins = [(file, read_pins(file)) for file in files]
 
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
         shown = hostname if port == 22 else f"[{hostname}]:{port}"
@@ -97,7 +97,7 @@ def alias(host: Host, inventory: Inventory) -> str | None:
     return host.name if told and inventory.kind.in_cloud else None
 
 
-def pins_in(file: Path) -> HostKeys:
+def read_pins(file: Path) -> HostKeys:
     """The keys of a known_hosts file that paramiko can compare; none when there is no file.
 
     Lines that it cannot read, such as those of certificate authorities, are passed over.

@@ -64,14 +64,14 @@ def connected(host: Host, inventory: Inventory) -> list[Connection]:
             try:
                 return _open(hops, spent)
             except (OSError, EOFError, SSHException) as error:
-                hang_up(hops)
+                close_connection(hops)
                 if attempt == TRIES or not _busy(error, time.monotonic() - began):
                     raise
         time.sleep(random.uniform(0.1, 0.3) * 2**attempt)
     raise AssertionError("unreachable")
 
 
-def hang_up(hops: Sequence[Connection]) -> None:
+def close_connection(hops: Sequence[Connection]) -> None:
     """Close every hop, the farthest first; also those that got no further than a login."""
     for hop in reversed(hops):
         with contextlib.suppress(Exception):

@@ -23,7 +23,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh.bundle import Bundle, tar
-from bootstrap.ssh.jump_hosts import hang_up
+from bootstrap.ssh.jump_hosts import close_connection
 from bootstrap.untrusted import unpack
 
 OPEN_SECONDS = 10
@@ -226,7 +226,7 @@ class Session:
         """End the channel and the connection; what was started to outlive them stays."""
         with contextlib.suppress(Exception):
             self._channel.close()
-        hang_up(self._hops)
+        close_connection(self._hops)
 
     def _send(self, data: bytes, sent: Sent | None = None) -> None:
         try:

@@ -32,14 +32,16 @@ from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.steps import Plan
 from bootstrap.provision import apply, survey
 from bootstrap.runs import start as run
-from bootstrap.runs.launch import Ending
-from bootstrap.runs.request import Asked, Words, read_words
+from bootstrap.runs.launch import StopPolicy
+from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
 from bootstrap.workflows import watch
 
 
-def look(hosts: str | None, *, slots: int | None = None, stack: str | None = None) -> power.Look:
+def look(
+    hosts: str | None, *, slots: int | None = None, stack: str | None = None
+) -> power.ClusterStatus:
     """The hosts that were named, else those of a stack, else those of the last command, as they
     stand now; said in the first line."""
     if hosts is not None and stack is not None:
@@ -66,7 +68,7 @@ def hosts_of(
 ) -> Inventory:
     """As `look`; a stack's machines all run, and their keys are pinned. UsageError when some do
     not run, unless they are to be started."""
-    return power.awake(look(hosts, slots=slots, stack=stack), say, start_them=start)
+    return power.ensure_running(look(hosts, slots=slots, stack=stack), say, start_them=start)
 
 
 @contextmanager
@@ -120,21 +122,21 @@ def make_ready(
 def health(inventory: Inventory, options: Options) -> None:
     """Check the hosts before a run; leaves nothing on them."""
     with reach.sessions(inventory) as opened:
-        examine.examine(inventory, options, opened, say)
+        examine.check_hosts(inventory, options, opened, say)
 
 
 @dataclass(frozen=True)
-class Trip:
+class TrainOptions:
     """How a training is to be run: what, on hosts made ready how, and where results go."""
 
-    asked: Asked
+    asked: RunRequest
     options: Options
     results: Path
     detach: bool = False
-    ending: Ending = field(default_factory=Ending)
+    ending: StopPolicy = field(default_factory=StopPolicy)
 
 
-def train(inventory: Inventory, trip: Trip) -> Run:
+def train(inventory: Inventory, trip: TrainOptions) -> Run:
     """The whole way from hosts to results."""
     trip.asked.ask.settled_strategy(len(inventory.hosts))
     if deadline := stop_policy.check_before(inventory, trip.ending):
@@ -152,7 +154,7 @@ def train(inventory: Inventory, trip: Trip) -> Run:
     return started
 
 
-def _start(cluster: Cluster, opened: dict[str, Session], trip: Trip) -> Run:
+def _start(cluster: Cluster, opened: dict[str, Session], trip: TrainOptions) -> Run:
     """Make the hosts ready, see that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
     say(*choices(trip.asked, cluster))
@@ -163,7 +165,7 @@ def _start(cluster: Cluster, opened: dict[str, Session], trip: Trip) -> Run:
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
 
 
-def choices(asked: Asked, cluster: Cluster) -> list[str]:
+def choices(asked: RunRequest, cluster: Cluster) -> list[str]:
     """What was chosen for the run and why, for the plan."""
     strategy = asked.ask.settled_strategy(len(cluster.peers))
     keras, why = asked.ask.settled_keras(strategy)
@@ -187,7 +189,7 @@ def teardown(
     """Take away what is ours, stop a stack's machines or destroy them, and print the receipt."""
     if with_bucket and not (destroy and inventory.bucket):
         raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
-    if inventory.stops_itself:
+    if inventory.is_managed:
         receipt = destroy_stack.end(
             inventory, discard=discard, destroyed=destroy, yes=yes, with_bucket=with_bucket
         )
@@ -201,7 +203,7 @@ def demo(results: Path) -> None:
     inventory = local_cluster.start("demo", 2)
     say("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
     try:
-        train(inventory, Trip(read_words(Words(preset="digits")), Options(), results))
+        train(inventory, TrainOptions(read_request(TrainArgs(preset="digits")), Options(), results))
     finally:
         receipt = take_away(inventory)
         say(*receipt.describe())

@@ -28,7 +28,7 @@ def keep(
     chief = opened[inventory.chief.name]
     try:
         with Board(sys.stdout, [h.name for h in inventory.hosts]) as board:
-            follow.attend(inventory, chief, started, board)
+            follow.follow_to_end(inventory, chief, started, board)
     except ConnectionLost as lost:
         raise RunFailed(
             f"{lost}; the run itself goes on", hint=f"fab attach --run {started.run_id}"
@@ -110,12 +110,12 @@ def attach(inventory: Inventory, started: Run) -> None:
         finish(inventory, opened, started)
 
 
-def fetch(seen: power.Look, started: Run) -> None:
+def fetch(seen: power.ClusterStatus, started: Run) -> None:
     """Bring home what a run has written so far; from the bucket when the chief does not run."""
-    if seen.inventory.bucket and seen.inventory.chief.name in seen.asleep:
+    if seen.inventory.bucket and seen.inventory.chief.name in seen.not_running:
         result = bucket_results.fetch(seen.inventory, started, say)
     else:
-        inventory = power.awake(seen, say)
+        inventory = power.ensure_running(seen, say)
         with reach.agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
             result = fetch_results(opened[inventory.chief.name], started, say)
     say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))

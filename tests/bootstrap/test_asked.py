@@ -12,8 +12,8 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs.launch import Ending, run_document
-from bootstrap.runs.request import Words, read_words
+from bootstrap.runs.launch import StopPolicy, run_document
+from bootstrap.runs.request import TrainArgs, read_request
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_our_training_gets_settings_that_training_itself_resolved() -> None:
-    asked = read_words(Words(preset="smoke", settings=("seed=7",)), {})
+    asked = read_request(TrainArgs(preset="smoke", settings=("seed=7",)), {})
     assert asked.program.kind == "training"
     assert asked.program.settings["seed"] == 7
     assert asked.program.settings["epochs"] >= 1
@@ -65,7 +65,7 @@ def test_what_breaks_a_rule_is_refused_before_any_host_hears_of_it(
     words: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says) as caught:
-        read_words(Words(**words), {"A": "1", "EMPTY": ""})
+        read_request(TrainArgs(**words), {"A": "1", "EMPTY": ""})
     assert caught.value.code == 2
     assert "Traceback" not in str(caught.value)
 
@@ -84,12 +84,12 @@ def test_what_does_not_go_with_a_script_is_refused(
     script: str, words: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        read_words(Words(**{"script": script, **words}), {})
+        read_request(TrainArgs(**{"script": script, **words}), {})
 
 
 def test_a_script_is_shipped_with_its_folder_and_its_words(script: str) -> None:
     Path("data.csv").write_text("1,2\n")
-    asked = read_words(Words(script=script, args="--name 'a b' '' -- 3"), {})
+    asked = read_request(TrainArgs(script=script, args="--name 'a b' '' -- 3"), {})
     assert asked.program.document() == {
         "kind": "script",
         "path": "train.py",
@@ -101,7 +101,7 @@ def test_a_script_is_shipped_with_its_folder_and_its_words(script: str) -> None:
 
 @pytest.mark.parametrize(("keras", "number"), [(None, None), ("2", 2), ("3", 3)])
 def test_keras_is_a_number_or_left_open(script: str, keras: str | None, number: int | None) -> None:
-    assert read_words(Words(script=script, keras=keras), {}).ask.keras == number
+    assert read_request(TrainArgs(script=script, keras=keras), {}).ask.keras == number
 
 
 ENV_FILE = """# a comment
@@ -117,8 +117,8 @@ F="quotes stay"
 
 def test_variables_come_from_the_file_then_from_the_command(script: str) -> None:
     Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
-    words = Words(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
-    assert read_words(words, {}).ask.env == {
+    words = TrainArgs(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
+    assert read_request(words, {}).ask.env == {
         "A": "2", "B": "two words", "D": "x=y", "E": "", "F": '"quotes stay"', "G": "g",
     }  # fmt: skip
 
@@ -134,13 +134,13 @@ def test_variables_come_from_the_file_then_from_the_command(script: str) -> None
 def test_a_wrong_line_is_named_and_not_shown(script: str, text: str, says: str) -> None:
     Path("env").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UsageError, match=says) as caught:
-        read_words(Words(script=script, env_file="env"), {})
+        read_request(TrainArgs(script=script, env_file="env"), {})
     assert "hunter2" not in str(caught.value)
 
 
 def test_a_secrets_value_stands_in_no_document(script: str) -> None:
-    words = Words(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
-    asked = read_words(words, {"TOKEN": "hunter2", "OTHER": "x"})
+    words = TrainArgs(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
+    asked = read_request(words, {"TOKEN": "hunter2", "OTHER": "x"})
     assert asked.secrets == {"TOKEN": "hunter2"}
     document = run_document(
         run_id="r",
@@ -153,7 +153,7 @@ def test_a_secrets_value_stands_in_no_document(script: str) -> None:
         peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
         links=[Link("eth0", "10.0.0.0/24")],
         ports=[23001],
-        ending=Ending(),
+        ending=StopPolicy(),
         stops=[],
         bucket=None,
     )
@@ -168,5 +168,5 @@ def test_secrets_come_from_the_callers_own_environment(
 ) -> None:
     monkeypatch.setenv("RAILHEADS_TEST_TOKEN", "hunter2")
     assert os.environ["RAILHEADS_TEST_TOKEN"] == "hunter2"
-    asked = read_words(Words(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
+    asked = read_request(TrainArgs(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
     assert asked.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}

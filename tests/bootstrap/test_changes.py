@@ -12,7 +12,7 @@ from standins.cards import CARD_OF, card, with_cards
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts.gpu import Driver
-from bootstrap.facts.host import HostFacts, Trace
+from bootstrap.facts.host import HostFacts, RunProcess
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, drivers, runtimes
 from bootstrap.plan.cluster import Cluster, Options
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Made, str]] = {
         "Secure Boot is on and the driver is not signed",
     ),
     "a run": (
-        lambda h: replace(h, traces=(Trace(1, "20261121-101500-3f2a", h.home),)),
+        lambda h: replace(h, run_processes=(RunProcess(1, "20261121-101500-3f2a", h.home),)),
         "no driver is loaded, and the host is in use: run 20261121-101500-3f2a",
     ),
     "a process": (
@@ -245,7 +245,9 @@ def test_what_is_in_nobodys_way_is_not_refused(t4: HostFacts, made: Made) -> Non
 
 def test_nothing_is_refused_for_a_driver_that_serves(t4: HostFacts) -> None:
     host = of_gpu(ready_gpu(t4), users=("4711 python3",))
-    host = replace(of_system(host, secure_boot=True), traces=(Trace(1, "run", host.home),))
+    host = replace(
+        of_system(host, secure_boot=True), run_processes=(RunProcess(1, "run", host.home),)
+    )
     assert not changes(cluster(replace(host, os="fedora-41")), "h1")
 
 

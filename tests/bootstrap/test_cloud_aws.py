@@ -82,7 +82,7 @@ def failing(call: str, word: str, message: str = "said so") -> Ask:
 
 
 def states(asked: base.Cloud) -> list[str]:
-    return [standing.state for standing in asked.standings().values()]
+    return [standing.state for standing in asked.instance_states().values()]
 
 
 def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
@@ -98,7 +98,7 @@ def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
 
 def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
     inventory = machines()
-    found = base.of(inventory).standings()
+    found = base.of(inventory).instance_states()
     told = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
     addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in told["Instances"]}
     for host in inventory.hosts:
@@ -109,7 +109,7 @@ def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
 def test_machines_without_a_public_address_are_reached_inside(aws: None) -> None:
     inventory = machines()
     inside = tuple(replace(h, address=h.peer_address or "") for h in inventory.hosts)
-    found = base.of(replace(inventory, hosts=inside)).standings()
+    found = base.of(replace(inventory, hosts=inside)).instance_states()
     assert all(s.address and s.address.startswith(("10.", "172.")) for s in found.values())
 
 
@@ -118,7 +118,7 @@ def test_a_field_that_is_not_there_yet_is_no_error() -> None:
     bare = {"InstanceId": inventory.hosts[0].id, "State": {"Name": "pending"}}
     other = {"InstanceId": inventory.hosts[1].id, "State": {"Name": "beaming"}}
     said = {"Reservations": [{"Instances": [bare, other]}]}
-    found = Aws(inventory, lambda *_, **__: said).standings()
+    found = Aws(inventory, lambda *_, **__: said).instance_states()
     assert [(s.state, s.address) for s in found.values()] == [("starting", None), ("unknown", None)]
 
 
@@ -130,7 +130,7 @@ def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
 
     only = replace(inventory, hosts=(unknown,))
     (local_state.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
-    (said,) = base.of(only).standings().values()
+    (said,) = base.of(only).instance_states().values()
     assert said.state == "unknown"
     assert "not visible to account 123456789012" in said.why
     assert "seen in account 999999999999" in said.why
@@ -149,7 +149,7 @@ def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> No
     options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     inventory = machines(InstanceMarketOptions=options)
     asked = base.of(inventory)
-    assert all("can end it, not stop it" in s.why for s in asked.standings().values())
+    assert all("can end it, not stop it" in s.why for s in asked.instance_states().values())
     with pytest.raises(UsageError, match="can end it, not stop it") as told:
         asked.stop()
     assert "--destroy" in told.value.hint
@@ -278,7 +278,7 @@ def test_nobody_logged_in_is_said_before_anything(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(UsageError, match="AWS cannot be asked") as told:
-        base.of(inventory).standings()
+        base.of(inventory).instance_states()
     assert told.value.code == 2
 
 
@@ -345,4 +345,4 @@ def test_the_networks_that_the_security_group_lets_in(aws: None) -> None:
     ec2.authorize_security_group_ingress(
         GroupId=group, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp="203.0.113.7/32"
     )
-    assert base.of(machines(SecurityGroupIds=[group])).admits() == ("203.0.113.7/32",)
+    assert base.of(machines(SecurityGroupIds=[group])).allowed_cidrs() == ("203.0.113.7/32",)

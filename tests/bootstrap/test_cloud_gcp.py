@@ -80,7 +80,7 @@ def machine(compute: Compute) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_word_of_compute_is_a_state(compute: Compute, status: str, state: str) -> None:
     machine(compute)["status"] = status
-    assert gcp(compute).standings()["gcp-t4-1"].state == state
+    assert gcp(compute).instance_states()["gcp-t4-1"].state == state
 
 
 def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
@@ -90,15 +90,15 @@ def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
 
 
 def test_the_address_is_the_one_that_compute_tells_now(compute: Compute) -> None:
-    standing = gcp(compute).standings()["gcp-t4-1"]
+    standing = gcp(compute).instance_states()["gcp-t4-1"]
     assert (standing.address, standing.serial) == ("198.51.100.99", "4711")
     inside = replace(GOLDEN, hosts=(replace(GOLDEN.chief, address="10.164.0.8"),))
-    assert gcp(compute, inside).standings()["gcp-t4-1"].address == "10.164.0.8"
+    assert gcp(compute, inside).instance_states()["gcp-t4-1"].address == "10.164.0.8"
 
 
 def test_a_field_that_is_not_there_yet_is_no_error(compute: Compute) -> None:
     compute.instances[PATH] = {"status": "PROVISIONING"}
-    standing = gcp(compute).standings()["gcp-t4-1"]
+    standing = gcp(compute).instance_states()["gcp-t4-1"]
     assert (standing.state, standing.address) == ("starting", None)
     deadline = gcp(compute).deadline()
     assert deadline and deadline.state == MISSING
@@ -108,10 +108,10 @@ def test_a_machine_is_gone_when_its_project_says_so_and_not_when_it_refuses(
     compute: Compute,
 ) -> None:
     compute.instances.clear()
-    assert gcp(compute).standings()["gcp-t4-1"].state == "gone"
+    assert gcp(compute).instance_states()["gcp-t4-1"].state == "gone"
     compute.denied = (403, "forbidden")
     with pytest.raises(Refused, match="Google refuses GET projects/p-1") as told:
-        gcp(compute).standings()
+        gcp(compute).instance_states()
     assert told.value.word == "forbidden"
 
 
@@ -279,4 +279,4 @@ def test_the_networks_that_the_firewall_lets_in(compute: Compute) -> None:
         rule | {"targetTags": ["railhead-c"], "sourceRanges": ["203.0.113.7/32"]},
         rule | {"network": network + "-other", "sourceRanges": ["0.0.0.0/0"]},
     ]
-    assert gcp(compute).admits() == ("203.0.113.7/32",)
+    assert gcp(compute).allowed_cidrs() == ("203.0.113.7/32",)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import Clock, Standing, settle
+from bootstrap.clouds.base import Clock, InstanceState, wait_for_state
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.clouds.local.instances import Local
 from bootstrap.errors import UsageError
@@ -28,13 +28,13 @@ def cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventor
 
 def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -> None:
     asked = base.of(cluster)
-    before = asked.standings()["h1"]
+    before = asked.instance_states()["h1"]
     assert before.state == "running"
     asked.stop()
     asked.stop()
-    assert asked.standings()["h1"].state == "stopped"
+    assert asked.instance_states()["h1"].state == "stopped"
     asked.start()
-    after = asked.standings()["h1"]
+    after = asked.instance_states()["h1"]
     assert (after.state, after.address) == ("running", before.address)
     assert asked.deadline() is None
     assert asked.costs() == []
@@ -42,11 +42,11 @@ def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -
 
 def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> None:
     local_state.forget_cluster(cluster.name)
-    assert Local(cluster).standings()["h1"].state == "unknown"
+    assert Local(cluster).instance_states()["h1"].state == "unknown"
     local_state.save_cluster(cluster)
     local_cluster.remove(cluster.name, ["h1"])
     (local_state.cluster_folder(cluster.name) / "runs").mkdir(parents=True)  # those are kept
-    assert Local(cluster).standings()["h1"].state == "gone"
+    assert Local(cluster).instance_states()["h1"].state == "gone"
     local_state.save_cluster(cluster)  # for the fixture, which stops it once more
 
 
@@ -64,10 +64,10 @@ class Slow:
     time: float = 0.0
     asked: list[float] = field(default_factory=list)
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         self.asked.append(self.time)
         state = [state for at, state in self.changes.items() if at <= self.time][-1]
-        return {"h1": Standing(state, None, "Slow", "")}
+        return {"h1": InstanceState(state, None, "Slow", "")}
 
     @property
     def clock(self) -> Clock:
@@ -79,7 +79,9 @@ class Slow:
 
     def settled(self, *wanted: str, **more: Any) -> str:
         said: Any = self
-        return settle(said, wanted or ("stopped", "gone"), clock=self.clock, **more)["h1"].state
+        return wait_for_state(said, wanted or ("stopped", "gone"), clock=self.clock, **more)[
+            "h1"
+        ].state
 
 
 def test_a_cloud_that_takes_90_seconds_to_stop_is_waited_for() -> None:

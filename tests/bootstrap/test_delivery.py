@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.console.live import Board
-from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
@@ -24,7 +24,7 @@ from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import wheel_delivery, wheels
 from bootstrap.provision.horovod_wheel import APT, supplied
-from bootstrap.provision.host_step import Worksite
+from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
@@ -39,7 +39,7 @@ class Asked:
         self.sent: list[str] = []
         self.ran: list[tuple[list[str], Mapping[str, str]]] = []
         self.removed: list[str] = []
-        self.lent: list[bool] = []
+        self.forwarded: list[bool] = []
         self.written: list[tuple[str, int, str]] = []
 
     def start_agent(self, python: str) -> None:
@@ -53,9 +53,9 @@ class Asked:
 
     @contextmanager
     def listening(self, serve: object) -> Iterator[int]:
-        self.lent.append(True)
+        self.forwarded.append(True)
         yield 4711
-        self.lent.append(False)
+        self.forwarded.append(False)
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
         self.ran.append((list(argv), env))
@@ -105,7 +105,9 @@ def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
 def cluster(debian: HostFacts) -> Cluster:
     """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
-    shut = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("http://m",)))
+    shut = replace(
+        debian, outside=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
+    )
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
     inventory = Inventory("c", tuple(Host(n, n) for n in facts))
@@ -165,7 +167,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     monkeypatch.setattr(wheels, "fetch_source", fetch_source)
     monkeypatch.setattr(wheels, "fetch", fetch)
     monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.lent", lambda host, serve: host.listening(serve)
+        "bootstrap.provision.apt_proxy.forwarded", lambda host, serve: host.listening(serve)
     )
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
@@ -173,7 +175,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     environment = replace(cluster.environment, runtime=runtime)
     cluster = replace(cluster, facts={"h1": facts}, environment=environment, archive=archive)
     host = Asked("h1")
-    site = Worksite(of(host), cluster, Board(io.StringIO(), ["h1"]))
+    site = HostStep(of(host), cluster, Board(io.StringIO(), ["h1"]))
     with supplied(site) as variables:
         told = dict(variables)
     nvcc = gpu and not own
@@ -182,5 +184,5 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert told == named | proxy | (wheel_delivery.FOR_PIP if shut else {})
-    assert host.lent == ([True, False] if shut and nvcc else [])
+    assert host.forwarded == ([True, False] if shut and nvcc else [])
     assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bootstrap.clouds import bucket
-from bootstrap.clouds.base import Clock, Cost, Deadline, Refused, Standing
+from bootstrap.clouds.base import Clock, Cost, Deadline, InstanceState, Refused
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
@@ -40,10 +40,10 @@ class Fake:
     time: float = 0.0
     told: float | None = None
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         since = -1.0 if self.told is None else self.time - self.told
         return {
-            h.name: Standing(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
+            h.name: InstanceState(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
             for h in HOSTS
         }
 
@@ -63,7 +63,7 @@ class Fake:
     def arm(self, hours: float) -> None:
         raise AssertionError("nor arms a deadline")
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         raise AssertionError("nor asks who is let in")
 
     def costs(self) -> list[Cost]:

@@ -58,12 +58,12 @@ def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
             for i in (1, 2)
         ),
     )
-    assert not from_document(document).named_only
+    assert not from_document(document).is_ad_hoc
 
 
 def test_hosts_that_were_named_are_recorded_as_they_were_named() -> None:
     assert to_document(parse_hosts("ann@gpu-box:2222*2,[2001:db8::7]")) == golden("cluster-hosts")
-    assert from_document(golden("cluster-hosts")).named_only
+    assert from_document(golden("cluster-hosts")).is_ad_hoc
 
 
 @pytest.mark.parametrize("hosts", ["a", "ann@a,bob@b", "ann@a,b", "a:1,b:2", "ann@a:1,ann@b:1*3"])

@@ -34,7 +34,7 @@ class Firewall:
     def __init__(self, *networks: str) -> None:
         self.networks = networks
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         return self.networks
 
 
@@ -119,7 +119,7 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(base, "of", refuses)
     inventory = golden("aws")
-    way = reach.way_out(inventory, {inventory.chief.name: TimeoutError()})
+    way = reach.diagnose(inventory, {inventory.chief.name: TimeoutError()})
     assert way.said == "whether the firewall lets you in is not known: nobody is logged in"
 
 
@@ -128,8 +128,8 @@ def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
 ) -> None:
     monkeypatch.setattr(base, "of", lambda _: pytest.fail("the cloud was asked"))
     inventory = golden("aws")
-    assert reach.way_out(inventory, {"x": ConnectionRefusedError()}) == reach.WayOut()
-    assert reach.way_out(parse_hosts("a,b"), {"a": TimeoutError()}) == reach.WayOut()
+    assert reach.diagnose(inventory, {"x": ConnectionRefusedError()}) == reach.Diagnosis()
+    assert reach.diagnose(parse_hosts("a,b"), {"a": TimeoutError()}) == reach.Diagnosis()
 
 
 RULES = [

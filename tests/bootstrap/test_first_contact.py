@@ -92,13 +92,13 @@ def test_a_process_of_a_run_is_known_by_its_environment(
     variables = {**variables, "RAILHEAD_HOME": variables.get("RAILHEAD_HOME", str(here))}
     with subprocess.Popen(["/bin/sleep", "60"], env=variables) as process:
         try:
-            traces = parse(ask(shell, here, os.defpath)).traces
+            run_processes = parse(ask(shell, here, os.defpath)).run_processes
         finally:
             process.kill()
-    seen = [(t.pid, t.home) for t in traces]
+    seen = [(t.pid, t.home) for t in run_processes]
     assert seen == ([] if found is False else [(process.pid, str(here))])
     if found:
-        assert traces[0].run_id == "20261121-101500-3f2a"
+        assert run_processes[0].run_id == "20261121-101500-3f2a"
 
 
 def tools(folder: Path, without: str) -> str:

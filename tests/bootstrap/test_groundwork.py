@@ -13,7 +13,7 @@ from standins.cards import with_cards
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed
-from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
@@ -23,7 +23,7 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
 from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
-from bootstrap.provision.survey import known_anew
+from bootstrap.provision.survey import with_new_facts
 
 
 def cluster(facts: HostFacts) -> Cluster:
@@ -64,7 +64,7 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
         wanted.append(todo)
         return {"h1": debian}
 
-    monkeypatch.setattr(apply, "groundwork", work)
+    monkeypatch.setattr(apply, "change_system", work)
     nobody: dict[str, Any] = {"h1": None}
     after = apply.rooted(lacking, plan_of(lacking), nobody, board)
     assert after.facts == {"h1": debian}
@@ -75,8 +75,10 @@ def test_the_ways_of_parts_stay_as_the_plan_said_them(
     lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that names other mirrors after root's work is not let to them."""
-    other = replace(debian, outside=Outside(Way("m", False), Way("m", False), ("http://x",)))
-    monkeypatch.setattr(apply, "groundwork", lambda *_: {"h1": other})
+    other = replace(
+        debian, outside=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
+    )
+    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
     nobody: dict[str, Any] = {"h1": None}
     after = apply.rooted(lacking, plan_of(lacking), nobody, board)
     assert after.facts["h1"].outside == lacking.facts["h1"].outside
@@ -85,7 +87,7 @@ def test_the_ways_of_parts_stay_as_the_plan_said_them(
 def test_work_that_brought_nothing_is_an_error(
     lacking: Cluster, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "groundwork", lambda *_: dict(lacking.facts))
+    monkeypatch.setattr(apply, "change_system", lambda *_: dict(lacking.facts))
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
         apply.rooted(lacking, plan_of(lacking), nobody, board)
@@ -99,7 +101,7 @@ def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
     assert row
     there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
     installed = replace(bare, system=replace(bare.system, packages=there))
-    monkeypatch.setattr(apply, "groundwork", lambda *_: {"h1": installed})
+    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": installed})
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="though the driver is installed"):
         apply.rooted(cluster(bare), plan_of(cluster(bare)), nobody, board)
@@ -107,7 +109,7 @@ def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
     cards = with_cards(debian, "turing", 4)
-    whole = known_anew(cluster(debian), {"h1": replace(cards, gpus=("Tesla T4",) * 4)})
+    whole = with_new_facts(cluster(debian), {"h1": replace(cards, gpus=("Tesla T4",) * 4)})
     assert whole.peers[0].slots == 4
-    old = known_anew(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
+    old = with_new_facts(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
     assert old.peers[0].slots == 1

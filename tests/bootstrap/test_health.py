@@ -19,7 +19,7 @@ from bootstrap.facts.host import HostFacts, parse
 from bootstrap.facts.xid import Memory, Xid
 from bootstrap.health import checks
 from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
-from bootstrap.health.report import Chart, finding_lines, matrix, reduction_lines, table
+from bootstrap.health.report import HealthReport, finding_lines, matrix, reduction_lines, table
 from bootstrap.plan.hostfile import Link, Peer
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -351,7 +351,7 @@ def test_pairs_that_are_alike_are_no_finding() -> None:
 
 def test_the_table_has_a_row_for_each_host(debian: HostFacts, four: HostFacts) -> None:
     peers = [Peer(n, f"10.0.1.{i}", 22, "ann", 1, "k") for i, n in ((5, "gpu"), (6, "cpu"))]
-    chart = Chart(
+    chart = HealthReport(
         facts={"gpu": replace(four, gpus=four.gpus[:3], disk_free=90_000_000_000), "cpu": debian},
         vitals={
             "gpu": Vitals(Clock(-12, 0.001), 8_000_000_000),
@@ -371,7 +371,7 @@ def test_the_table_has_a_row_for_each_host(debian: HostFacts, four: HostFacts) -
 
 def test_the_slowest_host_is_named_against_the_median(debian: HostFacts) -> None:
     names = ["h1", "h2", "h3"]
-    chart = Chart(
+    chart = HealthReport(
         facts=dict.fromkeys(names, debian),
         vitals=dict.fromkeys(names, Vitals(HEALTHY, 1)),
         benches={"h1": bench(1), "h2": bench(1.5), "h3": bench(1.2)},

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bootstrap.cli import shell
-from bootstrap.clouds.base import Clock, Standing
+from bootstrap.clouds.base import Clock, InstanceState
 from bootstrap.clouds.local import cluster
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
@@ -51,7 +51,9 @@ class Telling:
         self.time += seconds
 
     def pin(self, inventory: Inventory, serials: dict[str, str], state: str = "running") -> None:
-        said = {n: Standing(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()}
+        said = {
+            n: InstanceState(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()
+        }
         cloud: Any = self
         cloud_host_keys.pin(inventory, said, cloud, clock=Clock(lambda: self.time, self._sleep))
 

@@ -104,7 +104,7 @@ def test_the_installer_is_sent_as_a_folder_that_appears_whole(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "uv").write_text("an installer")
-    monkeypatch.setattr(apply_plan.uv, "uv_for_hosts", lambda: pack_folder(tmp_path))
+    monkeypatch.setattr("bootstrap.provision.uv.uv_for_hosts", lambda: pack_folder(tmp_path))
     host = Asked("h1")
     apply(cluster, {"h1": host}, "uv")
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]

@@ -49,7 +49,7 @@ def test_the_order_stands_and_the_first_is_the_chief() -> None:
     inventory = parse_hosts("b, a,,c,")
     assert [h.name for h in inventory.hosts] == ["b", "a", "c"]
     assert inventory.chief.name == "b"
-    assert inventory.named_only
+    assert inventory.is_ad_hoc
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_peer_address_is_any_ip_address(address: str) -> None:
 def test_an_inventory_is_of_a_kind_that_we_know() -> None:
     with pytest.raises(UsageError, match="cloud 'azure': one of aws, gcp, local, hosts"):
         Inventory("c", (Host("h", "h"),), cloud="azure")
-    assert not Inventory("c", (Host("h", "h"),), cloud="local").named_only
+    assert not Inventory("c", (Host("h", "h"),), cloud="local").is_ad_hoc
 
 
 def test_an_inventory_never_holds_one_name_twice() -> None:

@@ -13,10 +13,10 @@ from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import (
     LAUNCHERS,
-    Ask,
     Bucket,
-    Ending,
     Program,
+    RunOptions,
+    StopPolicy,
     choose,
     mpirun_argv,
     new_run_id,
@@ -45,13 +45,13 @@ KEY = "ssh-ed25519 AAAA"
 def test_launcher_and_number_of_hosts_settle_the_strategy(
     launcher: str, asked: str | None, hosts: int, strategy: str
 ) -> None:
-    assert Ask(launcher, asked).settled_strategy(hosts) == strategy
+    assert RunOptions(launcher, asked).settled_strategy(hosts) == strategy
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "one-device"])
 def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
     with pytest.raises(UsageError, match=f"strategy {strategy} runs on one host; 2 were") as caught:
-        Ask("tensorflow", strategy).settled_strategy(2)
+        RunOptions("tensorflow", strategy).settled_strategy(2)
     assert "--strategy multiworker" in caught.value.hint
 
 
@@ -84,25 +84,30 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
     words: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        Ask(**words)
+        RunOptions(**words)
 
 
 @pytest.mark.parametrize(
     ("ask", "strategy", "keras", "why"),
     [
-        (Ask(), "horovod", 3, "our own training is written for it"),
-        (Ask("tensorflow"), "multiworker", 3, "our own training is written for it"),
-        (Ask(script=True), "horovod", 2, "Horovod or several workers need it"),
-        (Ask("tensorflow", script=True), "multiworker", 2, "Horovod or several workers need it"),
-        (Ask("tensorflow", script=True), "mirrored", 3, "a script on one host"),
-        (Ask("tensorflow", script=True), "one-device", 3, "a script on one host"),
-        (Ask(script=True, keras=3), "horovod", 3, "as asked"),
-        (Ask("tensorflow", script=True, keras=2), "mirrored", 2, "as asked"),
-        (Ask(keras=3), "horovod", 3, "as asked"),
+        (RunOptions(), "horovod", 3, "our own training is written for it"),
+        (RunOptions("tensorflow"), "multiworker", 3, "our own training is written for it"),
+        (RunOptions(script=True), "horovod", 2, "Horovod or several workers need it"),
+        (
+            RunOptions("tensorflow", script=True),
+            "multiworker",
+            2,
+            "Horovod or several workers need it",
+        ),
+        (RunOptions("tensorflow", script=True), "mirrored", 3, "a script on one host"),
+        (RunOptions("tensorflow", script=True), "one-device", 3, "a script on one host"),
+        (RunOptions(script=True, keras=3), "horovod", 3, "as asked"),
+        (RunOptions("tensorflow", script=True, keras=2), "mirrored", 2, "as asked"),
+        (RunOptions(keras=3), "horovod", 3, "as asked"),
     ],
 )
 def test_keras_follows_from_what_runs_and_the_reason_is_told(
-    ask: Ask, strategy: str, keras: int, why: str
+    ask: RunOptions, strategy: str, keras: int, why: str
 ) -> None:
     settled, reason = ask.settled_keras(strategy)
     assert settled == keras
@@ -118,7 +123,7 @@ def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
 STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1"]
 RUNS: dict[str, dict[str, Any]] = {
     "run-training": {
-        "ask": Ask(),
+        "ask": RunOptions(),
         "program": Program(
             "training", settings={"data": "digits", "epochs": 20, "min_accuracy": None}
         ),
@@ -128,12 +133,12 @@ RUNS: dict[str, dict[str, Any]] = {
         ),
         "links": (Link("lo", "127.0.0.0/8"),) * 2,
         "ports": [23001, 23002],
-        "ending": Ending(keep_minutes=5, max_hours=1.5),
+        "ending": StopPolicy(keep_minutes=5, max_hours=1.5),
         "stops": [STOP, None],
         "bucket": Bucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
     },
     "run-script": {
-        "ask": Ask(
+        "ask": RunOptions(
             "tensorflow",
             script=True,
             env={"MODE": "quick"},
@@ -147,7 +152,7 @@ RUNS: dict[str, dict[str, Any]] = {
         ),
         "links": (Link("ens5", "10.0.1.0/24"), Link(None, "fd00::6/128")),
         "ports": [23001, 23004],
-        "ending": Ending(),
+        "ending": StopPolicy(),
         "stops": [],
         "bucket": None,
     },
@@ -168,14 +173,14 @@ def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
         run_id="20261121-101500-3f2a",
         cluster="c",
         created="2026-11-21T10:15:00Z",
-        ask=Ask(launcher, strategy),
+        ask=RunOptions(launcher, strategy),
         program=Program("training"),
         runtime={"name": "r", "digest": "d"},
         bundle="b",
         peers=peers,
         links=[Link("ens5", "10.0.1.0/24")] * hosts,
         ports=range(23001, 23001 + hosts),
-        ending=Ending(),
+        ending=StopPolicy(),
         stops=[],
         bucket=None,
     )
@@ -200,9 +205,11 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
     assert document["tf_cluster"] == ({"worker": workers} if strategy == "multiworker" else None)
 
 
-@pytest.mark.parametrize("stops, ending", [((), Ending()), ([("off",)], Ending(stop=False))])
+@pytest.mark.parametrize(
+    "stops, ending", [((), StopPolicy()), ([("off",)], StopPolicy(stop=False))]
+)
 def test_machines_that_are_not_ours_and_those_of_no_stop_have_no_stop(
-    stops: Any, ending: Ending
+    stops: Any, ending: StopPolicy
 ) -> None:
     changed = {**RUNS["run-script"], "stops": stops, "ending": ending}
     rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import Clock, Deadline, Standing
+from bootstrap.clouds.base import Clock, Deadline, InstanceState
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy
-from bootstrap.runs.launch import Ending
+from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.start import Run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -23,9 +23,9 @@ OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, st
 
 
 def test_words_about_the_end() -> None:
-    assert stop_policy.read_ending(None, False, None) == Ending(20, True, None)
-    assert stop_policy.read_ending("0", False, "1.5") == Ending(0, True, 1.5)
-    assert stop_policy.read_ending(None, True, None) == Ending(20, False, None)
+    assert stop_policy.read_stop_policy(None, False, None) == StopPolicy(20, True, None)
+    assert stop_policy.read_stop_policy("0", False, "1.5") == StopPolicy(0, True, 1.5)
+    assert stop_policy.read_stop_policy(None, True, None) == StopPolicy(20, False, None)
 
 
 WRONG = [
@@ -41,15 +41,15 @@ WRONG = [
 @pytest.mark.parametrize("words, said", WRONG)
 def test_wrong_words_about_the_end(words: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        stop_policy.read_ending(*words)
+        stop_policy.read_stop_policy(*words)
 
 
-@pytest.mark.parametrize("ending", [Ending(keep_minutes=5), Ending(stop=False)])
-def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", [StopPolicy(keep_minutes=5), StopPolicy(stop=False)])
+def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: StopPolicy) -> None:
     named = Inventory("them", (Host("m1", "192.0.2.1"),))
     with pytest.raises(UsageError, match="those of them are never stopped by a run"):
         stop_policy.check_before(named, ending)
-    assert stop_policy.check_before(named, Ending(max_hours=1.0)) == ""
+    assert stop_policy.check_before(named, StopPolicy(max_hours=1.0)) == ""
 
 
 def deadline(hours: float | None, state: str = "armed") -> Deadline:
@@ -69,7 +69,7 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
 def test_a_deadline_that_is_far_enough(
     given: Deadline | None, hours: float | None, said: str
 ) -> None:
-    assert said in stop_policy.check_deadline(given, Ending(max_hours=hours), NOW)
+    assert said in stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_deadline_that_is_far_enough(
 )
 def test_a_deadline_that_is_not(given: Deadline, hours: float | None, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
-        stop_policy.check_deadline(given, Ending(max_hours=hours), NOW)
+        stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
     assert "fab extend" in caught.value.hint and caught.value.code == 2
 
 
@@ -126,9 +126,9 @@ class Stopping:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.time = seconds, 0.0
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         state = "stopped" if self.time >= self.seconds else "stopping"
-        return {"m1": Standing(state, None, "EC2", "12:00")}
+        return {"m1": InstanceState(state, None, "EC2", "12:00")}
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
@@ -157,7 +157,8 @@ def test_a_success_waits_until_the_cloud_says_stopped(
 def test_the_keepers_words() -> None:
     kept = {"phase": "keeping", "until": "2026-11-21T12:20:00Z", "results": "fetched"}
     assert (
-        stop_policy.told_phase(kept) == "machines: keeping, kept until 12:20 UTC; results fetched"
+        stop_policy.describe_phase(kept)
+        == "machines: keeping, kept until 12:20 UTC; results fetched"
     )
     stops = {"phase": "stopping", "stopped": {"h2": "ok"}, "results": "only on h1", "until": None}
-    assert stop_policy.told_phase(stops) == "machines: stopping, h2: ok; results only on h1"
+    assert stop_policy.describe_phase(stops) == "machines: stopping, h2: ok; results only on h1"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bootstrap.facts import egress
-from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
@@ -35,7 +35,7 @@ def nobody() -> str:
         return "127.0.0.1:{}".format(*listening.getsockname()[1:2])
 
 
-def ask(apt: Path, *, shell: list[str] = SHELLS[0], path: str = os.defpath, **env: str) -> Outside:
+def ask(apt: Path, *, shell: list[str] = SHELLS[0], path: str = os.defpath, **env: str) -> Egress:
     """What a shell tells with the files of `apt` in place of /etc/apt."""
     text = f"{egress.BEGIN}\n{egress.END}".replace("/etc/apt", str(apt))
     argv = [str(shutil.which(shell[0])), *shell[1:], "-c", text]
@@ -68,9 +68,11 @@ def test_the_first_mirror_of_the_lists_is_tried(
     write(tmp_path, name, text.format(server))
     found = ask(tmp_path, shell=shell)
     scheme = "https" if "https" in text else "http"
-    assert found == Outside(Way(server, True), Way(server, True), (f"{scheme}://{server}",))
+    assert found == Egress(
+        EgressCheck(server, True), EgressCheck(server, True), (f"{scheme}://{server}",)
+    )
     write(tmp_path, name, text.format(nobody))
-    assert ask(tmp_path, shell=shell).apt == Way(nobody, False)
+    assert ask(tmp_path, shell=shell).apt == EgressCheck(nobody, False)
 
 
 def test_the_systems_own_mirror_comes_before_a_makers(
@@ -79,7 +81,7 @@ def test_the_systems_own_mirror_comes_before_a_makers(
     write(tmp_path, "sources.list", "# moved to sources.list.d\n")
     write(tmp_path, "sources.list.d/cuda.list", f"deb http://{nobody}/ /\n")
     write(tmp_path, "sources.list.d/ubuntu.sources", f"URIs: http://{server}/ubuntu\n")
-    assert ask(tmp_path).apt == Way(server, True)
+    assert ask(tmp_path).apt == EgressCheck(server, True)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,9 @@ def test_a_proxy_of_apt_is_its_way_out(tmp_path: Path, server: str, nobody: str,
     write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
     write(tmp_path, "proxy.conf", line.format(server))
     found = ask(tmp_path, APT_CONFIG=str(tmp_path / "proxy.conf"))
-    assert found.apt == Way(server, True)
+    assert found.apt == EgressCheck(server, True)
     found = ask(tmp_path, http_proxy=f"http://{server}")
-    assert found.apt == Way(server, True)
+    assert found.apt == EgressCheck(server, True)
 
 
 @pytest.mark.parametrize("name", ["https_proxy", "HTTPS_PROXY", "ALL_PROXY", "UV_DEFAULT_INDEX"])
@@ -101,19 +103,21 @@ def test_wheels_go_by_what_the_environment_names(
     write(tmp_path, "sources.list", f"deb http://{nobody}/debian b main\n")
     named: dict[str, Any] = {name: f"http://me:secret@{server}/simple"}
     found = ask(tmp_path, **named)
-    assert found == Outside(Way(nobody, False), Way(server, True), (f"http://{nobody}",))
+    assert found == Egress(
+        EgressCheck(nobody, False), EgressCheck(server, True), (f"http://{nobody}",)
+    )
     found = ask(tmp_path, UV_DEFAULT_INDEX=f"own=http://{server}/simple")
-    assert found.index == Way(server, True)
+    assert found.index == EgressCheck(server, True)
 
 
 def test_where_nothing_can_tell_nothing_is_said(tmp_path: Path, server: str) -> None:
-    assert ask(tmp_path) == Outside(Way("", None), Way("", None))
+    assert ask(tmp_path) == Egress(EgressCheck("", None), EgressCheck("", None))
     write(tmp_path, "sources.list", f"deb http://{server}/debian b main\n")
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("cat", "grep", "sed", "timeout", "tr"):
         (tools / tool).symlink_to(str(shutil.which(tool)))
-    assert ask(tmp_path, path=str(tools)).apt == Way(server, None)
+    assert ask(tmp_path, path=str(tools)).apt == EgressCheck(server, None)
 
 
 def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
@@ -127,7 +131,7 @@ def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
     process = subprocess.Popen(["/bin/sh", "-c", text], env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "others\n"
     told = time.monotonic()
-    assert egress.parse(process.communicate()[0]).apt == Way("192.0.2.1:3128", False)
+    assert egress.parse(process.communicate()[0]).apt == EgressCheck("192.0.2.1:3128", False)
     assert time.monotonic() - told < 2, "it began only when the other facts were there"
 
 
@@ -170,4 +174,4 @@ def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
     ],
 )
 def test_no_password_of_an_address_is_kept(said: str, to: str) -> None:
-    assert egress.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == Way(to, False)
+    assert egress.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == EgressCheck(to, False)

@@ -155,7 +155,7 @@ PARTS += ("PIN", "DRIVER", "INSTALLER", "HOLD", "REBOOT")
 @pytest.mark.parametrize(("changes", "told"), TOLD, ids=range(len(TOLD)))
 def test_changes_become_words(changes: Changes, told: dict[str, str]) -> None:
     ring = KEYRING if changes.driver and changes.driver.repository else None
-    words = o.variables(changes, ring, o.Pace())
+    words = o.variables(changes, ring, o.RetryPolicy())
     assert {name: words[name] for name in PARTS} == dict.fromkeys(PARTS, "") | told
 
 
@@ -171,7 +171,7 @@ def test_the_script_uses_every_word_and_no_other() -> None:
     text = o.SCRIPT.read_text()
     used = set(re.findall(r"\$\{?([A-Z][A-Z_0-9]+)", text)) - {"PATH"}
     used -= set(re.findall(r"\$\(([A-Z]+)\)", text))  # apt's, in a format
-    assert used == set(o.variables(Changes(), None, o.Pace()))
+    assert used == set(o.variables(Changes(), None, o.RetryPolicy()))
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")
@@ -260,12 +260,14 @@ ENDS = [
 )  # fmt: skip
 def test_the_next_command_waits_for_the_one_that_gets_no_answer(cause: str, who: str) -> None:
     said = [f"Err:1 http://m.example/d b InRelease {cause}", f"  {cause}"]
-    assert o.why("@failed apt", "system", said, o.Pace()).hint.endswith(f"answers from {who}")
+    assert o.why("@failed apt", "system", said, o.RetryPolicy()).hint.endswith(
+        f"answers from {who}"
+    )
 
 
 @pytest.mark.parametrize(("end", "said", "message"), ENDS)
 def test_an_end_becomes_an_error(end: str, said: list[str], message: str) -> None:
-    assert re.search(message, o.why(end, "system", said, o.Pace()).message)
+    assert re.search(message, o.why(end, "system", said, o.RetryPolicy()).message)
 
 
 @pytest.mark.parametrize(

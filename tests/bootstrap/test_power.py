@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, Clock, Deadline, Refused, Standing
+from bootstrap.clouds.base import MISSING, Clock, Deadline, InstanceState, Refused
 from bootstrap.clouds.local import cluster
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
@@ -51,14 +51,14 @@ class Sky:
     def _sleep(self, seconds: float) -> None:
         self.time += seconds
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         for name, (at, state) in self.due.items():
             if self.time >= at:
                 self.states[name] = state
         told = {}
         for number, (name, state) in enumerate(self.states.items(), 1):
             address = f"203.0.113.{100 + number}" if state == "running" else None
-            told[name] = Standing(state, address, "Sky", "now", serial=f"i-{number}")
+            told[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
         return told
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Sky:
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         return {}
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         return ("203.0.113.7/32",)
 
 
@@ -147,7 +147,7 @@ def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(
     under(person, Sky("running", "stopped"))
     seen = journey.look(None, stack="dev")
     assert addresses(seen.inventory) == ["203.0.113.101", TWO]
-    assert seen.asleep == [TWO]
+    assert seen.not_running == [TWO]
 
 
 def test_machines_that_do_not_run_end_with_2_and_name_the_command(
@@ -328,7 +328,7 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
 ) -> None:
     sky, lines = under(person, Sky(machine, machine)), list[str]()
     sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
-    wrong = power.report(journey.look(None, stack="dev"), lines.append)
+    wrong = power.print_status(journey.look(None, stack="dev"), lines.append)
     assert (wrong is not None) == fails
     assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
     assert lines[2] == f"deadline scheduled-stop: {state}: as it is (Sky)"

@@ -12,7 +12,7 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
-from bootstrap.plan.cluster import Cluster, Kept, Options
+from bootstrap.plan.cluster import CachedWheel, Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Plan, Step
 
@@ -27,7 +27,7 @@ def plan(
     host: HostFacts,
     runtime: str,
     wheel: Path | None = None,
-    kept: Kept | None = None,
+    kept: CachedWheel | None = None,
     archive: str = "",
 ) -> Plan:
     """What makes two such hosts ready, h1 and h2."""
@@ -40,7 +40,7 @@ def plan(
 
 
 def steps(
-    host: HostFacts, runtime: str, wheel: Path | None = None, kept: Kept | None = None
+    host: HostFacts, runtime: str, wheel: Path | None = None, kept: CachedWheel | None = None
 ) -> dict[str, list[Step]]:
     """The steps of that plan by their name."""
     found: dict[str, list[Step]] = {}
@@ -82,7 +82,7 @@ def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
 def test_one_host_says_what_the_bucket_gives_or_gets(
     debian: HostFacts, holds: bool | None, taken: bool, wheel: Path | None, told: str
 ) -> None:
-    kept = Kept(URL, holds, taken, note="a reason" if holds is None else "")
+    kept = CachedWheel(URL, holds, taken, note="a reason" if holds is None else "")
     first, second = steps(debian, "tf2.18-cpu", wheel, kept)["horovod"]
     assert first.why == told and "then kept" not in second.why
     assert ("a reason" in plan(debian, "tf2.18-cpu", wheel, kept).notes) is (holds is None)

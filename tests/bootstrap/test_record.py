@@ -11,8 +11,9 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import from_document
-from bootstrap.inventory.hosts import CLOUDS, Inventory, parse_hosts
+from bootstrap.inventory.hosts import Inventory, parse_hosts
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
@@ -185,5 +186,5 @@ def test_the_stack_of_a_cluster_is_remembered_until_it_is_forgotten() -> None:
 def test_only_machines_of_a_stack_are_ours_to_stop() -> None:
     hosts = parse_hosts("a,b").hosts
     made = {cloud: Inventory("dev", hosts, cloud=cloud) for cloud in CLOUDS}
-    assert [c for c, i in made.items() if i.stops_itself] == ["aws", "gcp"]
-    assert Inventory("dev", hosts, cloud="local", stack="dev").stops_itself
+    assert [c for c, i in made.items() if i.is_managed] == ["aws", "gcp"]
+    assert Inventory("dev", hosts, cloud="local", stack="dev").is_managed

@@ -17,7 +17,7 @@ from bootstrap.clouds.base import Refused
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.plan.cluster import Kept
+from bootstrap.plan.cluster import CachedWheel
 from bootstrap.provision import wheel_store
 from bootstrap.provision.wheel_store import look, put
 
@@ -55,22 +55,22 @@ def test_without_a_bucket_nothing_is_asked(folder: Path) -> None:
 
 
 def test_a_bucket_without_the_wheel_holds_none(world: World, folder: Path) -> None:
-    assert look(world.inventory, folder) == Kept(
+    assert look(world.inventory, folder) == CachedWheel(
         f"{world.inventory.bucket}/wheels/{folder.name}", holds=False
     )
     assert content(folder) == []
 
 
 def test_a_wheel_comes_where_there_is_none(world: World, folder: Path, kept: str) -> None:
-    assert look(world.inventory, folder) == Kept(kept, holds=True, taken=True)
+    assert look(world.inventory, folder) == CachedWheel(kept, holds=True, taken=True)
     assert content(folder) == [NAME] and (folder / NAME).read_bytes() == BUILT
-    assert look(world.inventory, folder) == Kept(kept, holds=True)
+    assert look(world.inventory, folder) == CachedWheel(kept, holds=True)
 
 
 def test_a_wheel_that_is_here_stays(world: World, folder: Path, kept: str) -> None:
     folder.mkdir()
     (folder / NAME).write_bytes(b"our own")
-    assert look(world.inventory, folder) == Kept(kept, holds=True)
+    assert look(world.inventory, folder) == CachedWheel(kept, holds=True)
     assert (folder / NAME).read_bytes() == b"our own"
 
 
@@ -97,7 +97,7 @@ def test_a_wheel_is_there_only_when_it_is_whole(
     assert found and found.holds is False and content(folder) == []
 
 
-def after(world: World, folder: Path) -> Kept:
+def after(world: World, folder: Path) -> CachedWheel:
     """What is found of a wheel that is no good; the next one takes its place."""
     found = look(world.inventory, folder)
     assert found and found.holds is False and content(folder) == []
@@ -105,7 +105,7 @@ def after(world: World, folder: Path) -> Kept:
     (folder / NAME).write_bytes(BUILT)
     put(world.inventory, folder / NAME)
     (folder / NAME).unlink()
-    assert look(world.inventory, folder) == Kept(found.url, holds=True, taken=True)
+    assert look(world.inventory, folder) == CachedWheel(found.url, holds=True, taken=True)
     return found
 
 
@@ -160,7 +160,7 @@ def test_a_bucket_that_cannot_be_asked_is_a_note(
     found = look(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
     url = f"s3://b/wheels/{folder.name}"
     note = f"wheels are neither taken from {url} nor kept there: {wrong}"
-    assert found == Kept(url, holds=None, note=note)
+    assert found == CachedWheel(url, holds=None, note=note)
 
 
 def test_a_full_disk_here_is_a_note(

@@ -160,9 +160,9 @@ def python(shared_caches: Path) -> str:
     made = shared_caches / "railhead" / "test-bucket" / digest
     if not (made / ".ok").exists():
         words = {**os.environ, **uv.ENVIRONMENT}
-        venv = [uv.uv_here(), "venv", "--quiet", "--allow-existing", "--python", sys.executable]
+        venv = [uv.local_uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable]
         subprocess.run([*venv, str(made)], check=True, env=words)
-        sync = [uv.uv_here(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+        sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
         subprocess.run([*sync, str(made / "bin/python"), str(lock)], check=True, env=words)
         (made / ".ok").touch()
     return str(made / "bin/python")

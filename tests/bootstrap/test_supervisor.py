@@ -242,7 +242,7 @@ def test_a_fault_of_the_supervisor_is_told(home: Path, breaking: str, reason: st
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
     run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 60")
-    (run.folder / "rank_output.py").open("a").write("Words.said = None\n")
+    (run.folder / "rank_output.py").open("a").write("RunOutput.said = None\n")
     began = time.monotonic()
     assert run.result()["state"] == "failed"
     assert time.monotonic() - began < 15

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.facts.egress import Outside, Way
+from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
@@ -19,7 +19,7 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import MINUTES, Plan, Step
 from bootstrap.plan.system_changes import Changes
 
-SHUT = Outside(Way("mirror.example", False), Way("proxy.example:3128", False))
+SHUT = Egress(EgressCheck("mirror.example", False), EgressCheck("proxy.example:3128", False))
 RUNTIME = Step("h1", "runtime", "not there", MINUTES, fetches=317)
 WHEEL = Path("horovod-0.28.1.whl")
 
@@ -46,7 +46,7 @@ def plan(*hosts: HostFacts, wheel: Path | None = WHEEL) -> Plan:
 def test_only_a_host_that_was_seen_to_be_shut_in_is_sent_its_wheels(
     debian: HostFacts, answered: bool | None, sends: int
 ) -> None:
-    way = Outside(Way("", None), Way("", answered))
+    way = Egress(EgressCheck("", None), EgressCheck("", answered))
     step = routed(RUNTIME, replace(debian, outside=way))
     assert (step.sends, step.fetches) == (sends, 317 - sends)
     assert cut_off(replace(debian, outside=way)) is bool(sends)
@@ -105,7 +105,7 @@ NVIDIA = "https://developer.download.nvidia.com"
 def test_apt_asks_its_mirrors_through_this_connection_where_it_must(
     debian: HostFacts, changes: Changes, extra: tuple[str, ...] | None, answered: bool | None
 ) -> None:
-    host = replace(debian, outside=replace(BARE, apt=Way("mirror.example", answered)))
+    host = replace(debian, outside=replace(BARE, apt=EgressCheck("mirror.example", answered)))
     expected = () if extra is None or answered is not False else (*BARE.mirrors, *extra)
     assert mirrors(host, changes) == expected
 
@@ -114,7 +114,7 @@ def test_apt_asks_its_mirrors_through_this_connection_where_it_must(
 def test_packages_go_the_way_of_apt_and_not_of_wheels(debian: HostFacts, name: str) -> None:
     step = Step("h1", name, "", fetches=30)
     for apt, index in ((True, False), (False, True)):
-        host = replace(debian, outside=Outside(Way("m", apt), Way("i", index)))
+        host = replace(debian, outside=Egress(EgressCheck("m", apt), EgressCheck("i", index)))
         assert routed(step, host).sends == (0 if apt else 30)
 
 
@@ -133,7 +133,7 @@ def test_an_images_own_installer_is_refused_where_it_could_not_fetch(shut_in: Ho
     row = DriverRow(580, "either", (), "", installer="/opt/x.sh")
     with pytest.raises(UsageError, match="h1 does not get out, .* by itself: /opt/x.sh"):
         refuse({"h1": shut_in}, {"h1": Changes(driver=row)})
-    out = replace(shut_in, outside=replace(SHUT, apt=Way("m", True)))
+    out = replace(shut_in, outside=replace(SHUT, apt=EgressCheck("m", True)))
     refuse({"h1": out}, {"h1": Changes(driver=row)})
 
 

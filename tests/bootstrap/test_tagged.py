@@ -47,7 +47,7 @@ CASES = {
 @pytest.mark.parametrize("stream, lines", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_pieces_become_lines(stream: bytes, lines: list[tuple[int, bytes]], step: int) -> None:
-    splitter = tagged.Tagged()
+    splitter = tagged.MpirunOutput()
     found = []
     for start in range(0, len(stream), step):
         found += splitter.feed(stream[start : start + step])
@@ -55,7 +55,7 @@ def test_pieces_become_lines(stream: bytes, lines: list[tuple[int, bytes]], step
 
 
 def test_an_endless_line_is_passed_on_in_parts() -> None:
-    splitter = tagged.Tagged()
+    splitter = tagged.MpirunOutput()
     found = [x for _ in range(300) for x in splitter.feed(b"[1,0]<stdout>:" + b"x" * 1000)]
     total = sum(len(text) for _, text in [*found, *splitter.close()])
     assert found and total == 300_000
@@ -78,7 +78,7 @@ def test_a_real_mpirun_loses_no_line_of_two_loud_ranks() -> None:
     argv = ["mpirun", "--oversubscribe", "-np", "2", "--tag-output", sys.executable, "-c", LOUD]
     environment = {**os.environ, **root, "PYTHONUNBUFFERED": "1"}
     out = subprocess.run([*argv, str(REMOTE)], env=environment, capture_output=True).stdout
-    splitter = tagged.Tagged()
+    splitter = tagged.MpirunOutput()
     found: dict[int, list[bytes]] = {0: [], 1: []}
     for rank, line in [*splitter.feed(out), *splitter.close()]:
         found[rank].append(line)

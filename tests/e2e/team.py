@@ -19,13 +19,13 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.reboot import reboot
-from bootstrap.provision.system import groundwork
-from bootstrap.provision.system_script import Pace, overhaul
+from bootstrap.provision.system import change_system
+from bootstrap.provision.system_script import RetryPolicy, run_system_script
 from bootstrap.ssh import connect
 from bootstrap.ssh.session import Session
 
 TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
-BRIEF = Pace(patience=20, retries=2, pause=1)
+BRIEF = RetryPolicy(patience=20, retries=2, pause=1)
 CLOUD_INIT = """#!/bin/sh
 [ "$2" = --wait ] && sleep 1 && exit {code}
 echo 'status: {status}'; echo 'errors:'; echo '  - (scripts_user, RuntimeError(1 failed))'
@@ -62,16 +62,16 @@ class Team:
     ) -> dict[str, HostFacts]:
         facts = connect.all_facts(opened)
         with Board(self.said, list(opened), every=0) as board:
-            return groundwork(self.inventory, facts, wanted, opened, board)
+            return change_system(self.inventory, facts, wanted, opened, board)
 
-    def overhaul(self, pace: Pace = BRIEF, **kw: Any) -> list[str]:
+    def run_system_script(self, pace: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
         """The script alone on the first host; what it told."""
         heard: list[str] = []
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
             (session, *_) = opened.values()
             changes = Changes(**kw)
-            overhaul(session, session.facts(), changes, heard.append, pace=pace, **options)
+            run_system_script(session, session.facts(), changes, heard.append, pace=pace, **options)
         return heard
 
     def killed_at(self, step: str, **changes: Any) -> None:
@@ -83,7 +83,7 @@ class Team:
 
         with self.sessions() as opened:
             (session, *_) = opened.values()
-            overhaul(session, session.facts(), Changes(**changes), told, pace=BRIEF)
+            run_system_script(session, session.facts(), Changes(**changes), told, pace=BRIEF)
 
     def killed_in_reboot(self) -> None:
         """The same, as soon as the host has been told to reboot."""

@@ -280,7 +280,7 @@ def test_a_killed_run_is_swept_by_the_next_network(
     tag, relay = killed_run()
     assert (sweep.ROOT / tag).exists() and not sweep.is_zombie(relay)
     Network().close()
-    assert traces(tag) == [] and sweep.is_zombie(relay)
+    assert run_processes(tag) == [] and sweep.is_zombie(relay)
 
 
 def test_mounts_whose_namespace_is_gone_are_swept_too(
@@ -289,9 +289,9 @@ def test_mounts_whose_namespace_is_gone_are_swept_too(
     tag, _ = killed_run()
     sweep.end_processes(f"{tag}_0")
     subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
-    assert any("overlay" in line for line in traces(tag))
+    assert any("overlay" in line for line in run_processes(tag))
     Network().close()
-    assert traces(tag) == []
+    assert run_processes(tag) == []
 
 
 def killed_run() -> tuple[str, int]:
@@ -308,7 +308,7 @@ def killed_run() -> tuple[str, int]:
     return tag, int(relay)
 
 
-def traces(tag: str) -> list[str]:
+def run_processes(tag: str) -> list[str]:
     """What is on the machine with a network's tag."""
     shown = [["ip", "link"], ["ip", "netns"], ["nft", "list", "tables"], ["mount"]]
     text = [subprocess.run(argv, text=True, capture_output=True).stdout for argv in shown]

@@ -12,7 +12,7 @@ from hosts import systemd
 from hosts.full import FullHost
 from hosts.network import Network
 
-from bootstrap.clouds.base import Clock, Standing
+from bootstrap.clouds.base import Clock, InstanceState
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -55,7 +55,9 @@ class Cluster:
     def contact(self) -> None:
         """What every command begins with."""
         cloud: Any = None  # it is not asked: the document has the keys
-        standing = {h.name: Standing("running", None, "it", "", serial="i-1") for h in self.told}
+        standing = {
+            h.name: InstanceState("running", None, "it", "", serial="i-1") for h in self.told
+        }
         cloud_host_keys.pin(self.inventory, standing, cloud)
         key_rotation.rotate(self.inventory, self.said.append)
 

@@ -17,7 +17,7 @@ from e2e.team import Start, give_cloud_init, runs, start_apt, timers, who_ran
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.system_changes import Changes
-from bootstrap.provision.reboot import Patience, reboot
+from bootstrap.provision.reboot import RebootWait, reboot
 from bootstrap.ssh import connect
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -37,7 +37,7 @@ def test_half_finished_packages_are_mended(team: Start, script: str) -> None:
     other.join()
     with one.sessions() as opened:
         assert opened["a"].facts().system.dpkg_broken
-    one.overhaul(mend_dpkg=True, packages=("quick",))
+    one.run_system_script(mend_dpkg=True, packages=("quick",))
     with one.sessions() as opened:
         assert not opened["a"].facts().system.dpkg_broken
     assert sorted(who_ran(host)) == ["quick", package]
@@ -57,7 +57,7 @@ def test_the_controller_dies_at_each_step_and_the_next_one_goes_on(team: Start) 
     }
     for step in ("cloud-init", "mend", "system", "driver"):
         killed(one.killed_at, step, **wanted)
-    one.overhaul(**wanted)
+    one.run_system_script(**wanted)
     ran = who_ran(host)
     assert ran[:2] == ["slow", "cuda-drivers"]
     assert (ran.count("slow"), ran.count("cuda-drivers")) == (1, 1)
@@ -105,7 +105,7 @@ def test_timers_come_back_also_after_a_kill(team: Start) -> None:
     one = team("a")
     (host,) = one.hosts
     at_work = threading.Thread(
-        target=ignoring, args=(one.overhaul,), kwargs={"packages": ("slow",)}
+        target=ignoring, args=(one.run_system_script,), kwargs={"packages": ("slow",)}
     )
     at_work.start()
     wait_until(lambda: runs(host, "/var/lib/dpkg/info/slow.postinst"), 30, "dpkg is at it")
@@ -116,7 +116,7 @@ def test_timers_come_back_also_after_a_kill(team: Start) -> None:
     at_work.join()
     assert timers(host) == {"inactive"}
     wait_until(lambda: not runs(host, "apt-get"), 20, "apt has ended")
-    one.overhaul(packages=("quick",))
+    one.run_system_script(packages=("quick",))
     assert timers(host) == {"active"} and who_ran(host) == ["slow", "quick"]
 
 
@@ -146,7 +146,7 @@ def test_a_host_that_does_not_come_back_is_told(team: Start) -> None:
     one = team("a")
     one.hosts[0].comes_back = False
     with one.sessions() as opened, pytest.raises(RailheadError, match="did not come back") as told:
-        patience = Patience(back=4, every=0.5)
+        patience = RebootWait(back=4, every=0.5)
         session = opened["a"]
         reboot(one.inventory, session, session.facts(), lambda _: None, patience=patience)
     assert told.value.hint

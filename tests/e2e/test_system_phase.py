@@ -54,7 +54,7 @@ def test_bare_hosts_get_each_its_packages_at_once(team: Start, repository: Repos
         assert timers(host) == {"active"} and not host.systemctl("--failed", "--quiet")
     assert seen == [{"inactive"}]
     row = DriverRow(580, "open", (), "", repository=True, installer="true", reboot=True)
-    both.overhaul(driver=row, keyrings=known_keyring(repository), reboot=True)
+    both.run_system_script(driver=row, keyrings=known_keyring(repository), reboot=True)
     assert both.hosts[0].read("/etc/apt/sources.list").count(" main contrib") == 1
     assert who_ran(both.hosts[0]) == ["cuda-keyring"]
 
@@ -69,9 +69,9 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     )  # fmt: skip
     wrong = {"debian-12": Keyring(rings["debian-12"].url, "0" * 64)}
     with pytest.raises(RailheadError, match="key of NVIDIA's repository"):
-        one.overhaul(driver=row, keyrings=wrong)
+        one.run_system_script(driver=row, keyrings=wrong)
     assert who_ran(host) == []
-    one.overhaul(driver=row, keyrings=rings)
+    one.run_system_script(driver=row, keyrings=rings)
     want = ["cuda-keyring", "nvidia-driver-pinning-580", "cuda-drivers", "nvidia"]
     assert who_ran(host) == want
     installed = host.exec("dpkg-query", "-W", "-f", "${Version}", "cuda-drivers").stdout
@@ -81,7 +81,7 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     assert host.systemctl("is-active", "nvidia-persistenced") == "active"
     settings = host.exec("apt-config", "dump", "Unattended-Upgrade::Package-Blacklist").stdout
     assert '"cuda-drivers.*$"' in settings and '"libnvidia-"' in settings
-    one.overhaul(driver=row, keyrings=rings)
+    one.run_system_script(driver=row, keyrings=rings)
     assert who_ran(host) == [*want, "nvidia"], "the second time only the module is asked for"
     with one.sessions() as opened:
         session = opened["a"]

@@ -8,7 +8,7 @@ from e2e.team import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
 
 from bootstrap.errors import RailheadError
 from bootstrap.plan.system_changes import Changes
-from bootstrap.provision.system_script import Pace, overhaul
+from bootstrap.provision.system_script import RetryPolicy, run_system_script
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 def test_another_apt_is_waited_for(team: Start) -> None:
     one = team("a")
     other = start_apt(one.hosts[0], "slow", "postinst")
-    heard = one.overhaul(packages=("quick",))
+    heard = one.run_system_script(packages=("quick",))
     other.join()
     assert who_ran(one.hosts[0]) == ["slow", "quick"]
     assert any("lock" in line for line in heard)
@@ -26,7 +26,7 @@ def test_an_apt_that_never_ends_is_told(team: Start) -> None:
     one = team("a")
     other = start_apt(one.hosts[0], "slow", "postinst")
     with pytest.raises(RailheadError, match=r"apt's lock is held .*dpkg/lock-frontend.*process"):
-        one.overhaul(Pace(patience=1, retries=0, pause=1), packages=("quick",))
+        one.run_system_script(RetryPolicy(patience=1, retries=0, pause=1), packages=("quick",))
     assert timers(one.hosts[0]) == {"active"}
     other.join()
 
@@ -39,13 +39,13 @@ def test_the_first_boot_is_waited_for_and_its_end_told(team: Start) -> None:
 
     give_cloud_init(host, 1, "error")
     with pytest.raises(RailheadError, match=r"cloud-init.*log") as told:
-        one.overhaul(wait_cloud_init=True, packages=("quick",))
+        one.run_system_script(wait_cloud_init=True, packages=("quick",))
     assert "scripts_user" in str(told.value) and "the last of it" in str(told.value)
     assert who_ran(host) == []
     give_cloud_init(host, 0, "done")
-    assert not any("degraded" in line for line in one.overhaul(wait_cloud_init=True))
+    assert not any("degraded" in line for line in one.run_system_script(wait_cloud_init=True))
     give_cloud_init(host, 2, "done")
-    heard = one.overhaul(wait_cloud_init=True, packages=("quick",))
+    heard = one.run_system_script(wait_cloud_init=True, packages=("quick",))
     assert any("degraded" in line for line in heard)
     assert who_ran(host) == ["quick"]
 
@@ -54,7 +54,7 @@ def test_a_mirror_that_fails_for_a_while_is_asked_again(team: Start, mirror: str
     one = team("a")
     use_mirror(one.hosts[0], mirror)
     Mirror.bad = ["quick_1_all.deb"] * 6 + ["nothing"]
-    heard = one.overhaul(packages=("quick",))
+    heard = one.run_system_script(packages=("quick",))
     assert any("passes by itself" in line for line in heard)
     assert who_ran(one.hosts[0]) == ["quick"]
 
@@ -63,7 +63,7 @@ def test_a_mirror_that_is_away_is_named(team: Start) -> None:
     one = team("a")
     use_mirror(one.hosts[0], "http://mirror.invalid/debian")
     with pytest.raises(RailheadError, match=r"no packages from http://mirror.invalid/debian"):
-        one.overhaul(Pace(patience=20, retries=1, pause=1), packages=("quick",))
+        one.run_system_script(RetryPolicy(patience=20, retries=1, pause=1), packages=("quick",))
 
 
 def test_what_does_not_pass_is_tried_once(team: Start) -> None:
@@ -79,6 +79,8 @@ def test_what_does_not_pass_is_tried_once(team: Start) -> None:
         facts = session.facts()
         for package, says in wrong.items():
             with pytest.raises(RailheadError, match=says):
-                overhaul(session, facts, Changes(packages=(package,)), heard.append, pace=BRIEF)
+                run_system_script(
+                    session, facts, Changes(packages=(package,)), heard.append, pace=BRIEF
+                )
     assert not any("once more" in line for line in heard)
     assert timers(one.hosts[0]) == {"active"}

@@ -106,7 +106,7 @@ def python() -> Path:
 
 def _uv(*words: str) -> None:
     environment = {**os.environ, **uv.ENVIRONMENT}
-    argv = [uv.uv_here(), *words, "--quiet"]
+    argv = [uv.local_uv(), *words, "--quiet"]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
         raise Unfetched(done.stderr.strip().splitlines()[-1].strip())

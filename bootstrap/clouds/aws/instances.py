@@ -11,7 +11,7 @@ from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
 from bootstrap.clouds.aws.client import Ask, asker
 from bootstrap.clouds.aws.s3 import S3
-from bootstrap.clouds.base import Cost, Deadline, Refused, Standing, utc
+from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused, utc
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -42,7 +42,7 @@ class Aws:
         self._names = {_id(host): host.name for host in inventory.hosts}
         self._ask = ask or asker(inventory.region)
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         """What DescribeInstances says of each host; see `_unseen` for those it does not show."""
         shown, now = self._instances(), utc()
         return {
@@ -111,7 +111,7 @@ class Aws:
         found = {h.name: keys_on_console(self._console(_id(h))) for h in self.inventory.hosts}
         return {name: keys for name, keys in found.items() if keys}
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks that the rules of the chief's security groups name."""
         said = self._instances().get(_id(self.inventory.chief), {})
         groups = [group["GroupId"] for group in said.get("SecurityGroups", [])]
@@ -138,16 +138,16 @@ class Aws:
     def _owner_file(self) -> Path:
         return local_state.cluster_folder(self.inventory.name) / "account"
 
-    def _unseen(self, now: str) -> Standing:
+    def _unseen(self, now: str) -> InstanceState:
         """A machine that EC2 does not show. Only the account that had it can say that it is gone:
         EC2 says the same of a machine that runs in another account."""
         mine, known = self.account(), None
         if self._owner_file.exists():
             known = self._owner_file.read_text().strip()
         if mine == known:
-            return Standing("gone", None, f"{EC2}, {mine}", now)
+            return InstanceState("gone", None, f"{EC2}, {mine}", now)
         whose = f"; the machines were seen in {known}" if known else ""
-        return Standing("unknown", None, EC2, now, f"not visible to {mine}{whose}")
+        return InstanceState("unknown", None, EC2, now, f"not visible to {mine}{whose}")
 
     def _stock_out(self, refused: Refused) -> Refused:
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
@@ -179,14 +179,14 @@ def _state(said: Mapping[str, Any]) -> str:
     return STATES.get(said.get("State", {}).get("Name", ""), "unknown")
 
 
-def _standing(said: Mapping[str, Any], host: Host, now: str) -> Standing:
+def _standing(said: Mapping[str, Any], host: Host, now: str) -> InstanceState:
     inside = host.address == host.peer_address  # it has no public address, and needs none
     address = said.get("PrivateIpAddress" if inside else "PublicIpAddress")
     reason = said.get("StateReason", {}).get("Message", "")
     why = SPOT if said.get("InstanceLifecycle") == "spot" else ""
     if _state(said) in ("stopped", "gone") and reason:
         why = f"{why}; {reason}" if why else reason
-    return Standing(_state(said), address or None, EC2, now, why, serial=said["InstanceId"])
+    return InstanceState(_state(said), address or None, EC2, now, why, serial=said["InstanceId"])
 
 
 def networks_of(rules: Iterable[Mapping[str, Any]], port: int) -> tuple[str, ...]:

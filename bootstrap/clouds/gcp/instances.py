@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import MISSING, Clock, Cost, Deadline, Refused, Standing, utc
+from bootstrap.clouds.base import MISSING, Clock, Cost, Deadline, InstanceState, Refused, utc
 from bootstrap.clouds.gcp.client import Google, asker, finished
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.errors import RailheadError, UsageError
@@ -50,7 +50,7 @@ class Gcp:
         self._ask = ask or asker()
         self._clock = clock or Clock()
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         """What Compute says of each host; a 404 inside a project that answers is "gone"."""
         now = utc()
         return {h.name: _standing(said, h, now) for h, said in self._instances()}
@@ -121,7 +121,7 @@ class Gcp:
         found = {h.name: self._keys_of(h) for h in self.inventory.hosts}
         return {name: keys for name, keys in found.items() if keys}
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks that firewall rules for the chief's network and tags name."""
         said = self._get(_path(self.inventory.chief)) or {}
         network = (said.get("networkInterfaces") or [{}])[0].get("network", "")
@@ -186,17 +186,17 @@ def _state(said: Mapping[str, Any] | None) -> str:
     return "gone" if said is None else STATES.get(said.get("status", ""), "unknown")
 
 
-def _standing(said: Mapping[str, Any] | None, host: Host, now: str) -> Standing:
+def _standing(said: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
     state = _state(said)
     if said is None:
-        return Standing(state, None, COMPUTE, now)
+        return InstanceState(state, None, COMPUTE, now)
     card = (said.get("networkInterfaces") or [{}])[0]
     outside = (card.get("accessConfigs") or [{}])[0].get("natIP")
     inside = host.address == host.peer_address  # it has no public address, and needs none
     why = "suspended: its memory still bills" if said.get("status") == "SUSPENDED" else ""
     why = why or said.get("statusMessage", "")
     address = card.get("networkIP") if inside else outside
-    return Standing(state, address or None, COMPUTE, now, why, serial=str(said.get("id", "")))
+    return InstanceState(state, address or None, COMPUTE, now, why, serial=str(said.get("id", "")))
 
 
 def networks_of(

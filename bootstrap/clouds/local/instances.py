@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.clouds.base import Cost, Deadline, Standing, utc
+from bootstrap.clouds.base import Cost, Deadline, InstanceState, utc
 from bootstrap.clouds.local import cluster
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -15,17 +15,17 @@ class Local:
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
 
-    def standings(self) -> dict[str, Standing]:
+    def instance_states(self) -> dict[str, InstanceState]:
         """Whether each host's sshd runs."""
         name, now = self.inventory.name, utc()
         names = [h.name for h in self.inventory.hosts]
         folders = local_state.cluster_folder(name) / "hosts"
         if not any((folders / each).exists() for each in names):
-            return dict.fromkeys(names, Standing("gone", None, "no folder of it", now))
+            return dict.fromkeys(names, InstanceState("gone", None, "no folder of it", now))
         try:
             said = cluster.read(name)
         except UsageError as error:
-            unknown = Standing("unknown", None, "its record", now, why=error.message)
+            unknown = InstanceState("unknown", None, "its record", now, why=error.message)
             return dict.fromkeys(names, unknown)
         return {each: _standing(said.get(each), now) for each in names}
 
@@ -63,15 +63,15 @@ class Local:
         """The keys that stand in the inventory: they were made here."""
         return {h.name: (h.host_key,) for h in self.inventory.hosts if h.host_key}
 
-    def admits(self) -> tuple[str, ...]:
+    def allowed_cidrs(self) -> tuple[str, ...]:
         """This machine alone."""
         return ("127.0.0.0/8",)
 
 
-def _standing(said: dict[str, object] | None, now: str) -> Standing:
+def _standing(said: dict[str, object] | None, now: str) -> InstanceState:
     if said is None:
-        return Standing("gone", None, "its cluster's record", now)
+        return InstanceState("gone", None, "its cluster's record", now)
     state = "running" if said["running"] else "stopped"
     port = said["port"]
     assert isinstance(port, int)
-    return Standing(state, str(said["address"]), "/proc", now, port=port)
+    return InstanceState(state, str(said["address"]), "/proc", now, port=port)

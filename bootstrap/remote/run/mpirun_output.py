@@ -17,7 +17,7 @@ LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes of a line without an end before it is passed on in parts
 
 
-class Tagged:
+class MpirunOutput:
     """Feed it mpirun's raw stdout; it yields (rank, line), lines without their end."""
 
     def __init__(self) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run.mpirun_output import Tagged
+    from bootstrap.remote.run.mpirun_output import MpirunOutput
 else:  # it lies beside this file
-    from mpirun_output import Tagged
+    from mpirun_output import MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
@@ -29,7 +29,7 @@ TAIL = 20  # lines
 SHORTEST = 4  # characters; a shorter line of a longer secret (a bracket, say) tells nothing
 
 
-class Losses:
+class WriteErrors:
     """What could not be written, by reason: the run goes on, and its end tells."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Losses:
 class Lines:
     """A file that whole lines are added to; beyond `limit` bytes it starts anew."""
 
-    def __init__(self, path: str, losses: Losses, limit: float = float("inf")) -> None:
+    def __init__(self, path: str, losses: WriteErrors, limit: float = float("inf")) -> None:
         self.path, self.losses, self.limit = path, losses, limit
         self.file: io.FileIO | None = None
         self.size = 0
@@ -121,11 +121,11 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
                 yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
-class Words:
+class RunOutput:
     """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
 
     def __init__(
-        self, folder: str, run: dict[str, Any], secrets: Iterable[str], losses: Losses
+        self, folder: str, run: dict[str, Any], secrets: Iterable[str], losses: WriteErrors
     ) -> None:
         self.folder, self.run, self.losses = folder, run, losses
         self.secrets = Secrets(secrets)
@@ -141,7 +141,7 @@ class Words:
         """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
         assert process.stdout
         try:
-            tagged, seen = Tagged(), 0.0
+            tagged, seen = MpirunOutput(), 0.0
             while data := os.read(process.stdout.fileno(), 1 << 16):
                 for rank, line in tagged.feed(data):
                     self.said(rank, self.secrets.redact(line))
@@ -159,7 +159,7 @@ class Words:
         for line in process.stderr:
             self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
 
-    def unfinished(self, tagged: Tagged) -> dict[str, str]:
+    def unfinished(self, tagged: MpirunOutput) -> dict[str, str]:
         """The last state of progress bars, which end their line only when they are full."""
         return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
 

@@ -54,7 +54,7 @@ def stamp(seconds: float = 0) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
-class Keeper:
+class MachineStopper:
     """The time between a run's end and its machines' stop."""
 
     def __init__(self, run: dict[str, Any], state: str) -> None:
@@ -256,7 +256,7 @@ def main() -> None:
     """Keep and stop the machines of the run that this file lies in."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late word to end the run is not for us
     run, state = load("run.json"), load("state.json")
-    Keeper(run, state["state"]).go()
+    MachineStopper(run, state["state"]).go()
 
 
 if __name__ == "__main__":

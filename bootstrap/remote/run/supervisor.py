@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if TYPE_CHECKING:
     from bootstrap.remote.run import closing, controller, end_processes, manifest, stop_policy
     from bootstrap.remote.run.mpirun_output import verdict
-    from bootstrap.remote.run.rank_output import Losses, Words
+    from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
 else:  # they lie beside this file
     import closing
     import controller
@@ -34,7 +34,7 @@ else:  # they lie beside this file
     import manifest
     import stop_policy
     from mpirun_output import verdict
-    from rank_output import Losses, Words
+    from rank_output import RunOutput, WriteErrors
 
 RUN = os.path.dirname(os.path.abspath(__file__))
 RESERVE = 65_536  # bytes kept aside to write the run's end into when the disk is full
@@ -81,7 +81,7 @@ class State:
     """What is known of the run at any moment: state.json, and result.json at its end."""
 
     def __init__(self) -> None:
-        self.losses = Losses()
+        self.losses = WriteErrors()
         self.unfinished: list[str] = []
         self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
         with self.counted(), open(path("reserve"), "wb") as file:
@@ -145,7 +145,7 @@ class Supervisor:
         self.run = load("run.json")
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
         secrets = load("secrets.json").values() if self.run["secrets"] else ()
-        self.words = Words(RUN, self.run, secrets, state.losses)
+        self.words = RunOutput(RUN, self.run, secrets, state.losses)
 
     def go(self) -> dict[str, Any]:
         """Run mpirun to its end, and sweep; returns result.json."""
