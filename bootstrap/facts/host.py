@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.errors import UsageError
-from bootstrap.facts import egress as outside
+from bootstrap.facts import egress as egress_facts
 from bootstrap.facts import gpu as gpus
 from bootstrap.facts import system
 from bootstrap.facts.egress import Egress
@@ -76,7 +76,7 @@ class HostFacts:
     run_processes: tuple[RunProcess, ...]
     system: SystemFacts
     gpu: GpuFacts
-    outside: Egress
+    egress: Egress
 
     @property
     def python(self) -> str | None:
@@ -193,10 +193,10 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "traces": (_TRACE_SEARCH, _traces),
+    "run_processes": (_TRACE_SEARCH, _traces),
 }
 FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
-FACTS["outside"] = (f"{outside.BEGIN}\n{outside.END}", outside.parse)
+FACTS["egress"] = (f"{egress_facts.BEGIN}\n{egress_facts.END}", egress_facts.parse)
 
 
 def _kilobytes(out: str) -> int:
@@ -209,9 +209,9 @@ def script() -> str:
     asked = (
         f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
-        if name != "outside"  # it is tried beside all others, and waited for last
+        if name != "egress"  # it is tried beside all others, and waited for last
     )
-    return "\n".join([outside.BEGIN, *asked, "echo; echo @fact outside", outside.END])
+    return "\n".join([egress_facts.BEGIN, *asked, "echo; echo @fact egress", egress_facts.END])
 
 
 def parse(output: str) -> HostFacts:
@@ -235,7 +235,7 @@ def parse(output: str) -> HostFacts:
         **{name: values[name] for name in _HOST},
         system=SystemFacts(**{name: values[name] for name in system.FACTS}),
         gpu=GpuFacts(**{name: values[name] for name in gpus.FACTS}),
-        outside=values["outside"],
+        egress=values["egress"],
     )
 
 
