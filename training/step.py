@@ -63,16 +63,13 @@ class Step:
         parts = self.config.accumulation
         if parts == 1:
             return self._part(inputs, labels, weights, total)
-        gradients: list[Any] = []
-        tally: Any = 0.0
+        found = []
         for index in range(parts):
-            chosen, counts = _rows(weights, index, parts)
-            found, sums_of = self._part(
-                tf.gather(inputs, chosen), tf.gather(labels, chosen), counts, total
-            )
-            gradients = [a + b for a, b in zip(gradients, found, strict=True)] or list(found)
-            tally += sums_of
-        return gradients, tally
+            rows, counts = _rows(weights, index, parts)
+            part = self._part(tf.gather(inputs, rows), tf.gather(labels, rows), counts, total)
+            found.append(part)
+        gradients, tallies = zip(*found, strict=True)
+        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tf.add_n(tallies)
 
     def _part(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
