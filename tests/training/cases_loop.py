@@ -8,25 +8,29 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import CASES, case, image_folder, refused, report
 
-from training import checkpoint, job, train
+from training import checkpoint, data, job, train
 from training.config import resolve
-from training.results import Records
+from training.results import Records, TrainingError
 from training.strategies import distributed
 
-CASES.clear()
+Case = Callable[[Path], None]
+case: Callable[[Case], Case] = shared.case
+refused: Callable[..., contextlib.AbstractContextManager[None]] = shared.refused
+replaced: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced
+image_folder: Callable[..., Path] = shared.image_folder
+shared.CASES.clear()
 (CPU,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
 DEFAULTS: dict[str, Any] = dict(
@@ -66,7 +70,7 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         if kill_at and training.position.step == kill_at:
             raise Killed
 
-    training._save = save_and_die
+    training.__dict__["_save"] = save_and_die
     line = training.announcement(chosen.strategy)
     try:
         training.run()
@@ -105,7 +109,9 @@ def folder_with(folder: Path, **arrays: Any) -> Iterator[Path]:
 
 # --- Checkpoints ---------------------------------------------------------------------------
 
-DROPOUT = dict(model="mnist-cnn", synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2)
+DROPOUT: dict[str, Any] = dict(
+    model="mnist-cnn", synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2
+)
 
 
 @case
@@ -120,7 +126,7 @@ def an_interrupted_training_ends_as_the_uninterrupted_one(folder: Path) -> None:
 
 @case
 def a_training_goes_on_with_another_number_of_replicas(folder: Path) -> None:
-    settings = dict(checkpoint_steps=3, warmup_epochs=0.0, optimizer="sgd")
+    settings: dict[str, Any] = dict(checkpoint_steps=3, warmup_epochs=0.0, optimizer="sgd")
     whole = run(folder / "whole", **settings, global_batch=32)
     run(folder / "cut", kill_at=3, **settings, global_batch=32)
     rest = run(folder / "cut", mirrored=True, **settings)
@@ -164,7 +170,7 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
     run(folder, kill_at=2, checkpoint_steps=2)
     try:
         run(folder, resume="refuse")
-    except train.TrainingError as error:
+    except TrainingError as error:
         assert "unfinished training (step 2)" in str(error) and "--resume" in str(error)
     else:
         raise AssertionError("an unfinished training was overwritten")
@@ -174,13 +180,12 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
 
 @case
 def no_space_for_checkpoints_is_known_before_the_training(folder: Path) -> None:
-    usage = shutil.disk_usage
-    try:
-        checkpoint.shutil.disk_usage = lambda _: SimpleNamespace(free=1000)
-        with refused("no space for checkpoints in", "0 MB are free"):
-            run(folder, checkpoint_steps=2)
-    finally:
-        checkpoint.shutil.disk_usage = usage
+    nearly_full = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1000))
+    with (
+        replaced(checkpoint, shutil=nearly_full),
+        refused("no space for checkpoints in", "0 MB are free"),
+    ):
+        run(folder, checkpoint_steps=2)
 
 
 # --- Steps -----------------------------------------------------------------------------------
@@ -188,7 +193,9 @@ def no_space_for_checkpoints_is_known_before_the_training(folder: Path) -> None:
 
 @case
 def the_first_line_says_batch_steps_and_rate(folder: Path) -> None:
-    settings = dict(synthetic_samples=5656, batch_size=64, learning_rate=0.1, steps=1)
+    settings: dict[str, Any] = dict(
+        synthetic_samples=5656, batch_size=64, learning_rate=0.1, steps=1
+    )
     alone = run(folder / "1", **settings)
     assert "5656 samples, global batch 64, 89 steps per epoch, learning rate 0.1" in alone.line
     two = run(folder / "2", mirrored=True, **settings)
@@ -197,7 +204,9 @@ def the_first_line_says_batch_steps_and_rate(folder: Path) -> None:
 
 @case
 def two_replicas_with_padding_make_the_model_of_one(folder: Path) -> None:
-    settings = dict(synthetic_samples=37, global_batch=8, warmup_epochs=0.0, optimizer="sgd")
+    settings: dict[str, Any] = dict(
+        synthetic_samples=37, global_batch=8, warmup_epochs=0.0, optimizer="sgd"
+    )
     alone, two = run(folder / "1", **settings), run(folder / "2", mirrored=True, **settings)
     same(two, alone)
     np.testing.assert_allclose(losses(two), losses(alone), rtol=1e-5)
@@ -227,7 +236,9 @@ def accumulation_and_xla_make_the_same_model(folder: Path) -> None:
 
 @case
 def clipping_limits_the_whole_gradient(folder: Path) -> None:
-    settings = dict(steps=1, optimizer="sgd", learning_rate=1.0, warmup_epochs=0.0, decay="none")
+    settings: dict[str, Any] = dict(
+        steps=1, optimizer="sgd", learning_rate=1.0, warmup_epochs=0.0, decay="none"
+    )
     moved = []
     for clip in (0.0, 1e-3):
         start = run(folder / f"{clip}-0", **{**settings, "learning_rate": 1e-30}).weights
@@ -254,7 +265,7 @@ def seeds_reach_the_shuffle(folder: Path) -> None:
     first = []
     for seed in (0, 0, 1):
         config = resolve({**DEFAULTS, "seed": seed})
-        dataset = train.data.load(config, {})
+        dataset = data.load(config, {})
         plan = input_pipeline.plan_for(
             dataset.train, config, replicas=1, global_batch=16, training=True
         )
@@ -278,7 +289,9 @@ def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
     values = np.ones((64, 3), np.float32)
     values[40] = np.nan
     with folder_with(folder / "d", x=values, y=np.arange(64) % 2) as source:
-        settings = dict(data="numpy", data_folders={"train": source, "validation": source})
+        settings: dict[str, Any] = dict(
+            data="numpy", data_folders={"train": source, "validation": source}
+        )
         with refused("the loss of step", "is not a number on rank 0"):
             run(folder / "r", epochs=1, **settings)
     with refused("the loss of step", "lower learning_rate (1e+38, here 1e+38)"):
@@ -290,7 +303,7 @@ def a_broken_image_is_named(folder: Path) -> None:
     image_folder(folder / "images", count=12)
     (folder / "images/bee/3.png").write_bytes(b"no image")
     with refused("images/bee/3.png is not an image"):
-        settings = dict(data="images", model="linear", image_size=8, epochs=3)
+        settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
         run(folder / "r", data_folders={"train": folder / "images"}, **settings)
 
 
@@ -320,7 +333,9 @@ def tables_are_for_regression_and_binary_too(folder: Path) -> None:
     generator = np.random.RandomState(0)
     x = generator.normal(size=(200, 4)) * [1, 100, 0.01, 5]
     with folder_with(folder / "r", x=x, y=x[:, 0] * 2 + 1) as source:
-        settings = dict(data="numpy", model="mlp", data_folders={"train": source}, epochs=15)
+        settings: dict[str, Any] = dict(
+            data="numpy", model="mlp", data_folders={"train": source}, epochs=15
+        )
         found = run(folder / "1", task="regression", **settings)
         assert found.evaluation["mae"] < 1 and found.evaluation["accuracy"] is None
         assert found.epochs[-1]["val_mae"] == float(f"{found.evaluation['mae']:.6g}")
@@ -338,7 +353,9 @@ def texts_are_learned(folder: Path) -> None:
         (folder / "t" / name).mkdir(parents=True)
         for number in range(40):
             (folder / "t" / name / f"{number}.txt").write_text(f"it was {word} and long {number}")
-    settings = dict(data="imdb", task="binary", model="text", text_length=16, vocabulary=500)
+    settings: dict[str, Any] = dict(
+        data="imdb", task="binary", model="text", text_length=16, vocabulary=500
+    )
     found = run(
         folder / "r", data_folders={"train": folder / "t"}, epochs=15, mirrored=True, **settings
     )
@@ -359,4 +376,4 @@ def curves_are_written_for_tensorboard(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    report(sys.argv[1:])
+    shared.report(sys.argv[1:])

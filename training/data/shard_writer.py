@@ -15,6 +15,7 @@ from training.data import DataError, manifest
 from training.data.arrays import Arrays
 from training.data.images import ImageFiles
 from training.data.manifest import Manifest, Schema, Shard, sha256_of
+from training.data.shard_files import Shards
 
 
 def write(samples: Any, folder: Path, shards: int, *, seed: int = 0) -> Manifest:
@@ -26,6 +27,8 @@ def write(samples: Any, folder: Path, shards: int, *, seed: int = 0) -> Manifest
     Raises:
         DataError: the folder exists, or the disk has no room.
     """
+    if isinstance(samples, Shards):
+        raise DataError(f"{samples.folder} holds shards already")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists: name a new folder")
     check_room(samples, folder)

@@ -45,19 +45,15 @@ class Horovod:
         return self.rank
 
     def reduce(self, gradients: Sequence[Any], tallies: Any) -> tuple[list[Any], Any]:
-        packed = [self._pack(gradient) for gradient in gradients]
-        # One group: Horovod sends all of it together, and the ranks need not agree on an order.
-        *sums, total = self.hvd.grouped_allreduce(
-            [*(values for values, _ in packed), tallies], op=self.hvd.Sum
-        )
-        unpacked = zip(sums, packed, strict=True)
-        return [self._unpack(values, kind) for values, (_, kind) in unpacked], total
-
-    def _pack(self, gradient: Any) -> tuple[Any, Any]:
-        return self.compression.compress(gradient) if self.compression else (gradient, None)
-
-    def _unpack(self, values: Any, kind: Any) -> Any:
-        return self.compression.decompress(values, kind) if self.compression else values
+        hvd = self.hvd
+        if self.compression is None:  # one group: Horovod sends all of it together
+            *sums, total = hvd.grouped_allreduce([*gradients, tallies], op=hvd.Sum)
+            return sums, total
+        total = hvd.allreduce(tallies, op=hvd.Sum)  # counts need all their digits
+        if not gradients:
+            return [], total
+        sums = hvd.grouped_allreduce(list(gradients), op=hvd.Sum, compression=self.compression)
+        return list(sums), total
 
     def call(self, step: Any, batch: Any) -> Any:
         return step(batch)
