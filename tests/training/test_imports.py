@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "training").rglob("*.py"))
 OTHER_ROOMS = {"bootstrap", "stacks", "tests", "fabric", "invoke", "paramiko", "pulumi"}
 WITHOUT_PACKAGES = ["__main__", "config", "configs", "data", "data.assignment", "data.manifest"]
-WITHOUT_PACKAGES += ["data.__main__", "checkpoint", "job", "models", "tasks"]
+WITHOUT_PACKAGES += ["data.__main__", "checkpoint", "job", "models", "strategies", "tasks"]
+WITHOUT_PACKAGES += ["strategies.auto", "strategies.protocol"]
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 
-import tensorflow as tf
-
 from training.job import Job
 from training.results import TrainingError
 from training.strategies import auto
@@ -17,6 +15,8 @@ def settle(job: Job) -> tuple[str, str]:
     """The name of the strategy and, for `auto`, why it is this one."""
     if job.strategy != "auto":
         return job.strategy, ""
+    import tensorflow as tf
+
     return auto.choose(os.environ, len(tf.config.list_physical_devices("GPU")))
 
 
