@@ -39,17 +39,18 @@ class State:
 
     def load(self) -> tuple[Position, Checkpoint | None]:
         """Where to begin; rank 0 reads the files, the others learn the position from it."""
-        found, fault = None, ""
+        found: Checkpoint | None = None
+        fault: Exception | None = None
         if self.strategy.rank == 0:
             try:
                 found = self._find()
             except (TrainingError, ConfigError) as error:
-                fault = str(error)
+                fault = error
         position = found.position if found else Position()
         numbers = np.array([*_numbers(position), bool(found), bool(fault)], np.float64)
         numbers = self.strategy.total(numbers if self.strategy.rank == 0 else numbers * 0)
         if numbers[-1]:
-            raise TrainingError(fault or "rank 0 cannot load the checkpoint")
+            raise fault or TrainingError("rank 0 cannot load the checkpoint")
         self.found = bool(numbers[-2])
         return _position(numbers[:-2]), found
 

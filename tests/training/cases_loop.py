@@ -21,8 +21,8 @@ import numpy as np
 import tensorflow as tf
 
 from training import checkpoint, data, job, train
-from training.config import resolve
-from training.results import Records, TrainingError
+from training.config import ConfigError, resolve
+from training.results import Records
 from training.strategies import distributed
 
 Case = Callable[[Path], None]
@@ -170,7 +170,7 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
     run(folder, kill_at=2, checkpoint_steps=2)
     try:
         run(folder, resume="refuse")
-    except TrainingError as error:
+    except ConfigError as error:
         assert "unfinished training (step 2)" in str(error) and "--resume" in str(error)
     else:
         raise AssertionError("an unfinished training was overwritten")

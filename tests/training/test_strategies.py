@@ -225,23 +225,28 @@ def test_a_loss_that_is_no_number_ends_the_run_and_says_why(tmp_path: Path) -> N
     assert "Traceback" not in outcome.outputs[0]
 
 
-@needs_mpirun
-def test_two_ranks_are_killed_and_one_goes_on_at_the_same_sample(
-    tmp_path: Path, alone: Outcome
+@pytest.mark.parametrize(
+    ("strategy", "processes"),
+    [pytest.param("horovod", 1, marks=needs_mpirun), ("multiworker", 2)],
+)
+def test_two_killed_ranks_go_on_at_the_same_sample(
+    tmp_path: Path, alone: Outcome, strategy: str, processes: int
 ) -> None:
     keeping = {**FLAT, "checkpoint_steps": 5}
-    kept = str(tmp_path / "kept")
-    killed = train(
-        tmp_path, "horovod", keeping, processes=2, PROBE_KILL_AT="20", RAILHEAD_CHECKPOINT_DIR=kept
-    )
+    kept = tmp_path / "kept"
+    place = {"RAILHEAD_CHECKPOINT_DIR": str(kept)}
+    killed = train(tmp_path, strategy, keeping, processes=2, PROBE_KILL_AT="20", **place)
     assert killed.code != 0
-    assert max(item.name for item in Path(kept).iterdir()) == "step-00000020"
-    rest = train(tmp_path, "horovod", keeping, RAILHEAD_CHECKPOINT_DIR=kept)
+    assert max(item.name for item in kept.iterdir()) == "step-00000020"
+    rest = train(tmp_path, strategy, keeping, processes=processes, **place)
     assert rest.code == 0, rest.outputs
     assert "global batch 64, 16 steps per epoch, learning rate 0.2, from step 20" in rest.outputs[0]
-    assert rest.ranks[0]["iterations"] == 32
-    for found, wanted in zip(rest.ranks[0]["weights"], alone.ranks[0]["weights"], strict=True):
-        assert found == pytest.approx(wanted, abs=1e-5)
+    for rank in range(processes):
+        assert rest.ranks[rank]["iterations"] == 32
+        for found, wanted in zip(
+            rest.ranks[rank]["weights"], alone.ranks[0]["weights"], strict=True
+        ):
+            assert found == pytest.approx(wanted, abs=1e-5)
     (last,), wanted_last = rest.records("epoch"), alone.records("epoch")[1]
     for name in ("epoch", "loss", "accuracy", "val_loss", "val_accuracy"):
         assert last[name] == pytest.approx(wanted_last[name], abs=1e-4), name

@@ -23,7 +23,8 @@ from training.data.arrays import Arrays
 CLASSES = ("neg", "pos")
 WORD = re.compile(r"[a-z0-9']+")
 # What a pickle of an array of lists is made of. Anything else could run code.
-HARMLESS = {"_reconstruct", "ndarray", "dtype"}
+HARMLESS = {("numpy", name) for name in ("_reconstruct", "ndarray", "dtype")}
+HARMLESS |= {("_codecs", "encode")}  # bytes in old pickles
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class Harmless(pickle.Unpickler):
     """Arrays of lists of numbers, and nothing that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] != "numpy" or name not in HARMLESS:
+        if (module.partition(".")[0], name) not in HARMLESS:
             raise pickle.UnpicklingError(f"it holds {module}.{name}")
         return super().find_class(module, name)
 
