@@ -217,13 +217,16 @@ def two_replicas_with_padding_make_the_model_of_one(folder: Path) -> None:
 
 @case
 def the_accuracy_counts_no_padding(folder: Path) -> None:
-    outcome = run(folder, mirrored=True, synthetic_samples=25, epochs=1)
-    held_out = outcome.training.data.validation
-    outputs = outcome.training.model.predict(held_out.values, verbose=0)
-    right = outputs.argmax(axis=1) == held_out.labels
-    assert len(right) == 5 and outcome.evaluation["accuracy"] == right.mean()
+    x = np.eye(9)
+    with folder_with(folder / "d", x=x, y=np.arange(9) // 2) as source:
+        given = {"train": source, "validation": source}
+        settings: dict[str, Any] = dict(data="numpy", data_folders=given, epochs=8)
+        outcome = run(folder / "r", mirrored=True, **settings)
+    right = outcome.training.model.predict(x, verbose=0).argmax(axis=1) == np.arange(9) // 2
+    assert right.any() and outcome.evaluation["samples"] == 9
+    np.testing.assert_allclose(outcome.evaluation["accuracy"], right.mean())
     confusion = np.array(outcome.evaluation["confusion"])
-    assert confusion.trace() == right.sum() and confusion.sum() == 5
+    assert confusion.trace() == right.sum() and confusion.sum() == 9
 
 
 @case
