@@ -142,7 +142,8 @@ def gathered(samples: Any, plan: Plan, config: TrainConfig, replica: int, read: 
             num_parallel_calls=calls(config),
         )
 
-    return epochs_of(plan).flat_map(epoch_batches)
+    # Plain tf.data, built from Python generators: AutoGraph has nothing to convert.
+    return epochs_of(plan).flat_map(tf.autograph.experimental.do_not_convert(epoch_batches))
 
 
 def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> Any:
@@ -157,7 +158,8 @@ def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -
             num_parallel_calls=calls(config),
         )
 
-    return epochs_of(plan).flat_map(epoch_batches)
+    # Plain tf.data, built from Python generators: AutoGraph has nothing to convert.
+    return epochs_of(plan).flat_map(tf.autograph.experimental.do_not_convert(epoch_batches))
 
 
 class Lanes:

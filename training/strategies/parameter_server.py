@@ -46,14 +46,7 @@ def serve() -> None:
     """Be a worker or a parameter server until the chief has ended, however it ends."""
     name, index, cluster = role()
     claim_gpus(tf.config.list_physical_devices("GPU"))
-    config = tf.compat.v1.ConfigProto(device_filters=[])
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec(cluster),
-        job_name=name,
-        task_index=index,
-        config=config,
-        protocol="grpc",
-    )
+    server = tf.distribute.Server(cluster, job_name=name, task_index=index, protocol="grpc")
     wait_for_end(cluster["chief"][0])
     del server
 
