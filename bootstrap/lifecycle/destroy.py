@@ -47,7 +47,7 @@ def end(
     inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
     """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
-    asked = base.of(inventory)
+    asked = base.cloud_of(inventory)
     if not destroyed:
         receipt = stop(inventory, asked, output.say)
     else:
@@ -71,13 +71,13 @@ def stop(
     lines += at_rest(asked, say, clock)
     lines += of_costs_now(asked)
     lines += of_results(inventory)
-    return Receipt(inventory.name, base.utc(), tuple(lines))
+    return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
 
 def at_rest(asked: Cloud, say: Reporter, clock: Clock | None) -> list[Line]:
     """Wait within limits for the cloud's word; a line for each machine as it then stands."""
     witness = Witness(asked)
-    said = base.wait_for_state(cast("Cloud", witness), STOPPED, tell=say, clock=clock)
+    said = base.wait_for_state(cast("Cloud", witness), STOPPED, report=say, clock=clock)
     return [of_machine(n, s, witness.rested.get(n, "")) for n, s in said.items()]
 
 
@@ -128,7 +128,7 @@ def destroy(
             hint="fab teardown --destroy --stack NAME",
         )
     refuse_unfetched(inventory, discard, with_bucket)
-    kept = bucket.of(inventory) if with_bucket else None
+    kept = bucket.bucket_of(inventory) if with_bucket else None
     costs = asked.costs()
     agree("\n".join(what_goes(inventory, costs, with_bucket)))
     lines = [emptied(kept, say)] if kept else without_wheels(inventory, say)
@@ -139,7 +139,7 @@ def destroy(
     lines += at_rest(asked, say, clock)
     lines += of_costs_now(asked)
     local_state.forget_cluster(inventory.name)
-    return Receipt(f"stack {name}", base.utc(), tuple(lines))
+    return Receipt(f"stack {name}", base.utc_now(), tuple(lines))
 
 
 def emptied(kept: Bucket, say: Reporter) -> Line:
@@ -153,7 +153,7 @@ def without_wheels(inventory: Inventory, say: Reporter) -> list[Line]:
     if not inventory.bucket:
         return []
     try:
-        gone = bucket.of(inventory).empty(say, bucket.WHEELS)
+        gone = bucket.bucket_of(inventory).empty(say, bucket.WHEELS)
     except RailheadError as error:
         return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
     told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
@@ -175,7 +175,7 @@ def only_there(inventory: Inventory, with_bucket: bool) -> list[str]:
     left = [*unfetched(inventory), *fetched_in_part(inventory)]
     if not left or with_bucket or not inventory.bucket:
         return left
-    kept = bucket.of(inventory)
+    kept = bucket.bucket_of(inventory)
     try:
         return [run_id for run_id in left if kept.manifest(run_id) is None]
     except NoBucket:

@@ -56,7 +56,7 @@ def check_before(inventory: Inventory, ending: StopPolicy) -> str:
     if not inventory.is_managed:
         _refuse_stop_words(inventory, ending)
         return ""
-    return check_deadline(base.of(inventory).deadline(), ending, datetime.now(timezone.utc))
+    return check_deadline(base.cloud_of(inventory).deadline(), ending, datetime.now(timezone.utc))
 
 
 def _refuse_stop_words(inventory: Inventory, ending: StopPolicy) -> None:
@@ -75,11 +75,11 @@ def check_deadline(deadline: Deadline | None, ending: StopPolicy, now: datetime)
     if deadline.state != "armed":
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
-            f"(says {deadline.said_by}): nothing would stop them if all else fails",
+            f"(says {deadline.source}): nothing would stop them if all else fails",
             hint=MOVE,
         )
     if deadline.at is None:
-        return f"the cloud stops these machines by itself: {deadline.why}"
+        return f"the cloud stops these machines by itself: {deadline.reason}"
     left = (deadline.at - now).total_seconds() / 3600
     if ending.max_hours is not None and ending.max_hours > left:
         raise UsageError(
@@ -115,7 +115,7 @@ def after(inventory: Inventory, run: Run, say: Reporter, *, clock: Clock | None 
     elif not result:
         say(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
-        wait(base.of(inventory), say, clock=clock)
+        wait(base.cloud_of(inventory), say, clock=clock)
     else:
         say(kept(document, result, price(inventory)))
 
@@ -163,9 +163,9 @@ def describe_phase(said: Mapping[str, Any]) -> str:
 def wait(cloud_: Cloud, say: Reporter, *, clock: Clock | None = None) -> None:
     """Wait until the cloud says of every machine that it is stopped; HostsFailed if it does not."""
     said = base.wait_for_state(
-        cloud_, STOPPED, tell=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
+        cloud_, STOPPED, report=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
     )
-    told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
+    told = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in said.items()}
     if any(s.state not in STOPPED for s in said.values()):
         raise HostsFailed("machines do not stop", told, hint="fab teardown")
     for name, text in told.items():

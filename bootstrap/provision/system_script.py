@@ -171,7 +171,7 @@ def run_system_script(
     """
     heard = _Heard(told, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
-    session.sh(as_root(text), told=heard.line, silence=SILENCE)
+    session.sh(as_root(text), report=heard.line, silence=SILENCE)
     if heard.end != "@done":
         raise why(heard.end, heard.step, heard.said, pace)
 
