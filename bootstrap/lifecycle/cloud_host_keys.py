@@ -7,11 +7,13 @@ Nothing is ever trusted because it was there first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from paramiko.hostkeys import HostKeyEntry
 
-from bootstrap.clouds.base import Clock, Cloud, InstanceState
+from bootstrap.clouds.base import Cloud, InstanceState
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -31,7 +33,7 @@ def pin(
     instance_states: Mapping[str, InstanceState],
     cloud: Cloud,
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Reporter = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
     """Pin the key of every running host that has no pin of this very machine yet.
@@ -44,7 +46,7 @@ def pin(
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
     asked = [h for h in wanting if h.name not in keys]
     if asked:
-        tell(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
+        report(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
         keys |= _read(asked, cloud, clock or Clock())
     missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
     put(

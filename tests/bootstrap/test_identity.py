@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bootstrap.cli import shell
-from bootstrap.clouds.base import Clock, InstanceState
+from bootstrap.clouds.base import InstanceState
 from bootstrap.clouds.local import cluster
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
