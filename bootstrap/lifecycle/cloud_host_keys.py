@@ -16,6 +16,7 @@ from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import alias
 
@@ -96,7 +97,7 @@ def put(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> None:
     kept = [" ".join(line) for line in lines(inventory) if line[0] not in pins]
     kept += [f"{name} {pin}" for name, each in pins.items() for pin in each]
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
-    local_state.write_text(path, "\n".join(kept) + "\n")
+    atomic_write(path, "\n".join(kept) + "\n")
 
 
 def lines(inventory: Inventory) -> list[list[str]]:
