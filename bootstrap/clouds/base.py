@@ -7,13 +7,13 @@ A machine is asked for by its id. A field that is not there yet is "not yet", ne
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
@@ -103,14 +103,6 @@ class Cloud(Protocol):
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The time, and waiting; tests have their own."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
 
 def cloud_of(inventory: Inventory) -> Cloud:

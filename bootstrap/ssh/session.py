@@ -93,7 +93,7 @@ class Session:
         self._agent = False
 
     def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
-        """Run POSIX sh on the host and return its stdout; `report` gets each line as it arrives.
+        """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.

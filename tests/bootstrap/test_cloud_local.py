@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import Clock, InstanceState, wait_for_state
+from bootstrap.clouds.base import InstanceState, wait_for_state
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.clouds.local.instances import Local
+from bootstrap.console.wait import Clock
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts

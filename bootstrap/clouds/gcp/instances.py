@@ -8,9 +8,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import MISSING, Clock, Cost, Deadline, InstanceState, Refused, utc_now
+from bootstrap.clouds.base import MISSING, Cost, Deadline, InstanceState, Refused, utc_now
 from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
 from bootstrap.clouds.gcp.gcs import Gcs
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 
