@@ -115,7 +115,7 @@ def _mistake(file: log.LogFile) -> str:
     """The message for an exception that is not the user's; the log gets its traceback."""
     log.mistake()
     message = "this is a mistake in Railhead, not yours"
-    return f"{message}\n  its log: {file.path}" if file.path else message
+    return f"{message}\n  debug log: {file.path}" if file.path else message
 
 
 def _dashed(name: str) -> str:

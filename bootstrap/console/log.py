@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.redact import redacted, redacted_argv
+from bootstrap.console.redact import add_secret, redacted, redacted_argv
 from bootstrap.console.text import clean
 
+__all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "timed")
 KEPT_FILES = 50
 KEPT_BYTES = 100_000_000
 FILE_BYTES = 20_000_000  # of one file; beyond it only errors are written
@@ -35,10 +36,9 @@ _logger.addHandler(logging.NullHandler())
 class _Redacted(logging.Formatter):
     """Lines with the time in UTC, without secrets and control characters."""
 
-    converter = time.gmtime
-
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
         lines = redacted(super().format(record)).splitlines()
@@ -140,15 +140,15 @@ def command(task: str, argv: Sequence[str], *, live: bool = False) -> Iterator[L
     handlers += [_Live()] if live else []
     for handler in handlers:
         _logger.addHandler(handler)
-    began, outcome = time.monotonic(), "exit 0"
+    began, code, message = time.monotonic(), 0, ""
     try:
         yield file
     except BaseException as error:
-        outcome = f"exit {getattr(error, 'code', 1)}: {error}"
+        code, message = getattr(error, "code", 1), f": {error}"
         raise
     finally:
         if live or file.path:
-            event(f"fab {task}: {outcome} ({_seconds(began)})")
+            event(f"exit {code} ({_seconds(began)}){message}")
         for handler in handlers:
             _logger.removeHandler(handler)
             handler.close()
