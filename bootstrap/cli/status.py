@@ -9,10 +9,11 @@ from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach, stop_policy
+from bootstrap.lifecycle import power, stop_policy
 from bootstrap.runs import bucket_results, start
 from bootstrap.runs.start import Run
 from bootstrap.ssh import connect
+from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.session import Session
 
 
@@ -63,7 +64,7 @@ def _run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
         return
     known, results = local_state.find_run(inventory, run_id)
     started = Run(known, results)
-    reach.start_agent(chief)
+    start_agent(chief)
     state = start.state(chief, started)
     fetched = "fetched to " + str(results) if (results / "result.json").exists() else "not fetched"
     say(f"run {known}: {state}; results {fetched}", *stop_policy.phase(chief, started))

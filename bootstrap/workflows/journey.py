@@ -35,6 +35,7 @@ from bootstrap.runs import start as run
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.start import Run
+from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.session import Session
 from bootstrap.workflows import watch
 
@@ -159,7 +160,7 @@ def _start(cluster: Cluster, opened: dict[str, Session], trip: TrainOptions) -> 
     local_state.save_cluster(cluster.inventory)
     say(*choices(trip.asked, cluster))
     cluster = make_ready(cluster, opened, trip.options)
-    apply.start_agents(cluster, opened)
+    start_agents(cluster, opened)
     measure.refuse_fallback(cluster, opened)
     run.refuse_closed_pairs(cluster, opened)
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
