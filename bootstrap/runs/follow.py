@@ -78,7 +78,7 @@ def show_record(line: str, board: Board, shown: set[str]) -> None:
         return
     kind, host = entry.get("kind"), entry.get("host")
     if kind not in ("progress", "message"):
-        board.say(text)
+        board.print_lines(text)
     elif host in board.names:
         board.line(host, text)
         if kind == "progress":
@@ -95,7 +95,7 @@ def follow_to_end(inventory: Inventory, session: Session, run: Run, board: Board
         except ConnectionLost as lost:
             if pause is None:
                 raise
-            board.say(f"{lost}; the run goes on, trying again in {pause} s")
+            board.print_lines(f"{lost}; the run goes on, trying again in {pause} s")
             time.sleep(pause)
             session = reconnect(inventory) or session
     raise AssertionError("unreachable")

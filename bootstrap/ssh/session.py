@@ -20,6 +20,7 @@ from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import log
+from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
@@ -94,10 +95,8 @@ class Session:
         self._sent = 0  # bytes, for the debug log
         self._received = 0
 
-    def sh(
-        self, text: str, *, told: Callable[[str], None] | None = None, silence: float | None = None
-    ) -> str:
-        """Run POSIX sh on the host and return what it printed; `told` hears each line as it comes.
+    def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
+        """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.
@@ -106,7 +105,7 @@ class Session:
             self._send(f"{text}\necho; echo @end\n@go\n".encode())
             self._channel.settimeout(silence)
             try:
-                return "".join(self._lines(told))
+                return "".join(self._lines(report))
             except TimeoutError:
                 raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
             finally:
@@ -133,15 +132,15 @@ class Session:
         log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
         return body, code
 
-    def _lines(self, told: Callable[[str], None] | None) -> Iterator[str]:
+    def _lines(self, report: Reporter | None) -> Iterator[str]:
         self._pass_greeting()
         for raw in iter(self._out.readline, b""):
             self._received += len(raw)
             line = raw.decode(errors="replace")
             if line == "@end\n":
                 return
-            if told:
-                told(line.rstrip("\n"))
+            if report:
+                report(line.rstrip("\n"))
             yield line
         raise self._broken()
 
