@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
@@ -42,6 +43,7 @@ def follow(session: Session, run: Run, board: Board, watch: FollowState) -> None
 
     answer = session.call("follow", on_event=told, folder=run.folder, offset=watch.offset)
     watch.lost, watch.done = answer["lost"], True
+    log.event(f"run {run.run_id}: {'lost' if watch.lost else 'ended'}")
 
 
 def mark_controller_here(session: Session, run: Run) -> None:
