@@ -7,11 +7,12 @@ from pathlib import Path
 
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.launch import choose
 from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import alias
+from bootstrap.ssh.host_keys import host_key_alias
 
 
 def known(inventory: Inventory, name: str) -> str:
@@ -33,12 +34,12 @@ def write_config(inventory: Inventory) -> Path:
         if inventory.key_file:
             lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
         stanzas.append("\n".join(lines) + "\n")
-    local_state.write_text(path, "\n".join(stanzas))
+    atomic_write(path, "\n".join(stanzas))
     return path
 
 
 def _pins(host: Host, inventory: Inventory) -> list[str]:
-    files, name = local_state.known_hosts_files(inventory.name), alias(host, inventory)
+    files, name = local_state.known_hosts_files(inventory.name), host_key_alias(host, inventory)
     listed = " ".join(f'"{file}"' for file in (files[:1] if name else files))
     lines = [f"  UserKnownHostsFile {listed}", "  StrictHostKeyChecking yes"]
     return [*lines, f"  HostKeyAlias {name}"] if name else lines
@@ -48,7 +49,7 @@ def write_own(inventory: Inventory) -> Path:
     """Write a config for `ssh -F` that has both ours and the user's settings, ours first."""
     path = local_state.cluster_folder(inventory.name) / "ssh_config.own"
     ours = write_config(inventory)
-    local_state.write_text(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
+    atomic_write(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from invoke import Context
 
 from bootstrap.cli.options import inventory_of, machines_of, options_of, run_of, task
-from bootstrap.console.output import json_output, say
+from bootstrap.console.output import json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs")
 
@@ -206,8 +206,8 @@ def start(
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(machines_of(hosts, stack), say, hours=length)
-    say("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+    started = power.start(machines_of(hosts, stack), print_lines, hours=length)
+    print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
@@ -215,7 +215,7 @@ def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None
     """Stop a stack's machines, and wait until the cloud says so; their disks stay."""
     from bootstrap.lifecycle import power
 
-    power.stop(machines_of(hosts, stack), say)
+    power.stop(machines_of(hosts, stack), print_lines)
 
 
 @task()
@@ -230,7 +230,7 @@ def extend(
     if hours is None:
         raise UsageError("for how long?", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(machines_of(hosts, stack), length, say)
+    power.extend(machines_of(hosts, stack), length, print_lines)
 
 
 @task()
@@ -240,10 +240,10 @@ def trust(
     """Show the host keys of hosts that are not known yet, ask, and pin them."""
     from bootstrap.ssh import trust
 
-    found = trust.unknown(inventory_of(hosts, stack))
+    found = trust.unknown_keys(inventory_of(hosts, stack))
     if not found:
-        say("every host's key is known already: nothing was pinned")
-    say(*trust.pin(found, trust.by_person(yes)))
+        print_lines("every host's key is known already: nothing was pinned")
+    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
 @task(name="ssh", first="host")
@@ -274,7 +274,7 @@ def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -
     from bootstrap.cli import shell
 
     path = shell.write_config(inventory_of(hosts, stack))
-    say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
+    print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
 @task()

@@ -7,12 +7,13 @@ A machine is asked for by its id. A field that is not there yet is "not yet", ne
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
@@ -26,11 +27,11 @@ CONFIRM_SECONDS = 5.0  # a machine that is said to be stopped is looked at once 
 
 
 class Refused(RailheadError):
-    """The cloud said no; `word` is its own code for it, as `InsufficientInstanceCapacity`."""
+    """The cloud refused a call; `error_code` is its code: `InsufficientInstanceCapacity`."""
 
-    def __init__(self, message: str, word: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, error_code: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.word = word
+        self.error_code = error_code
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class InstanceState:
 
     state: str
     address: str | None
-    said_by: str
+    source: str
     at: str
-    why: str = ""
+    reason: str = ""
     port: int | None = None
     serial: str = ""
 
@@ -51,13 +52,13 @@ class InstanceState:
 class Deadline:
     """When the cloud stops the machines by itself, read back from it: armed, MISSING or past.
 
-    `at` None: it has a length (`why` says which) and begins when the machines start."""
+    `at` None: it has a length (`reason` says which) and begins when the machines start."""
 
     kind: str
     at: datetime | None
     state: str
-    said_by: str
-    why: str = ""
+    source: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Cloud(Protocol):
     def deadline(self) -> Deadline | None:
         """The cloud's own deadline; None where the stack has none (local hosts)."""
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         """Set the cloud's own deadline to so many hours from now."""
 
     def costs(self) -> list[Cost]:
@@ -104,15 +105,7 @@ class Cloud(Protocol):
         """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The time, and waiting; tests have their own."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
-def of(inventory: Inventory) -> Cloud:
+def cloud_of(inventory: Inventory) -> Cloud:
     """The cloud that the inventory's machines are in.
 
     Raises:
@@ -138,7 +131,7 @@ def wait_for_state(
     cloud: Cloud,
     wanted: Collection[str],
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Reporter = lambda _: None,
     limit: float = SETTLE_SECONDS,
     clock: Clock | None = None,
 ) -> dict[str, InstanceState]:
@@ -147,15 +140,15 @@ def wait_for_state(
     machine that began to start is at rest again.
 
     Args:
-        tell: gets a line whenever a machine's state has changed.
+        report: gets a line whenever a machine's state has changed.
     """
     clock = clock or Clock()
     end, shown, calm = clock.now() + limit, "", False
     begun: set[str] = set()
     while True:
         instance_states = cloud.instance_states()
-        if (line := told(instance_states)) != shown:
-            tell(line)
+        if (line := describe_states(instance_states)) != shown:
+            report(line)
             shown = line
         before, calm = calm, all(s.state in wanted for s in instance_states.values())
         begun |= {n for n, s in instance_states.items() if s.state == "starting"}
@@ -165,7 +158,7 @@ def wait_for_state(
         clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
 
 
-def told(instance_states: dict[str, InstanceState]) -> str:
+def describe_states(instance_states: dict[str, InstanceState]) -> str:
     """One line: which hosts are in which state."""
     return "; ".join(
         f"{', '.join(n for n, s in instance_states.items() if s.state == state)} {state}"
@@ -174,6 +167,6 @@ def told(instance_states: dict[str, InstanceState]) -> str:
     )
 
 
-def utc() -> str:
+def utc_now() -> str:
     """Now, as receipts and standings write it."""
     return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -9,17 +9,19 @@ the host has shown a new one, the injected one counts no more.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from bootstrap.clouds.base import Clock
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, reach
 from bootstrap.lifecycle.cloud_host_keys import INJECTED
 from bootstrap.ssh import connect
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.as_root import run_as_root
+from bootstrap.ssh.session import ConnectionLost, Session
 
 NEXT = "next"  # behind a pin: made on the host, and not seen in use yet
 SEEN_SECONDS = 20.0  # sshd takes some tenths of a second
@@ -51,7 +53,7 @@ def due(inventory: Inventory) -> Inventory | None:
     return replace(inventory, hosts=hosts) if hosts else None
 
 
-def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | None = None) -> None:
+def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Change the keys of the hosts that are due. It may be broken off anywhere, and done again.
 
     Raises:
@@ -61,7 +63,7 @@ def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | N
         some = due(inventory)
         if some is None:
             return
-        say(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
+        report(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
         with reach.sessions(some) as opened:
             _change(some, _settle(some, opened))
         _see(some, clock or Clock())
@@ -110,17 +112,13 @@ def _made(session: Session) -> str:
 
 
 def _as_root(session: Session, script: str) -> str:
-    """What a script printed on the host, run by root.
-
-    Raises:
-        RailheadError: it failed; its last words are told.
-    """
-    run = f'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r sh -c {shlex.quote(script)}'
-    said, code = session.shell(run)
-    lines = [line for line in said if line]
-    if code:
-        raise _cannot(lines[-1] if lines else f"@rc {code}")
-    return "\n".join(lines)
+    """The output of a script that root runs on the host; RailheadError says why it failed."""
+    try:
+        return run_as_root(session, script)
+    except ConnectionLost:
+        raise
+    except RailheadError as error:
+        raise _cannot(error.message) from None
 
 
 def _cannot(said: str) -> RailheadError:
@@ -131,11 +129,13 @@ def _see(inventory: Inventory, clock: Clock) -> None:
     """Wait until every host has shown its new key."""
     end = clock.now() + SEEN_SECONDS
     while some := due(inventory):
-        opened, failed = connect.reach(some)
+        opened, failed = connect.open_sessions(some)
         old = _settle(some, opened)
         for session in opened.values():
             session.close()
         if (old or failed) and clock.now() >= end:
-            told = connect.tell(some, failed) | dict.fromkeys(old, "it shows the injected key")
+            told = connect.describe_outcomes(some, failed) | dict.fromkeys(
+                old, "it shows the injected key"
+            )
             raise HostsNotReady("injected host keys are still in use", told, hint="the same again")
         clock.sleep(POLL_SECONDS)

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bootstrap.clouds import base
-from bootstrap.errors import HostsNotReady, RailheadError, UsageError
+from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
+from bootstrap.ssh.agents import STARTING, start_agent
 from bootstrap.ssh.session import Session
 
 SEEN_FROM_OUTSIDE = "https://checkip.amazonaws.com"  # AWS's own; it answers with an address
@@ -37,7 +38,7 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     Raises:
         HostsNotReady: one or more could not be reached; every host's outcome is told.
     """
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         if failed:
             what = f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached"
@@ -52,24 +53,15 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
 def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
     """Connected to all hosts with an agent on each, and the path of each host's Python."""
     with sessions(inventory) as opened:
-        pythons = connect.everywhere(opened, start_agent, what="starting the agent")
+        pythons = connect.everywhere(opened, start_agent, what=STARTING)
         yield opened, pythons
-
-
-def start_agent(session: Session) -> str:
-    """An agent on a host, by the Python that is there; returns its path. UsageError for none."""
-    facts = session.facts()
-    if not facts.python:
-        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
-    session.start_agent(facts.python)
-    return facts.python
 
 
 def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:
     """The error for hosts that could not be reached."""
     way = diagnose(inventory, failed)
     said = f"{what}; {way.said}" if way.said else what
-    return HostsNotReady(said, connect.tell(inventory, failed), hint=way.next)
+    return HostsNotReady(said, connect.describe_outcomes(inventory, failed), hint=way.next)
 
 
 def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
@@ -88,7 +80,7 @@ def _timed_out(error: Exception) -> bool:
 def _firewall(inventory: Inventory) -> Diagnosis:
     """Whether the cloud's firewall lets in whoever asks."""
     try:
-        admitted = base.of(inventory).allowed_cidrs()
+        admitted = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
         return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
     return verdict(admitted, own_address(inventory.chief.address))

@@ -11,17 +11,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed, UsageError
-from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.receipt import Line, Receipt
-from bootstrap.provision.apply import authorize
 from bootstrap.provision.system import take_back
 from bootstrap.runs.cancel import sweep
 from bootstrap.ssh import connect
+from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
 
 
@@ -41,11 +40,11 @@ def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) ->
     if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
     receipt = take_away(inventory, purge=purge or destroy, discard=discard)
-    say(*receipt.describe())
+    print_lines(*receipt.describe())
     if destroy:
         local_state.forget_cluster(inventory.name)
         local_cluster.destroy(inventory.name)
-        say(f"homes of {inventory.name} removed")
+        print_lines(f"homes of {inventory.name} removed")
     return receipt
 
 
@@ -61,11 +60,11 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
             f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
             hint=f"fab fetch --run {left[-1]}   # or --discard-results",
         )
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         lines = [
             Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
-            for n, w in connect.tell(inventory, failed).items()
+            for n, w in connect.describe_outcomes(inventory, failed).items()
             if n in failed
         ]
         lines += _everywhere(opened, inventory.name, purge)
@@ -99,14 +98,14 @@ def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> lis
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
-    system = _of_system(session, facts)
+    system = _of_system(session)
     if not facts.python:
         return [*system, Line(name, "no Python of ours could run here: nothing to take away")]
     session.start_agent(facts.python)
     swept = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
-    gone = not session.ask("remove", paths=paths)["left"]
+    gone = not session.call("remove", paths=paths)["left"]
     left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [
@@ -120,9 +119,9 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     ]
 
 
-def _of_system(session: Session, facts: HostFacts) -> list[Line]:
+def _of_system(session: Session) -> list[Line]:
     """What root's work left: holds, settings of unattended upgrades, timers. Drivers stay."""
-    there, left = take_back(session, facts)
+    there, left = take_back(session)
     if not there:
         return []
     names = [Path(line).name for line in left or there]

@@ -22,7 +22,9 @@ from bootstrap.provision.host_step import QUIET, UV, HostStep
 from bootstrap.provision.survey import with_new_facts
 from bootstrap.provision.system import STEPS, WHAT, change_system
 from bootstrap.ssh import traffic
-from bootstrap.ssh.bundle import Bundle, pack_folder
+from bootstrap.ssh.agents import start_agents
+from bootstrap.ssh.authorized_keys import authorize
+from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
@@ -119,7 +121,7 @@ class _Work:
                 self.built.set()
 
     def _ready(self, name: str) -> None:
-        self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
+        self.board.line(name, f"ready in {traffic.host_traffic(name).summary()}", state="ready")
 
     def _uv(self, site: HostStep) -> None:
         site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
@@ -139,7 +141,7 @@ class _Work:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
         site.run(step, self._importing(imports), env=QUIET)
-        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+        site.session.call("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _importing(self, imports: str) -> list[str]:
         return [f"{self.environment.folder}/bin/python", "-c", imports]
@@ -150,13 +152,13 @@ class _Work:
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
         self._environment(site, "bucket", folder, locks)
-        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        site.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _environment(
         self, site: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """An environment on a host that holds exactly what locks say: path there -> text."""
-        site.session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        site.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
         python = site.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
         site.run(step, [*venv, folder], env=uv.ENVIRONMENT)
@@ -172,11 +174,11 @@ class _Work:
         if not planned:
             yield ()
             return
-        told = site.teller(step)
+        report = site.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
-        house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
-        with wheel_delivery.delivered(site.session, house, told):
+        house = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
+        with wheel_delivery.delivered(site.session, house, report):
             yield wheel_delivery.FOR_UV
 
     def _horovod(self, site: HostStep) -> None:
@@ -188,7 +190,7 @@ class _Work:
             self.board.line(site.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        site.send("horovod", one_file(self.wheel), "~/.railhead/wheels")
+        site.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
         site.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
         self._complete(site, "horovod", IMPORTS_HOROVOD)
         if builder:
@@ -200,12 +202,12 @@ class _Work:
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
-        site.teller("horovod")(f"the wheel goes to {kept.url}")
+        site.reporter("horovod")(f"the wheel goes to {kept.url}")
         try:
             wheel_store.put(self.cluster.inventory, wheel)
         except (RailheadError, OSError) as error:
             said = str(error).splitlines()[0]
-            self.board.say(f"the wheel was not kept in {kept.url}: {said}")
+            self.board.print_lines(f"the wheel was not kept in {kept.url}: {said}")
 
     doing: Mapping[str, Callable[[_Work, HostStep], None]] = {
         "uv": _uv,
@@ -226,30 +228,7 @@ class _Work:
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
             self._site(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
-            public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
+            public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")
-
-
-def start_agents(cluster: Cluster, opened: Mapping[str, Session]) -> None:
-    """An agent on every one of these hosts, on the Python that the runtime is for."""
-    python = {name: cluster.facts[name].pythons[cluster.environment.python] for name in opened}
-    start = "starting the agent"
-    everywhere(opened, lambda session: session.start_agent(python[session.host.name]), what=start)
-
-
-def authorize(session: Session, cluster: str, lines: list[str]) -> None:
-    """Make `lines` the only ones of this cluster in authorized_keys; all others stay."""
-    path = "~/.ssh/authorized_keys"
-    text = session.ask("read", paths=[path])[path] or ""
-    kept = [x for x in text.splitlines() if not x.endswith(f" railhead:{cluster}")]
-    wanted = "".join(f"{line}\n" for line in [*kept, *lines])
-    if wanted != text:
-        session.ask("write", files=[[path, 0o600, wanted]])
-
-
-def one_file(path: Path) -> Bundle:
-    """A bundle of one file."""
-    whole = pack_folder(path.parent)
-    return Bundle(whole.root, tuple(f for f in whole.files if f.path == path.name))

@@ -35,14 +35,14 @@ def build(site: HostStep) -> Path:
     environment = site.cluster.environment
     recipe = environment.runtime.recipe
     files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
-    site.session.ask("write", files=files)
+    site.session.call("write", files=files)
     words = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
     with supplied(site) as found:
         built = site.run("horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
     site.install_wheel(built.tail[-1])
     _try(site)
     wheel = _bring(site)
-    site.session.ask("remove", paths=[BUILD])
+    site.session.call("remove", paths=[BUILD])
     return wheel
 
 
@@ -57,24 +57,24 @@ def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
     with ExitStack() as stack:
         if downloads.cut_off(facts):
             for house in _houses(site, fetches_nvcc):
-                told = site.teller("horovod")
-                stack.enter_context(wheel_delivery.delivered(site.session, house, told))
+                report = site.reporter("horovod")
+                stack.enter_context(wheel_delivery.delivered(site.session, house, report))
             found |= wheel_delivery.FOR_PIP
         if fetches_nvcc and facts.outside.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
             places = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(site.session, places))
-            site.session.ask("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            site.session.call("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
             found |= {"APT_CONFIG": APT}
         yield found
 
 
 def _houses(site: HostStep, with_nvcc: bool) -> Iterator[Path]:
     """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
-    tell = site.teller("horovod")
+    report = site.reporter("horovod")
 
     def told(count: int) -> None:
-        tell(f"{size(count)} fetched here")
+        report(f"{size(count)} fetched here")
 
     yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
     for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # apart: they differ in some versions

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.provision.system_script import as_root
 from bootstrap.ssh import connect
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import ConnectionLost, Session
 
@@ -41,7 +41,7 @@ def reboot(
     inventory: Inventory,
     session: Session,
     facts: HostFacts,
-    told: Callable[[str], None],
+    report: Reporter,
     *,
     patience: RebootWait = RebootWait(),  # noqa: B008
 ) -> Session:
@@ -54,9 +54,9 @@ def reboot(
     _refuse_this_machine(session.host, facts)
     text = SCRIPT.format(read=BOOT, boot=facts.boot_id)
     with contextlib.suppress(ConnectionLost):  # it may be quicker than its answer
-        session.sh(as_root(facts, text), silence=30)
+        session.sh(as_root(text), silence=30)
     session.close()
-    return _come_back(inventory, session.host, facts.boot_id, told, patience)
+    return _come_back(inventory, session.host, facts.boot_id, report, patience)
 
 
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
@@ -71,12 +71,12 @@ def _come_back(
     inventory: Inventory,
     host: Host,
     before: str,
-    told: Callable[[str], None],
+    report: Reporter,
     patience: RebootWait,
 ) -> Session:
     begun = time.monotonic()
     while (away := time.monotonic() - begun) < patience.back:
-        told(f"reboot: waiting for it to come back, {away:.0f} s")
+        report(f"reboot: waiting for it to come back, {away:.0f} s")
         found = _call(inventory, host, before)
         if isinstance(found, Session):
             found.sh(SETTLED)
@@ -90,10 +90,10 @@ def _come_back(
 
 def _call(inventory: Inventory, host: Host, before: str) -> Session | str:
     """A session with the host in a new boot; else why there is none yet."""
-    opened, failed = connect.reach(replace(inventory, hosts=(host,)))
+    opened, failed = connect.open_sessions(replace(inventory, hosts=(host,)))
     if host.name in failed:
         error = failed[host.name]
-        why = connect.why_not(host, error)
+        why = connect.failure_reason(host, error)
         if isinstance(error, (ChangedHostKey, UnknownHostKey)):
             raise RailheadError(f"after its reboot: {why}")
         return why

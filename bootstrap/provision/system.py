@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bootstrap.console.live import Board
+from bootstrap.console.output import Reporter
 from bootstrap.errors import HostsFailed
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory
@@ -13,8 +14,9 @@ from bootstrap.plan import downloads
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
 from bootstrap.provision.reboot import reboot
-from bootstrap.provision.system_script import as_root, run_system_script
+from bootstrap.provision.system_script import run_system_script
 from bootstrap.ssh import connect
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.session import Session
 
 WHAT = "system changes"
@@ -29,12 +31,12 @@ rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead /run/railhead
 """
 
 
-def take_back(session: Session, facts: HostFacts) -> tuple[list[str], list[str]]:
+def take_back(session: Session) -> tuple[list[str], list[str]]:
     """Let go of packages that we held, start timers that we stopped; what there was of that, and
     what is left of it."""
     before = _left_there(session)
     if before:
-        session.sh(as_root(facts, TAKE_BACK))
+        session.sh(as_root(TAKE_BACK))
     return before, _left_there(session) if before else []
 
 
@@ -99,12 +101,12 @@ class _Groundwork:
         name = session.host.name
         facts, changes = self.facts[name], self.wanted[name]
         with proxy.on(session, downloads.mirrors(facts, changes)) as address:
-            run_system_script(session, facts, changes, self._teller(name), proxy=address)
+            run_system_script(session, facts, changes, self._reporter(name), proxy=address)
 
     def reboot(self, session: Session) -> None:
         name = session.host.name
-        told = self._teller(name)
-        self.opened[name] = reboot(self.inventory, session, self.facts[name], told)
+        report = self._reporter(name)
+        self.opened[name] = reboot(self.inventory, session, self.facts[name], report)
 
     def look(self, session: Session) -> None:
         self.seen[session.host.name] = session.facts()
@@ -117,11 +119,11 @@ class _Groundwork:
         if not cut:
             return
         again = replace(self.inventory, hosts=tuple(cut))
-        found, failed = connect.reach(again)
+        found, failed = connect.open_sessions(again)
         self.opened.update(found)
         self.failed.update(
-            {h.name: connect.why_not(h, failed[h.name]) for h in cut if h.name in failed}
+            {h.name: connect.failure_reason(h, failed[h.name]) for h in cut if h.name in failed}
         )
 
-    def _teller(self, name: str) -> Callable[[str], None]:
+    def _reporter(self, name: str) -> Reporter:
         return lambda text: self.board.line(name, text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import Bucket
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import count, size
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -38,24 +38,22 @@ def _place(inventory: Inventory, run_id: str) -> str:
     if not inventory.bucket:
         return only
     try:
-        shipped = bucket.of(inventory).manifest(run_id) is not None
+        shipped = bucket.bucket_of(inventory).manifest(run_id) is not None
     except RailheadError as error:
         return f"in {inventory.bucket} or {only} ({error.message})"
     return f"in {inventory.bucket}/runs/{run_id}: fab fetch" if shipped else only
 
 
-def fetch(
-    inventory: Inventory, run: Run, tell: Callable[[str], None] = lambda _: None
-) -> dict[str, Any]:
+def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
     """Bring a run's results here from the bucket; each is compared with the manifest by sha256.
 
     Args:
-        tell: gets a line on how much comes, and one before each large file.
+        report: gets a line on how much comes, and one before each large file.
 
     Raises:
         UsageError: they are not in the bucket. RailheadError: a file is not what was shipped.
     """
-    kept = bucket.of(inventory)
+    kept = bucket.bucket_of(inventory)
     manifest = kept.manifest(run.run_id)
     if manifest is None:
         raise UsageError(
@@ -63,23 +61,23 @@ def fetch(
             f"{inventory.chief.name}, which does not run",
             hint="fab start   # then: fab fetch",
         )
-    _come(kept, run, manifest, tell)
+    _come(kept, run, manifest, report)
     return result_of(run.results)
 
 
-def _come(kept: Bucket, run: Run, manifest: Manifest, tell: Callable[[str], None]) -> None:
+def _come(kept: Bucket, run: Run, manifest: Manifest, report: Reporter) -> None:
     """Bring the files into a folder of their own, compare them, and move them to their places."""
     whole = sum(entry.bytes for entry in manifest.files)
-    tell(f"from {kept.store.url}: {count(len(manifest.files), 'file')}, {size(whole)}")
+    report(f"from {kept.store.url}: {count(len(manifest.files), 'file')}, {size(whole)}")
     with unpack.stage(run.results) as stage:
         _refuse_too_much(whole, stage)
         for entry in manifest.files:
-            _bring(kept, run, entry, stage / entry.path, tell)
+            _bring(kept, run, entry, stage / entry.path, report)
         refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
         accept(stage, run.results, [entry.path for entry in manifest.files])
     (run.results / LEFT).unlink(missing_ok=True)
     for line in skipped_line(manifest.skipped):
-        tell(line)
+        report(line)
 
 
 def _refuse_too_much(whole: int, folder: Path) -> None:
@@ -93,10 +91,10 @@ def _refuse_too_much(whole: int, folder: Path) -> None:
         )
 
 
-def _bring(kept: Bucket, run: Run, entry: Entry, path: Path, tell: Callable[[str], None]) -> None:
+def _bring(kept: Bucket, run: Run, entry: Entry, path: Path, report: Reporter) -> None:
     """One file of a manifest, cut off where it is longer than the manifest says."""
     if entry.bytes >= LARGE:
-        tell(f"  {entry.home}, {size(entry.bytes)}")
+        report(f"  {entry.home}, {size(entry.bytes)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         kept.get(f"runs/{run.run_id}/{entry.home}", path, entry.bytes)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RunFailed
 from bootstrap.runs.plots import curves
@@ -28,7 +29,6 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the
 SCORES = ("accuracy", "threshold", "loss")  # of an evaluation
 LEFT = "left-on-host.txt"  # beside the results: files that were not brought
 RESULT = "results/result.json"
-Told = Callable[[str], None]
 
 # What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
 WRONG_KERAS = {
@@ -48,14 +48,14 @@ WRONG_KERAS = {
 }
 
 
-def fetch(session: Session, run: Run, tell: Told = lambda _: None) -> dict[str, Any]:
+def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
     """Bring a run's results into its folder here; returns result.json ({} while it still runs).
 
     Files lie in a folder of their own until all have come. Once the run has ended, each is compared
     by sha256, and the chief gets the word that its machines need not be kept for them.
 
     Args:
-        tell: gets a line on what was not brought.
+        report: gets a line on what was not brought.
 
     Raises:
         Hostile: the host sent what no host of ours sends; nothing of it is in the folder.
@@ -74,10 +74,10 @@ def fetch(session: Session, run: Run, tell: Told = lambda _: None) -> dict[str, 
         _note_left(left, left_out, stage, run.results)
         _draw(stage, run)
     for line in [*skipped_line(left_out), *_torn_line(torn)]:
-        tell(line)
+        report(line)
     if ended:
         word = json.dumps({"left": len(left)})
-        session.ask("write", files=[[f"{run.folder}/fetched", 0o644, word]])
+        session.call("write", files=[[f"{run.folder}/fetched", 0o644, word]])
     return result_of(run.results)
 
 
@@ -87,7 +87,7 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
     A run whose disk was full may have no manifest.
     """
     path = f"{run.folder}/results/manifest.json"
-    if text := session.ask("read", paths=[path])[path]:
+    if text := session.call("read", paths=[path])[path]:
         entries = Manifest.read(text).files
         refuse_changed(
             [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import UsageError
 from bootstrap.health import measure
@@ -35,6 +35,7 @@ from bootstrap.runs import start as run
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.start import Run
+from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.session import Session
 from bootstrap.workflows import watch
 
@@ -55,7 +56,7 @@ def look(
         )
     seen = power.look(inventory)
     named = ", ".join(str(h) for h in seen.inventory.hosts)
-    say(f"{inventory.name} ({seen.place}): {named}")
+    print_lines(f"{inventory.name} ({seen.place}): {named}")
     return seen
 
 
@@ -68,7 +69,9 @@ def hosts_of(
 ) -> Inventory:
     """As `look`; a stack's machines all run, and their keys are pinned. UsageError when some do
     not run, unless they are to be started."""
-    return power.ensure_running(look(hosts, slots=slots, stack=stack), say, start_them=start)
+    return power.ensure_running(
+        look(hosts, slots=slots, stack=stack), print_lines, start_them=start
+    )
 
 
 @contextmanager
@@ -83,7 +86,7 @@ def surveyed(
 def _decide(cluster: Cluster, options: Options, out: TextIO | None) -> Plan:
     """The plan, told to people and, to `out`, to programs."""
     todo = decide.decide(cluster, options)
-    say(*todo.describe())
+    print_lines(*todo.describe())
     if out:
         print(json.dumps(todo.document()), file=out, flush=True)
     return todo
@@ -93,7 +96,7 @@ def plan(inventory: Inventory, options: Options, out: TextIO | None = None) -> N
     """Print what `bootstrap` and `train` would do; changes nothing."""
     with surveyed(inventory, options) as (cluster, _):
         _decide(cluster, options, out)
-        say("nothing was changed")
+        print_lines("nothing was changed")
 
 
 def bootstrap(inventory: Inventory, options: Options, out: TextIO | None = None) -> None:
@@ -113,7 +116,7 @@ def make_ready(
     host that rebooted has a new session in `opened`."""
     todo = _decide(cluster, options, out)
     if todo.nothing_to_do:
-        say("all hosts are ready: nothing was changed")
+        print_lines("all hosts are ready: nothing was changed")
         return cluster
     with Board(sys.stdout, todo.hosts) as board:
         return apply.apply(cluster, todo, opened, board)
@@ -122,7 +125,7 @@ def make_ready(
 def health(inventory: Inventory, options: Options) -> None:
     """Check the hosts before a run; leaves nothing on them."""
     with reach.sessions(inventory) as opened:
-        examine.check_hosts(inventory, options, opened, say)
+        examine.check_hosts(inventory, options, opened, print_lines)
 
 
 @dataclass(frozen=True)
@@ -140,26 +143,26 @@ def train(inventory: Inventory, trip: TrainOptions) -> Run:
     """The whole way from hosts to results."""
     trip.asked.ask.settled_strategy(len(inventory.hosts))
     if deadline := stop_policy.check_before(inventory, trip.ending):
-        say(deadline)
+        print_lines(deadline)
     with surveyed(inventory, trip.options) as (cluster, opened):
         run.refuse_second(cluster)
-        with stop_policy.preparing(inventory, say):
+        with stop_policy.preparing(inventory, print_lines):
             started = _start(cluster, opened, trip)
-        say(f"run {started.run_id} started; it goes on if this connection breaks")
+        print_lines(f"run {started.run_id} started; it goes on if this connection breaks")
         if not trip.detach:
             watch.keep(inventory, opened, started, keyboard_ends_it=True)
             watch.finish(inventory, opened, started)
         else:
-            say(f"next: fab attach --run {started.run_id}")
+            print_lines(f"next: fab attach --run {started.run_id}")
     return started
 
 
 def _start(cluster: Cluster, opened: dict[str, Session], trip: TrainOptions) -> Run:
     """Make the hosts ready, see that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
-    say(*choices(trip.asked, cluster))
+    print_lines(*choices(trip.asked, cluster))
     cluster = make_ready(cluster, opened, trip.options)
-    apply.start_agents(cluster, opened)
+    start_agents(cluster, opened)
     measure.refuse_fallback(cluster, opened)
     run.refuse_closed_pairs(cluster, opened)
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
@@ -201,10 +204,10 @@ def teardown(
 def demo(results: Path) -> None:
     """Two SSH hosts on this machine, from nothing to the receipt."""
     inventory = local_cluster.start("demo", 2)
-    say("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
+    print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
     try:
         train(inventory, TrainOptions(read_request(TrainArgs(preset="digits")), Options(), results))
     finally:
         receipt = take_away(inventory)
-        say(*receipt.describe())
+        print_lines(*receipt.describe())
     check(receipt)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
@@ -42,7 +42,9 @@ def keep(
 
 
 def _cancel_after_interrupt(inventory: Inventory, started: Run) -> None:
-    say("", "Ctrl-C: ending the run and waiting for each host's word; once more leaves it running")
+    print_lines(
+        "", "Ctrl-C: ending the run and waiting for each host's word; once more leaves it running"
+    )
     try:
         end(inventory, started)
     except KeyboardInterrupt:
@@ -56,7 +58,7 @@ def end(inventory: Inventory, started: Run) -> None:
     with reach.agents(inventory) as (opened, pythons):
         said = cancel.cancel(opened, started, pythons, inventory.chief.name)
         kept = stop_policy.phase(opened[inventory.chief.name], started)
-    say(*(f"[{name}] {text}" for name, text in said.items()), *kept)
+    print_lines(*(f"[{name}] {text}" for name, text in said.items()), *kept)
 
 
 def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) -> None:
@@ -64,19 +66,19 @@ def finish(inventory: Inventory, opened: Mapping[str, Session], started: Run) ->
     chief = opened[inventory.chief.name]
     if not chief.connection.is_connected:
         chief = follow.reconnect(inventory) or chief
-    result = fetch_results(chief, started, say)
-    say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
+    result = fetch_results(chief, started, print_lines)
+    print_lines(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
     judged(inventory, started, result)
 
 
 def judged(inventory: Inventory, started: Run, result: Mapping[str, Any]) -> None:
     """Say how the run ended and what becomes of the machines; raises what `judge` raises."""
     try:
-        say(judge(started, result))
+        print_lines(judge(started, result))
     except RailheadError:
-        stop_policy.after(inventory, started, say)
+        stop_policy.after(inventory, started, print_lines)
         raise
-    stop_policy.after(inventory, started, say)
+    stop_policy.after(inventory, started, print_lines)
 
 
 def listing(folder: Path) -> list[str]:
@@ -97,10 +99,10 @@ def logs(inventory: Inventory, started: Run, rank: str) -> None:
     with reach.agents(alone) as (opened, _):
         chief = opened[inventory.chief.name]
         path = f"{started.folder}/logs/{name}.log"
-        text = chief.ask("read", paths=[path])[path]
+        text = chief.call("read", paths=[path])[path]
     if text is None:
         raise UsageError(f"run {started.run_id} has no log {name!r} on {inventory.chief.name}")
-    say(*(clean(line) for line in text.splitlines()))
+    print_lines(*(clean(line) for line in text.splitlines()))
 
 
 def attach(inventory: Inventory, started: Run) -> None:
@@ -113,10 +115,10 @@ def attach(inventory: Inventory, started: Run) -> None:
 def fetch(seen: power.ClusterStatus, started: Run) -> None:
     """Bring home what a run has written so far; from the bucket when the chief does not run."""
     if seen.inventory.bucket and seen.inventory.chief.name in seen.not_running:
-        result = bucket_results.fetch(seen.inventory, started, say)
+        result = bucket_results.fetch(seen.inventory, started, print_lines)
     else:
-        inventory = power.ensure_running(seen, say)
+        inventory = power.ensure_running(seen, print_lines)
         with reach.agents(replace(inventory, hosts=inventory.hosts[:1])) as (opened, _):
-            result = fetch_results(opened[inventory.chief.name], started, say)
-    say(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
-    say(f"state: {result['state'] if result else 'no result yet'}")
+            result = fetch_results(opened[inventory.chief.name], started, print_lines)
+    print_lines(f"results: {started.results}", *(f"  {p}" for p in listing(started.results)))
+    print_lines(f"state: {result['state'] if result else 'no result yet'}")

@@ -13,7 +13,7 @@ from invoke import Context
 
 from bootstrap.cli import tasks
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
@@ -42,7 +42,7 @@ def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         board.line("h1", "at work")
 
     def look(hosts: str | None, **_: Any) -> Inventory:
-        say("c (hosts): h1, h2")
+        print_lines("c (hosts): h1, h2")
         return INVENTORY
 
     monkeypatch.setattr(journey, "surveyed", surveyed)

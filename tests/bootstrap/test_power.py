@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, Clock, Deadline, InstanceState, Refused
+from bootstrap.clouds.base import MISSING, Deadline, InstanceState, Refused
 from bootstrap.clouds.local import cluster
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory import pulumi_stack as pulumi
@@ -78,7 +79,7 @@ class Sky:
     def deadline(self) -> Deadline | None:
         return self.armed
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
         at = datetime.now(timezone.utc) + timedelta(hours=hours)
         self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
@@ -236,7 +237,7 @@ def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPa
 
 def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
-    sky.arm(1)
+    sky.set_deadline(1)
     start(person, sky, hours=2.5)
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
