@@ -37,11 +37,11 @@ class Strategy:
         return tf_cluster(hosts, self.roles) if self.roles else None
 
 
-# The first row of a launcher that fits the number of hosts is that launcher's default.
+# The default of a launcher: on one host its first row for one host, else its first row.
 _ROWS = (
     Strategy("horovod", "horovod", process_per_slot=True, script_keras=2),
-    Strategy("mirrored", "tensorflow", one_host=True),
     Strategy("multiworker", "tensorflow", roles=("worker",), script_keras=2),
+    Strategy("mirrored", "tensorflow", one_host=True),
     Strategy("one-device", "tensorflow", one_host=True),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
@@ -68,15 +68,18 @@ def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
     Raises:
         UsageError: the strategy runs on one host, and there are several.
     """
-    if name is None:
-        return next(r for r in _ROWS if r.launcher == launcher and not (r.one_host and hosts > 1))
-    strategy = STRATEGIES[name]
+    strategy = STRATEGIES[name] if name else _default(launcher, hosts)
     if strategy.one_host and hosts > 1:
         raise UsageError(
-            f"strategy {name} runs on one host; {hosts} were given",
+            f"strategy {strategy.name} runs on one host; {hosts} were given",
             hint="--strategy multiworker, or give one host",
         )
     return strategy
+
+
+def _default(launcher: str, hosts: int) -> Strategy:
+    rows = [row for row in _ROWS if row.launcher == launcher]
+    return min(rows, key=lambda row: row.one_host is not (hosts == 1))
 
 
 def tf_cluster(
