@@ -9,9 +9,10 @@ from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach, stop_policy
+from bootstrap.lifecycle import power, stop_policy
 from bootstrap.runs import bucket_results, start
 from bootstrap.ssh import connect
+from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.session import Session
 
 
@@ -63,7 +64,7 @@ def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
         say("no run yet")
         return
     run = start.find_run(inventory, run_id)
-    reach.start_agent(chief)
+    start_agent(chief)
     state = start.state(chief, run)
     fetched = (run.results / "result.json").exists()
     results = f"fetched to {run.results}" if fetched else "not fetched"

@@ -23,12 +23,13 @@ from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
-from bootstrap.provision.apply import one_file, start_agents
 from bootstrap.runs import start
 from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import HEALTH, REMOTE, Run
+from bootstrap.ssh.agents import start_agents
+from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
 
@@ -197,7 +198,7 @@ def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
         ranks += peer.slots
     words = json.dumps([[first[one], first[other]] for one, other in pairs])
     program = Program("script", path=LINKS.name, args=(words,))
-    return RunRequest(RunOptions(script=True, keras=3), program, one_file(LINKS), {})
+    return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
 def _measured(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtime_choice import gpus_of
-from bootstrap.provision.apply import start_agents
 from bootstrap.provision.survey import survey
 from bootstrap.runs import start
+from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.connect import all_facts
 from bootstrap.ssh.session import Session
 

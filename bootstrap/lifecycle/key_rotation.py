@@ -19,7 +19,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, reach
 from bootstrap.lifecycle.cloud_host_keys import INJECTED
 from bootstrap.ssh import connect
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.as_root import run_as_root
+from bootstrap.ssh.session import ConnectionLost, Session
 
 NEXT = "next"  # behind a pin: made on the host, and not seen in use yet
 SEEN_SECONDS = 20.0  # sshd takes some tenths of a second
@@ -110,17 +111,13 @@ def _made(session: Session) -> str:
 
 
 def _as_root(session: Session, script: str) -> str:
-    """What a script printed on the host, run by root.
-
-    Raises:
-        RailheadError: it failed; its last words are told.
-    """
-    run = f'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r sh -c {shlex.quote(script)}'
-    said, code = session.shell(run)
-    lines = [line for line in said if line]
-    if code:
-        raise _cannot(lines[-1] if lines else f"@rc {code}")
-    return "\n".join(lines)
+    """The output of a script that root runs on the host; RailheadError says why it failed."""
+    try:
+        return run_as_root(session, script)
+    except ConnectionLost:
+        raise
+    except RailheadError as error:
+        raise _cannot(error.message) from None
 
 
 def _cannot(said: str) -> RailheadError:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bootstrap.clouds import base
-from bootstrap.errors import HostsNotReady, RailheadError, UsageError
+from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
+from bootstrap.ssh.agents import STARTING, start_agent
 from bootstrap.ssh.session import Session
 
 SEEN_FROM_OUTSIDE = "https://checkip.amazonaws.com"  # AWS's own; it answers with an address
@@ -52,17 +53,8 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
 def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
     """Connected to all hosts with an agent on each, and the path of each host's Python."""
     with sessions(inventory) as opened:
-        pythons = connect.everywhere(opened, start_agent, what="starting the agent")
+        pythons = connect.everywhere(opened, start_agent, what=STARTING)
         yield opened, pythons
-
-
-def start_agent(session: Session) -> str:
-    """An agent on a host, by the Python that is there; returns its path. UsageError for none."""
-    facts = session.facts()
-    if not facts.python:
-        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
-    session.start_agent(facts.python)
-    return facts.python
 
 
 def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:

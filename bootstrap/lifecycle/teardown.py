@@ -14,14 +14,13 @@ from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import say
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed, UsageError
-from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.receipt import Line, Receipt
-from bootstrap.provision.apply import authorize
 from bootstrap.provision.system import take_back
 from bootstrap.runs.cancel import sweep
 from bootstrap.ssh import connect
+from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
 
 
@@ -99,7 +98,7 @@ def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> lis
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
-    system = _of_system(session, facts)
+    system = _of_system(session)
     if not facts.python:
         return [*system, Line(name, "no Python of ours could run here: nothing to take away")]
     session.start_agent(facts.python)
@@ -120,9 +119,9 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     ]
 
 
-def _of_system(session: Session, facts: HostFacts) -> list[Line]:
+def _of_system(session: Session) -> list[Line]:
     """What root's work left: holds, settings of unattended upgrades, timers. Drivers stay."""
-    there, left = take_back(session, facts)
+    there, left = take_back(session)
     if not there:
         return []
     names = [Path(line).name for line in left or there]

@@ -22,7 +22,9 @@ from bootstrap.provision.host_step import QUIET, UV, HostStep
 from bootstrap.provision.survey import with_new_facts
 from bootstrap.provision.system import STEPS, WHAT, change_system
 from bootstrap.ssh import traffic
-from bootstrap.ssh.bundle import Bundle, pack_folder
+from bootstrap.ssh.agents import start_agents
+from bootstrap.ssh.authorized_keys import authorize
+from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
@@ -188,7 +190,7 @@ class _Work:
             self.board.line(site.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        site.send("horovod", one_file(self.wheel), "~/.railhead/wheels")
+        site.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
         site.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
         self._complete(site, "horovod", IMPORTS_HOROVOD)
         if builder:
@@ -230,26 +232,3 @@ class _Work:
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")
-
-
-def start_agents(cluster: Cluster, opened: Mapping[str, Session]) -> None:
-    """An agent on every one of these hosts, on the Python that the runtime is for."""
-    python = {name: cluster.facts[name].pythons[cluster.environment.python] for name in opened}
-    start = "starting the agent"
-    everywhere(opened, lambda session: session.start_agent(python[session.host.name]), what=start)
-
-
-def authorize(session: Session, cluster: str, lines: list[str]) -> None:
-    """Make `lines` the only ones of this cluster in authorized_keys; all others stay."""
-    path = "~/.ssh/authorized_keys"
-    text = session.ask("read", paths=[path])[path] or ""
-    kept = [x for x in text.splitlines() if not x.endswith(f" railhead:{cluster}")]
-    wanted = "".join(f"{line}\n" for line in [*kept, *lines])
-    if wanted != text:
-        session.ask("write", files=[[path, 0o600, wanted]])
-
-
-def one_file(path: Path) -> Bundle:
-    """A bundle of one file."""
-    whole = pack_folder(path.parent)
-    return Bundle(whole.root, tuple(f for f in whole.files if f.path == path.name))

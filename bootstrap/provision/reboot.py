@@ -11,8 +11,8 @@ from pathlib import Path
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.provision.system_script import as_root
 from bootstrap.ssh import connect
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import ConnectionLost, Session
 
@@ -54,7 +54,7 @@ def reboot(
     _refuse_this_machine(session.host, facts)
     text = SCRIPT.format(read=BOOT, boot=facts.boot_id)
     with contextlib.suppress(ConnectionLost):  # it may be quicker than its answer
-        session.sh(as_root(facts, text), silence=30)
+        session.sh(as_root(text), silence=30)
     session.close()
     return _come_back(inventory, session.host, facts.boot_id, told, patience)
 

@@ -13,8 +13,9 @@ from bootstrap.plan import downloads
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
 from bootstrap.provision.reboot import reboot
-from bootstrap.provision.system_script import as_root, run_system_script
+from bootstrap.provision.system_script import run_system_script
 from bootstrap.ssh import connect
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.session import Session
 
 WHAT = "system changes"
@@ -29,12 +30,12 @@ rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead /run/railhead
 """
 
 
-def take_back(session: Session, facts: HostFacts) -> tuple[list[str], list[str]]:
+def take_back(session: Session) -> tuple[list[str], list[str]]:
     """Let go of packages that we held, start timers that we stopped; what there was of that, and
     what is left of it."""
     before = _left_there(session)
     if before:
-        session.sh(as_root(facts, TAKE_BACK))
+        session.sh(as_root(TAKE_BACK))
     return before, _left_there(session) if before else []
 
 

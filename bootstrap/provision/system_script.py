@@ -17,6 +17,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.plan.drivers import REPOSITORY
 from bootstrap.plan.system_changes import Changes
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.session import Session
 
 SCRIPT = Path(__file__).parents[1] / "remote/scripts/system_changes.sh"
@@ -152,12 +153,6 @@ def script(
     return f"{told}\n{SCRIPT.read_text()}"
 
 
-def as_root(facts: HostFacts, text: str) -> str:
-    """The shell command that runs `text` as root; its input is nobody's, not the channel's."""
-    sudo = "" if facts.root else "sudo -n "
-    return f"{sudo}sh -c {shlex.quote(text)} </dev/null 2>&1"
-
-
 def run_system_script(
     session: Session,
     facts: HostFacts,
@@ -176,7 +171,7 @@ def run_system_script(
     """
     heard = _Heard(told, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
-    session.sh(as_root(facts, text), told=heard.line, silence=SILENCE)
+    session.sh(as_root(text), told=heard.line, silence=SILENCE)
     if heard.end != "@done":
         raise why(heard.end, heard.step, heard.said, pace)
 

@@ -67,6 +67,12 @@ def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
     return Bundle(root, tuple(_read(file) for file in found))
 
 
+def pack_file(path: Path) -> Bundle:
+    """Bundle one file, by its name."""
+    whole = pack_folder(path.parent)
+    return Bundle(whole.root, tuple(file for file in whole.files if file.path == path.name))
+
+
 def pack_training(repo: Path) -> Bundle:
     """Bundle our own training code: the folder `training/` of the clone `repo`, by that name."""
     if not (repo / "training" / "__main__.py").is_file():

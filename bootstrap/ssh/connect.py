@@ -9,6 +9,7 @@ import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from paramiko.ssh_exception import (
@@ -31,10 +32,11 @@ T = TypeVar("T")
 
 def _open(host: Host, inventory: Inventory) -> Session:
     hops = connected(host, inventory)
+    close = partial(close_connection, hops)
     try:
-        return Session(host, hops)
+        return Session(host, hops[-1], close)
     except BaseException:
-        close_connection(hops)
+        close()
         raise
 
 

@@ -23,7 +23,6 @@ from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh.bundle import Bundle, tar
-from bootstrap.ssh.jump_hosts import close_connection
 from bootstrap.untrusted import unpack
 
 OPEN_SECONDS = 10
@@ -75,10 +74,13 @@ class Reply:
 class Session:
     """One connection to one host and the one channel in it. Not shared between threads."""
 
-    def __init__(self, host: Host, hops: Sequence[Connection]) -> None:
+    def __init__(
+        self, host: Host, connection: Connection, close_connection: Callable[[], None]
+    ) -> None:
+        """An open connection; `close_connection` closes it and the jump hosts before it."""
         self.host = host
-        self.connection = hops[-1]
-        self._hops = hops
+        self.connection = connection
+        self._close_connection = close_connection
         transport = self.connection.transport
         assert transport is not None
         transport.set_keepalive(15)
@@ -226,7 +228,7 @@ class Session:
         """End the channel and the connection; what was started to outlive them stays."""
         with contextlib.suppress(Exception):
             self._channel.close()
-        close_connection(self._hops)
+        self._close_connection()
 
     def _send(self, data: bytes, sent: Sent | None = None) -> None:
         try:

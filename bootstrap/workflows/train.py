@@ -12,12 +12,12 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.provision import apply
 from bootstrap.runs import start
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import Run
+from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.session import Session
 from bootstrap.workflows import attach
 from bootstrap.workflows.bootstrap import make_ready
@@ -60,7 +60,7 @@ def _start(cluster: Cluster, sessions: dict[str, Session], options: TrainOptions
     local_state.save_cluster(cluster.inventory)
     say(run_summary(options.request, cluster))
     cluster = make_ready(cluster, sessions, options.options)
-    apply.start_agents(cluster, sessions)
+    start_agents(cluster, sessions)
     measure.refuse_fallback(cluster, sessions)
     start.refuse_closed_pairs(cluster, sessions)
     return start.start(cluster, sessions, options.request, options.results, options.stop_policy)

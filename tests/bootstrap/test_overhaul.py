@@ -287,16 +287,6 @@ def test_the_mirror_of_an_address(address: str, mirror: str) -> None:
 # Root, and this machine
 
 
-@pytest.mark.parametrize(
-    ("root", "command"),
-    [(True, "sh -c 'id -u' </dev/null 2>&1"), (False, "sudo -n sh -c 'id -u' </dev/null 2>&1")],
-)
-def test_the_work_is_roots_and_never_reads_the_channel(
-    debian: HostFacts, root: bool, command: str
-) -> None:
-    assert o.as_root(replace(debian, root=root), "id -u") == command
-
-
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
     here = replace(debian, boot_id=OUR_BOOT.read_text().strip())
     with pytest.raises(UsageError, match="h1 is this very machine"):

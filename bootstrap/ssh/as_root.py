@@ -1,0 +1,31 @@
+"""Run a script on a host as root: directly as root, else through sudo without a password."""
+
+from __future__ import annotations
+
+import shlex
+
+from bootstrap.errors import RailheadError
+from bootstrap.ssh.session import Session
+
+_SUDO = 'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r'
+
+
+def as_root(script: str) -> str:
+    """The shell command that runs a POSIX sh script as root, with stderr in stdout.
+
+    It has no input: the channel that carries the command carries other data after it.
+    """
+    return f"{_SUDO} sh -c {shlex.quote(script)} </dev/null 2>&1"
+
+
+def run_as_root(session: Session, script: str) -> str:
+    """Run a script on a host as root and return its output without empty lines.
+
+    Raises:
+        RailheadError: it failed; the message is its last line of output, or its exit code.
+    """
+    output, code = session.shell(as_root(script))
+    lines = [line for line in output if line]
+    if code:
+        raise RailheadError(lines[-1] if lines else f"exit code {code}")
+    return "\n".join(lines)

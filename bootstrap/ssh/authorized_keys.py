@@ -1,0 +1,19 @@
+"""A cluster's lines in a host's ~/.ssh/authorized_keys."""
+
+from __future__ import annotations
+
+from bootstrap.ssh.session import Session
+
+PATH = "~/.ssh/authorized_keys"
+
+
+def authorize(session: Session, cluster: str, lines: list[str]) -> None:
+    """Replace this cluster's lines in authorized_keys by `lines`; all other lines stay.
+
+    A line belongs to a cluster when its comment is `railhead:CLUSTER`.
+    """
+    text = session.ask("read", paths=[PATH])[PATH] or ""
+    kept = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
+    wanted = "".join(f"{line}\n" for line in [*kept, *lines])
+    if wanted != text:
+        session.ask("write", files=[[PATH, 0o600, wanted]])
