@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.strategies import choose
@@ -33,7 +34,7 @@ def write_config(inventory: Inventory) -> Path:
         if inventory.key_file:
             lines += [f'  IdentityFile "{inventory.key_file}"', "  IdentitiesOnly yes"]
         stanzas.append("\n".join(lines) + "\n")
-    local_state.write_text(path, "\n".join(stanzas))
+    atomic_write(path, "\n".join(stanzas))
     return path
 
 
@@ -48,7 +49,7 @@ def write_own(inventory: Inventory) -> Path:
     """Write a config for `ssh -F` with the cluster's settings first, then the user's."""
     path = local_state.cluster_folder(inventory.name) / "ssh_config.own"
     ours = write_config(inventory)
-    local_state.write_text(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
+    atomic_write(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
@@ -23,14 +23,14 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
         HostsFailed: a host whose machine runs cannot be reached.
         RailheadError: machines run without a deadline at their cloud.
     """
-    error = power.print_status(status, say) if status.instance_states else None
+    error = power.print_status(status, print_lines) if status.instance_states else None
     running = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
     if running:
         inventory = replace(status.inventory, hosts=running)
-        power.pin_host_keys(replace(status, inventory=inventory), say)
+        power.pin_host_keys(replace(status, inventory=inventory), print_lines)
         _show_hosts(inventory, run_id, status.inventory.chief.name)
     if status.inventory.chief.name in status.not_running:
-        say(bucket_results.run_line(status.inventory, run_id))
+        print_lines(bucket_results.run_line(status.inventory, run_id))
     if error:
         raise error
 
@@ -41,7 +41,7 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
     try:
         for name, reason in reasons.items():
             line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {reason}"
-            say(f"[{name}] {line}")
+            print_lines(f"[{name}] {line}")
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
     finally:
@@ -61,11 +61,11 @@ def _host(session: Session) -> str:
 
 def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
     if run_id is None and not local_state.runs(inventory.name):
-        say("no run yet")
+        print_lines("no run yet")
         return
     run = start.find_run(inventory, run_id)
     start_agent(chief)
     state = start.state(chief, run)
     fetched = (run.results / "result.json").exists()
     results = f"fetched to {run.results}" if fetched else "not fetched"
-    say(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))
+    print_lines(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -32,7 +32,7 @@ class Target:
         """The hosts and, for a stack, the state of each machine now. Prints one line."""
         status = power.look(self._inventory())
         hosts = ", ".join(str(host) for host in status.inventory.hosts)
-        say(f"{status.inventory.name} ({status.place}): {hosts}")
+        print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
         return status
 
     def running(self) -> Inventory:
@@ -41,7 +41,7 @@ class Target:
         Raises:
             UsageError: some machines do not run, and `start` is not set.
         """
-        return power.ensure_running(self.status(), say, start_them=self.start)
+        return power.ensure_running(self.status(), print_lines, start_them=self.start)
 
     def _inventory(self) -> Inventory:
         if self.hosts is not None:

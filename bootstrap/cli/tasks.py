@@ -11,7 +11,7 @@ from pathlib import Path
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
-from bootstrap.console.output import json_output, say
+from bootstrap.console.output import json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs")
 
@@ -202,8 +202,8 @@ def start(
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(target_of(hosts, stack).status().inventory, say, hours=length)
-    say("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+    started = power.start(target_of(hosts, stack).status().inventory, print_lines, hours=length)
+    print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
@@ -211,7 +211,7 @@ def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None
     """Stop a stack's machines, and wait until the cloud reports them stopped; disks stay."""
     from bootstrap.lifecycle import power
 
-    power.stop(target_of(hosts, stack).status().inventory, say)
+    power.stop(target_of(hosts, stack).status().inventory, print_lines)
 
 
 @task()
@@ -226,7 +226,7 @@ def extend(
     if hours is None:
         raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status().inventory, length, say)
+    power.extend(target_of(hosts, stack).status().inventory, length, print_lines)
 
 
 @task()
@@ -238,8 +238,8 @@ def trust(
 
     found = trust.unknown(target_of(hosts, stack).running())
     if not found:
-        say("every host's key is known already: nothing was pinned")
-    say(*trust.pin(found, trust.by_person(yes)))
+        print_lines("every host's key is known already: nothing was pinned")
+    print_lines(*trust.pin(found, trust.by_person(yes)))
 
 
 @task(name="ssh", first="host")
@@ -271,7 +271,7 @@ def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -
     from bootstrap.cli import shell
 
     path = shell.write_config(target_of(hosts, stack).running())
-    say(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
+    print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
 @task()

@@ -7,12 +7,13 @@ A machine is asked for by its id. A field that is not there yet is "not yet", ne
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
@@ -104,14 +105,6 @@ class Cloud(Protocol):
         """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The time, and waiting; tests have their own."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def of(inventory: Inventory) -> Cloud:
     """The cloud that the inventory's machines are in.
 
@@ -138,7 +131,7 @@ def wait_for_state(
     cloud: Cloud,
     wanted: Collection[str],
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Reporter = lambda _: None,
     limit: float = SETTLE_SECONDS,
     clock: Clock | None = None,
 ) -> dict[str, InstanceState]:
@@ -147,7 +140,7 @@ def wait_for_state(
     machine that began to start is at rest again.
 
     Args:
-        tell: gets a line whenever a machine's state has changed.
+        report: gets a line whenever a machine's state has changed.
     """
     clock = clock or Clock()
     end, shown, calm = clock.now() + limit, "", False
@@ -155,7 +148,7 @@ def wait_for_state(
     while True:
         instance_states = cloud.instance_states()
         if (line := told(instance_states)) != shown:
-            tell(line)
+            report(line)
             shown = line
         before, calm = calm, all(s.state in wanted for s in instance_states.values())
         begun |= {n for n, s in instance_states.items() if s.state == "starting"}

@@ -5,12 +5,13 @@ The hosts' side of it is remote/run/upload.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.clouds.base import load
 from bootstrap.clouds.storage import NoBucket, Store
+from bootstrap.console.output import Reporter
 from bootstrap.errors import UsageError
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.hosts import Inventory
@@ -54,17 +55,17 @@ class Bucket:
             path.unlink(missing_ok=True)
             raise
 
-    def empty(self, tell: Callable[[str], None] = lambda _: None, below: str = "") -> int:
+    def empty(self, report: Reporter = lambda _: None, below: str = "") -> int:
         """Remove all objects whose names begin so, with all their versions; how many there were.
 
         Args:
-            tell: gets a line after each thousand.
+            report: gets a line after each thousand.
         """
         removed = 0
         try:
             while page := next(self.store.pages(below), None):
                 removed += self.store.remove(page)
-                tell(f"{self.store.url}: {removed} objects and old versions removed")
+                report(f"{self.store.url}: {removed} objects and old versions removed")
         except NoBucket:
             return removed
         return removed

@@ -41,7 +41,7 @@ class Board:
         self._states = dict.fromkeys(names, "")
         self._printed = dict.fromkeys(names, "")
         self._printed_at = dict.fromkeys(names, -math.inf)
-        self._said: list[str] = []
+        self._lines: list[str] = []
         self._rows = 0
         self._lock = threading.RLock()
         self._changed, self._closed = threading.Event(), threading.Event()
@@ -78,12 +78,12 @@ class Board:
             elif changed or self._clock() - self._printed_at[name] >= self._every:
                 self._print(name)
 
-    def say(self, text: str) -> None:
+    def print_lines(self, text: str) -> None:
         """Print lines that stay, above the board."""
         with self._lock:
             lines = [clean(line) for line in text.splitlines() or [""]]
             if self.live:
-                self._said += lines
+                self._lines += lines
                 self._changed.set()
             else:
                 self._write("".join(f"{line}\n" for line in lines))
@@ -105,7 +105,7 @@ class Board:
             self._closed.wait(1 / PAINTS_PER_SECOND)
 
     def _paint(self) -> None:
-        """Paint what was said and the board, over the old board and in one write.
+        """Paint the printed lines and the board, over the old board and in one write.
 
         The cursor is left on the line below the board, and is never hidden: there is nothing to
         restore, however the process ends.
@@ -113,9 +113,9 @@ class Board:
         columns, rows = _terminal_size(self._stream)
         board = self._board(columns, rows)
         up = _UP.format(self._rows) if self._rows else ""
-        lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in (*self._said, *board))
+        lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in (*self._lines, *board))
         self._write(f"\r{up}{lines}{_CLEAR_BELOW}")
-        self._said, self._rows = [], len(board)
+        self._lines, self._rows = [], len(board)
 
     def _board(self, columns: int, rows: int) -> list[str]:
         """The lines of the hosts, cut to the terminal: what scrolls out cannot be painted over."""

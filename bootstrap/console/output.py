@@ -1,4 +1,4 @@
-"""What is said while a command works: lines for people, and a document for programs."""
+"""Output of a command: progress lines for people, JSON for programs, and questions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
-Reporter = Callable[[str], None]
+from bootstrap.errors import UsageError
+
+Reporter = Callable[[str], None]  # gets a line on the progress of a command
 
 
-def say(*lines: str) -> None:
-    """Print lines at once, also into a pipe."""
+def print_lines(*lines: str) -> None:
+    """Print lines and flush, so that they appear at once in a pipe too."""
     for line in lines:
         print(line, flush=True)
 
 
+def confirm(question: str, *, hint: str, answer: str = "y") -> bool:
+    """Ask on the terminal; whether `answer` was typed ("y" also in upper case).
+
+    Args:
+        hint: the command that asks nothing.
+
+    Raises:
+        UsageError: stdin is not a terminal, so nobody can answer.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question}\nstdin is not a terminal: nobody can answer", hint=hint)
+    if answer == "y":
+        return input(f"{question} [y/N] ").strip().lower() == "y"
+    return input(f"{question}: ").strip() == answer
+
+
 @contextmanager
 def json_output(wanted: bool) -> Iterator[TextIO | None]:
-    """With --json, stdout for the document alone: what people read goes to stderr meanwhile."""
+    """With --json, keep stdout for the JSON document: lines for people go to stderr meanwhile."""
     out = sys.stdout
     if not wanted:
         yield None

@@ -5,9 +5,10 @@ It prints what it measures and every finding, and ends with one line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import checks, measure
@@ -23,11 +24,9 @@ from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.connect import all_facts
 from bootstrap.ssh.session import Session
 
-Reporter = Callable[..., None]
-
 
 def check_hosts(
-    inventory: Inventory, options: Options, opened: Mapping[str, Session], say: Reporter
+    inventory: Inventory, options: Options, opened: Mapping[str, Session], report: Reporter
 ) -> None:
     """Check all hosts and print what is found.
 
@@ -44,14 +43,16 @@ def check_hosts(
     if cluster:
         links = hostfile.links(cluster.peers, cluster.facts)
         chart = replace(chart, peers=cluster.peers, links=links)
-        findings += _ports(cluster, opened, say)
+        findings += _ports(cluster, opened, report)
     if cluster and not refused:
-        chart, more = _runtime(cluster, opened, chart, findings, say)
+        chart, more = _runtime(cluster, opened, chart, findings, report)
         findings += more
     else:
-        say(*chart.lines())
-    say(*finding_lines(findings))
-    _end(findings, refused, len(facts), say)
+        for line in chart.lines():
+            report(line)
+    for line in finding_lines(findings):
+        report(line)
+    _end(findings, refused, len(facts), report)
 
 
 def _settle(
@@ -72,12 +73,12 @@ def _settle(
     return cluster, None
 
 
-def _ports(cluster: Cluster, opened: Mapping[str, Session], say: Reporter) -> list[Finding]:
+def _ports(cluster: Cluster, opened: Mapping[str, Session], report: Reporter) -> list[Finding]:
     start_agents(cluster, opened)
     closed = measure.port_findings(cluster, opened)
     pairs = len(opened) * (len(opened) - 1)
     if pairs:
-        say(f"ports: {pairs - len(closed)} of {pairs} ways between hosts are open")
+        report(f"ports: {pairs - len(closed)} of {pairs} ways between hosts are open")
     return closed
 
 
@@ -86,13 +87,16 @@ def _runtime(
     opened: Mapping[str, Session],
     chart: HealthReport,
     before: list[Finding],
-    say: Reporter,
+    report: Reporter,
 ) -> tuple[HealthReport, list[Finding]]:
     """TensorFlow on each host and, if all of it is well, the links between them."""
-    say(f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each")
+    report(
+        f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each"
+    )
     benches = measure.benches(cluster, opened)
     chart = replace(chart, benches=benches)
-    say(*chart.lines())
+    for line in chart.lines():
+        report(line)
     unfit = [
         finding
         for name, bench in benches.items()
@@ -101,9 +105,9 @@ def _runtime(
     machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
     findings = [*unfit, *checks.bench_findings(benches, machines)]
     if why := _no_links(cluster, unfit + before):
-        say(f"all-reduce: not measured, {why}")
+        report(f"all-reduce: not measured, {why}")
     else:
-        findings += _links(cluster, opened, say)
+        findings += _links(cluster, opened, report)
     return chart, findings
 
 
@@ -117,32 +121,33 @@ def _no_links(cluster: Cluster, found: list[Finding]) -> str:
     return "because of what is found below" if any(x.stops_links for x in found) else ""
 
 
-def _links(cluster: Cluster, opened: Mapping[str, Session], say: Reporter) -> list[Finding]:
-    say("all-reduce by mpirun and Horovod, as a run does it")
+def _links(cluster: Cluster, opened: Mapping[str, Session], report: Reporter) -> list[Finding]:
+    report("all-reduce by mpirun and Horovod, as a run does it")
     try:
         found = measure.reduction(cluster, opened)
     except RailheadError as wrong:
         todo = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", todo)]
     except KeyboardInterrupt:
-        _abandon(cluster, say)
+        _abandon(cluster, report)
         raise
-    say(*reduction_lines(found, [peer.name for peer in cluster.peers]))
+    for line in reduction_lines(found, [peer.name for peer in cluster.peers]):
+        report(line)
     return list(checks.pair_findings(found.pairs))
 
 
-def _abandon(cluster: Cluster, say: Reporter) -> None:
-    say("", "Ctrl-C: ending the all-reduce on every host; once more leaves it to the next check")
+def _abandon(cluster: Cluster, report: Reporter) -> None:
+    report("\nCtrl-C: ending the all-reduce on every host; once more leaves it to the next check")
     try:
         measure.abandon(cluster)
     except RailheadError as wrong:
-        say(f"left to the next check: {wrong.message}")
+        report(f"left to the next check: {wrong.message}")
 
 
-def _end(findings: list[Finding], refused: UsageError | None, hosts: int, say: Reporter) -> None:
+def _end(findings: list[Finding], refused: UsageError | None, hosts: int, report: Reporter) -> None:
     counted = [finding for finding in findings if finding.counts]
     if refused:
         raise refused
     if counted:
         raise RailheadError(f"not healthy: {count(len(counted), 'finding')}, each says what to do")
-    say(f"healthy: {count(hosts, 'host')}")
+    report(f"healthy: {count(hosts, 'host')}")

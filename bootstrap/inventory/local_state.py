@@ -16,6 +16,7 @@ from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, check_name
 
 
@@ -62,22 +63,13 @@ def known_hosts_files(cluster: str) -> list[Path]:
     return [*ours, Path.home() / ".ssh" / "known_hosts"]
 
 
-def write_text(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file as a whole, so that a crash never leaves half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = path.with_name(f"{path.name}.part{os.getpid()}")
-    part.touch(mode=mode)
-    part.write_text(text)
-    part.replace(path)
-
-
 def save_cluster(inventory: Inventory) -> None:
     """Record a cluster, and that it was the last one used."""
     folder = cluster_folder(inventory.name)
-    write_text(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
+    atomic_write(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
     if inventory.stack:  # local hosts that are started again do not know of theirs
-        write_text(folder / "stack", inventory.stack + "\n")
-    write_text(home() / "last", inventory.name + "\n")
+        atomic_write(folder / "stack", inventory.stack + "\n")
+    atomic_write(home() / "last", inventory.name + "\n")
 
 
 def load_cluster(name: str) -> Inventory:
@@ -135,7 +127,7 @@ def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
     """Record a run of a cluster, and where its results belong."""
     entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
-    write_text(path, json.dumps(entry) + "\n")
+    atomic_write(path, json.dumps(entry) + "\n")
 
 
 def forget_run(run: Mapping[str, Any]) -> None:

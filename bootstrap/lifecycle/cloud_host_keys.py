@@ -7,13 +7,16 @@ Nothing is ever trusted because it was there first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from paramiko.hostkeys import HostKeyEntry
 
-from bootstrap.clouds.base import Clock, Cloud, InstanceState
+from bootstrap.clouds.base import Cloud, InstanceState
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import alias
 
@@ -31,7 +34,7 @@ def pin(
     instance_states: Mapping[str, InstanceState],
     cloud: Cloud,
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Reporter = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
     """Pin the key of every running host that has no pin of this very machine yet.
@@ -44,7 +47,7 @@ def pin(
     keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
     asked = [h for h in wanting if h.name not in keys]
     if asked:
-        tell(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
+        report(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
         keys |= _read(asked, cloud, clock or Clock())
     missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
     put(
@@ -94,7 +97,7 @@ def put(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> None:
     kept = [" ".join(line) for line in lines(inventory) if line[0] not in pins]
     kept += [f"{name} {pin}" for name, each in pins.items() for pin in each]
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
-    local_state.write_text(path, "\n".join(kept) + "\n")
+    atomic_write(path, "\n".join(kept) + "\n")
 
 
 def lines(inventory: Inventory) -> list[list[str]]:

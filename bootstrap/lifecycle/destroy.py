@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from bootstrap.clouds import base, bucket
-from bootstrap.clouds.base import STOPPED, Clock, Cloud, Cost, InstanceState
+from bootstrap.clouds.base import STOPPED, Cloud, Cost, InstanceState
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console import output
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import count
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory
@@ -49,18 +50,23 @@ def end(
     """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
     asked = base.of(inventory)
     if not destroyed:
-        receipt = stop(inventory, asked, output.say)
+        receipt = stop(inventory, asked, output.print_lines)
     else:
         agree = by_name(inventory.stack or "", yes)
         receipt = destroy(
-            inventory, asked, output.say, agree=agree, discard=discard, with_bucket=with_bucket
+            inventory,
+            asked,
+            output.print_lines,
+            agree=agree,
+            discard=discard,
+            with_bucket=with_bucket,
         )
-    output.say(*receipt.describe())
+    output.print_lines(*receipt.describe())
     return receipt
 
 
 def stop(
-    inventory: Inventory, asked: Cloud, say: Reporter, *, clock: Clock | None = None
+    inventory: Inventory, asked: Cloud, report: Reporter, *, clock: Clock | None = None
 ) -> Receipt:
     """Stop the machines, wait until the cloud says that they are, and write the receipt."""
     lines = []
@@ -68,16 +74,16 @@ def stop(
         asked.stop()
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
-    lines += at_rest(asked, say, clock)
+    lines += at_rest(asked, report, clock)
     lines += of_costs_now(asked)
     lines += of_results(inventory)
     return Receipt(inventory.name, base.utc(), tuple(lines))
 
 
-def at_rest(asked: Cloud, say: Reporter, clock: Clock | None) -> list[Line]:
+def at_rest(asked: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
     """Wait within limits for the cloud's word; a line for each machine as it then stands."""
     witness = Witness(asked)
-    said = base.wait_for_state(cast("Cloud", witness), STOPPED, tell=say, clock=clock)
+    said = base.wait_for_state(cast("Cloud", witness), STOPPED, report=report, clock=clock)
     return [of_machine(n, s, witness.rested.get(n, "")) for n, s in said.items()]
 
 
@@ -109,7 +115,7 @@ def of_costs_now(asked: Cloud) -> list[Line]:
 def destroy(
     inventory: Inventory,
     asked: Cloud,
-    say: Reporter,
+    report: Reporter,
     *,
     agree: Callable[[str], None],
     discard: bool,
@@ -131,29 +137,29 @@ def destroy(
     kept = bucket.of(inventory) if with_bucket else None
     costs = asked.costs()
     agree("\n".join(what_goes(inventory, costs, with_bucket)))
-    lines = [emptied(kept, say)] if kept else without_wheels(inventory, say)
+    lines = [emptied(kept, report)] if kept else without_wheels(inventory, report)
     try:
         pulumi_stack.destroy(name)
     except RailheadError as error:
         lines += after_failure(name, error)
-    lines += at_rest(asked, say, clock)
+    lines += at_rest(asked, report, clock)
     lines += of_costs_now(asked)
     local_state.forget_cluster(inventory.name)
     return Receipt(f"stack {name}", base.utc(), tuple(lines))
 
 
-def emptied(kept: Bucket, say: Reporter) -> Line:
+def emptied(kept: Bucket, report: Reporter) -> Line:
     """Remove all that is in the bucket."""
-    return Line("bucket", f"{count(kept.empty(say), 'object')} removed, with old versions")
+    return Line("bucket", f"{count(kept.empty(report), 'object')} removed, with old versions")
 
 
-def without_wheels(inventory: Inventory, say: Reporter) -> list[Line]:
+def without_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     """Remove the wheels alone from the bucket, if there is one: they can be built again, and a
     bucket that held nothing else goes with its stack."""
     if not inventory.bucket:
         return []
     try:
-        gone = bucket.of(inventory).empty(say, bucket.WHEELS)
+        gone = bucket.of(inventory).empty(report, bucket.WHEELS)
     except RailheadError as error:
         return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
     told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"

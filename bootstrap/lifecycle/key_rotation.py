@@ -9,10 +9,11 @@ the host has shown a new one, the injected one counts no more.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from bootstrap.clouds.base import Clock
+from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -52,7 +53,7 @@ def due(inventory: Inventory) -> Inventory | None:
     return replace(inventory, hosts=hosts) if hosts else None
 
 
-def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | None = None) -> None:
+def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Change the keys of the hosts that are due. It may be broken off anywhere, and done again.
 
     Raises:
@@ -62,7 +63,7 @@ def rotate(inventory: Inventory, say: Callable[[str], None], *, clock: Clock | N
         some = due(inventory)
         if some is None:
             return
-        say(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
+        report(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
         with reach.sessions(some) as opened:
             _change(some, _settle(some, opened))
         _see(some, clock or Clock())

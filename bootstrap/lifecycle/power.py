@@ -13,9 +13,10 @@ from datetime import datetime, timezone
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, STOPPED, Clock, Cloud, Deadline, InstanceState
+from bootstrap.clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -68,7 +69,7 @@ def _moved(host: Host, standing: InstanceState) -> Host:
     return replace(host, address=address, port=standing.port or host.port)
 
 
-def ensure_running(seen: ClusterStatus, say: Reporter, *, start_them: bool = False) -> Inventory:
+def ensure_running(seen: ClusterStatus, report: Reporter, *, start_them: bool = False) -> Inventory:
     """The inventory, once all its machines run and their keys are pinned.
 
     Raises:
@@ -78,23 +79,23 @@ def ensure_running(seen: ClusterStatus, say: Reporter, *, start_them: bool = Fal
         return seen.inventory
     if seen.not_running:
         _may_start(seen, start_them)
-        return start(seen.inventory, say)
-    pin_host_keys(seen, say)
+        return start(seen.inventory, report)
+    pin_host_keys(seen, report)
     return seen.inventory
 
 
-def pin_host_keys(seen: ClusterStatus, say: Reporter) -> None:
+def pin_host_keys(seen: ClusterStatus, report: Reporter) -> None:
     """Pin the keys of the machines that run, where that was not done before; injected ones are
     changed at once."""
     if seen.instance_states:
-        _pin_host_keys(seen, base.of(seen.inventory), say, Clock())
+        _pin_host_keys(seen, base.of(seen.inventory), report, Clock())
 
 
-def _pin_host_keys(seen: ClusterStatus, asked: Cloud, say: Reporter, clock: Clock) -> None:
-    cloud_host_keys.pin(seen.inventory, seen.instance_states, asked, tell=say, clock=clock)
+def _pin_host_keys(seen: ClusterStatus, asked: Cloud, report: Reporter, clock: Clock) -> None:
+    cloud_host_keys.pin(seen.inventory, seen.instance_states, asked, report=report, clock=clock)
     if some := key_rotation.due(seen.inventory):
-        _answers(some, say, clock)
-        key_rotation.rotate(some, say, clock=clock)
+        _answers(some, report, clock)
+        key_rotation.rotate(some, report, clock=clock)
 
 
 def _may_start(seen: ClusterStatus, start_them: bool) -> None:
@@ -124,7 +125,11 @@ def _refuse_lost(seen: ClusterStatus) -> None:
 
 
 def start(
-    inventory: Inventory, say: Reporter, *, hours: float | None = None, clock: Clock | None = None
+    inventory: Inventory,
+    report: Reporter,
+    *,
+    hours: float | None = None,
+    clock: Clock | None = None,
 ) -> Inventory:
     """Arm the cloud's own deadline, start the machines, and wait until ssh answers on all.
 
@@ -134,31 +139,31 @@ def start(
     """
     clock = clock or Clock()
     asked = base.of(inventory)
-    seen = _settled_first(inventory, asked, say, clock)
+    seen = _settled_first(inventory, asked, report, clock)
     _refuse_lost(seen)
-    _arm(inventory, asked, hours, say)
+    _arm(inventory, asked, hours, report)
     if seen.not_running:
-        _start(asked, seen, say, clock)
+        _start(asked, seen, report, clock)
     now = _found(inventory, asked, clock)
-    _pin_host_keys(now, asked, say, clock)
-    _answers(now.inventory, say, clock)
+    _pin_host_keys(now, asked, report, clock)
+    _answers(now.inventory, report, clock)
     local_state.save_cluster(now.inventory)
     return now.inventory
 
 
 def _settled_first(
-    inventory: Inventory, asked: Cloud, say: Reporter, clock: Clock
+    inventory: Inventory, asked: Cloud, report: Reporter, clock: Clock
 ) -> ClusterStatus:
     """A machine that is still stopping cannot be started: wait for it."""
     seen = _ask(inventory, asked)
     if any(s.state == "stopping" for s in seen.instance_states.values()):
         states = ("running", "starting", *STOPPED)
-        base.wait_for_state(asked, states, tell=say, clock=clock)
+        base.wait_for_state(asked, states, report=report, clock=clock)
         seen = _ask(inventory, asked)
     return seen
 
 
-def _arm(inventory: Inventory, asked: Cloud, hours: float | None, say: Reporter) -> None:
+def _arm(inventory: Inventory, asked: Cloud, hours: float | None, report: Reporter) -> None:
     """A deadline that begins with each start needs no arming, unless it is to be another."""
     deadline = asked.deadline()
     if deadline is None:
@@ -166,7 +171,7 @@ def _arm(inventory: Inventory, asked: Cloud, hours: float | None, say: Reporter)
     if hours is not None or deadline.state != "armed" or deadline.at is not None:
         asked.arm(hours or default_hours(inventory))
     if (armed := asked.deadline()) is not None:
-        say(told(armed))
+        report(told(armed))
 
 
 def default_hours(inventory: Inventory) -> float:
@@ -175,17 +180,17 @@ def default_hours(inventory: Inventory) -> float:
     return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
 
 
-def _start(asked: Cloud, seen: ClusterStatus, say: Reporter, clock: Clock) -> None:
+def _start(asked: Cloud, seen: ClusterStatus, report: Reporter, clock: Clock) -> None:
     """Start them, and wait; if one cannot be, those that were started with it stop again."""
-    say(f"starting {', '.join(seen.not_running)}{stop_policy.price(seen.inventory)}")
+    report(f"starting {', '.join(seen.not_running)}{stop_policy.price(seen.inventory)}")
     try:
         asked.start()
-        said = base.wait_for_state(asked, ("running",), tell=say, clock=clock)
+        said = base.wait_for_state(asked, ("running",), report=report, clock=clock)
     except RailheadError:
-        _undo(asked, seen, say)
+        _undo(asked, seen, report)
         raise
     if any(s.state != "running" for s in said.values()):
-        _undo(asked, seen, say)
+        _undo(asked, seen, report)
         every = {n: f"{s.state} {s.why}".strip() for n, s in said.items()}
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
@@ -194,10 +199,10 @@ def _start(asked: Cloud, seen: ClusterStatus, say: Reporter, clock: Clock) -> No
         )
 
 
-def _undo(asked: Cloud, seen: ClusterStatus, say: Reporter) -> None:
+def _undo(asked: Cloud, seen: ClusterStatus, report: Reporter) -> None:
     """Stop what was started in vain, unless some ran before: those may be somebody's."""
     if len(seen.not_running) == len(seen.instance_states):
-        say("stopping again what was started")
+        report("stopping again what was started")
         asked.stop()
 
 
@@ -211,7 +216,7 @@ def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> ClusterStatus:
         clock.sleep(base.POLL_SECONDS)
 
 
-def _answers(inventory: Inventory, say: Reporter, clock: Clock) -> None:
+def _answers(inventory: Inventory, report: Reporter, clock: Clock) -> None:
     """Wait until every host lets us in; a changed key is no matter of waiting."""
     end, told_once = clock.now() + SSH_SECONDS, False
     while True:
@@ -223,7 +228,7 @@ def _answers(inventory: Inventory, say: Reporter, clock: Clock) -> None:
         if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
             raise reach.not_reached("the machines run, and do not let us in", inventory, failed)
         if not told_once:
-            say(f"waiting for ssh on {', '.join(failed)}")
+            report(f"waiting for ssh on {', '.join(failed)}")
             told_once = True
         clock.sleep(base.POLL_SECONDS)
 
@@ -235,21 +240,21 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
 
 
-def stop(inventory: Inventory, say: Reporter, *, clock: Clock | None = None) -> None:
+def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
     asked = base.of(inventory)
     asked.stop()
-    stop_policy.wait(asked, say, clock=clock)
+    stop_policy.wait(asked, report, clock=clock)
     for cost in asked.costs():
-        say(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
+        report(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
 
 
-def extend(inventory: Inventory, hours: float, say: Reporter) -> None:
+def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
     """Move the cloud's own deadline of machines that may be running."""
     asked = base.of(inventory)
     asked.arm(hours)
     armed = asked.deadline()
-    say(told(armed) if armed else "these machines have no deadline of a cloud")
+    report(told(armed) if armed else "these machines have no deadline of a cloud")
 
 
 def told(deadline: Deadline, now: datetime | None = None) -> str:
@@ -263,18 +268,18 @@ def told(deadline: Deadline, now: datetime | None = None) -> str:
     return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
 
 
-def print_status(seen: ClusterStatus, say: Reporter) -> RailheadError | None:
+def print_status(seen: ClusterStatus, report: Reporter) -> RailheadError | None:
     """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
     error to end with, when machines run and nothing of the cloud would ever stop them."""
     for name, s in seen.instance_states.items():
         why = f"; {s.why}" if s.why else ""
-        say(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
+        report(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
     deadline = base.of(seen.inventory).deadline()
     if deadline:
-        say(told(deadline))
+        report(told(deadline))
     some = len(seen.not_running) < len(seen.instance_states)
     if price := stop_policy.price(seen.inventory):
-        say(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
+        report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
     if not deadline or (deadline.state != MISSING and (deadline.state == "armed" or not some)):
         return None
     return RailheadError(

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import STOPPED, Clock, Cloud, Deadline
+from bootstrap.clouds.base import STOPPED, Cloud, Deadline
 from bootstrap.console.output import Reporter
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.launch import StopPolicy
@@ -91,17 +92,17 @@ def check_deadline(deadline: Deadline | None, ending: StopPolicy, now: datetime)
 
 
 @contextmanager
-def preparing(inventory: Inventory, say: Reporter) -> Iterator[None]:
+def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
     """What is done before a run's supervisor begins: if it fails, nobody stops the machines."""
     try:
         yield
     except BaseException:
         if inventory.is_managed:
-            say(f"no run was started; the machines go on running{price(inventory)}: fab stop")
+            report(f"no run was started; the machines go on running{price(inventory)}: fab stop")
         raise
 
 
-def after(inventory: Inventory, run: Run, say: Reporter, *, clock: Clock | None = None) -> None:
+def after(inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None) -> None:
     """Say what becomes of the machines; after a success wait until the cloud says they stopped.
 
     Raises:
@@ -111,13 +112,13 @@ def after(inventory: Inventory, run: Run, say: Reporter, *, clock: Clock | None 
         return
     document, result = (_read(run, name) for name in ("run.json", "result.json"))
     if not document.get("stop"):
-        say(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
+        report(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
     elif not result:
-        say(f"nobody is left who stops the machines{price(inventory)}: fab stop")
+        report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
-        wait(base.of(inventory), say, clock=clock)
+        wait(base.of(inventory), report, clock=clock)
     else:
-        say(kept(document, result, price(inventory)))
+        report(kept(document, result, price(inventory)))
 
 
 def _read(run: Run, name: str) -> dict[str, Any]:
@@ -160,13 +161,17 @@ def describe_phase(said: Mapping[str, Any]) -> str:
     return f"machines: {said['phase']}{until}{each}; results {said['results']}"
 
 
-def wait(cloud_: Cloud, say: Reporter, *, clock: Clock | None = None) -> None:
+def wait(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
     """Wait until the cloud says of every machine that it is stopped; HostsFailed if it does not."""
     said = base.wait_for_state(
-        cloud_, STOPPED, tell=lambda line: say(f"stopping: {line}"), limit=STOPPING, clock=clock
+        cloud_,
+        STOPPED,
+        report=lambda line: report(f"stopping: {line}"),
+        limit=STOPPING,
+        clock=clock,
     )
     told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
     if any(s.state not in STOPPED for s in said.values()):
         raise HostsFailed("machines do not stop", told, hint="fab teardown")
     for name, text in told.items():
-        say(f"[{name}] {text}")
+        report(f"[{name}] {text}")

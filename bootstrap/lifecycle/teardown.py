@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory import local_state
@@ -40,11 +40,11 @@ def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) ->
     if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
     receipt = take_away(inventory, purge=purge or destroy, discard=discard)
-    say(*receipt.describe())
+    print_lines(*receipt.describe())
     if destroy:
         local_state.forget_cluster(inventory.name)
         local_cluster.destroy(inventory.name)
-        say(f"homes of {inventory.name} removed")
+        print_lines(f"homes of {inventory.name} removed")
     return receipt
 
 

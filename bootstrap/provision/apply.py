@@ -174,11 +174,11 @@ class _Work:
         if not planned:
             yield ()
             return
-        told = site.teller(step)
+        report = site.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
-        house = wheels.fetch(locks, python, lambda count: told(f"{size(count)} {fetched}"))
-        with wheel_delivery.delivered(site.session, house, told):
+        house = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
+        with wheel_delivery.delivered(site.session, house, report):
             yield wheel_delivery.FOR_UV
 
     def _horovod(self, site: HostStep) -> None:
@@ -202,12 +202,12 @@ class _Work:
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
-        site.teller("horovod")(f"the wheel goes to {kept.url}")
+        site.reporter("horovod")(f"the wheel goes to {kept.url}")
         try:
             wheel_store.put(self.cluster.inventory, wheel)
         except (RailheadError, OSError) as error:
             said = str(error).splitlines()[0]
-            self.board.say(f"the wheel was not kept in {kept.url}: {said}")
+            self.board.print_lines(f"the wheel was not kept in {kept.url}: {said}")
 
     doing: Mapping[str, Callable[[_Work, HostStep], None]] = {
         "uv": _uv,

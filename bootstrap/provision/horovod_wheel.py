@@ -57,8 +57,8 @@ def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
     with ExitStack() as stack:
         if downloads.cut_off(facts):
             for house in _houses(site, fetches_nvcc):
-                told = site.teller("horovod")
-                stack.enter_context(wheel_delivery.delivered(site.session, house, told))
+                report = site.reporter("horovod")
+                stack.enter_context(wheel_delivery.delivered(site.session, house, report))
             found |= wheel_delivery.FOR_PIP
         if fetches_nvcc and facts.outside.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
@@ -71,10 +71,10 @@ def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
 
 def _houses(site: HostStep, with_nvcc: bool) -> Iterator[Path]:
     """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
-    tell = site.teller("horovod")
+    report = site.reporter("horovod")
 
     def told(count: int) -> None:
-        tell(f"{size(count)} fetched here")
+        report(f"{size(count)} fetched here")
 
     yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
     for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # apart: they differ in some versions

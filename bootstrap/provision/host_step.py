@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.live import Board
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
@@ -48,7 +49,7 @@ class HostStep:
         needs = cluster.environment.runtime.horovod and not cluster.wheel
         return needs and self.name != cluster.builder
 
-    def teller(self, step: str) -> Callable[[str], None]:
+    def reporter(self, step: str) -> Reporter:
         """Says on the board what a step does."""
         return lambda text: self.board.line(self.name, f"{step}: {text}")
 
@@ -58,13 +59,13 @@ class HostStep:
         Raises:
             RailheadError: it ended with another code than 0; its last lines are told.
         """
-        tell = self.teller(step)
+        report = self.reporter(step)
 
         def told(event: Mapping[str, Any]) -> None:
             if "grown" in event:
-                tell(f"{size(event['grown'])} on disk,{self._about(step)}")
+                report(f"{size(event['grown'])} on disk,{self._about(step)}")
             elif event.get("line"):
-                tell(clean(event["line"]))
+                report(clean(event["line"]))
 
         words = [*(GIVING_WAY if self.waits else ()), *argv]
         reply = self.session.run(words, told=told, **options)
@@ -82,8 +83,8 @@ class HostStep:
         self.session.send_folder(bundle, dest, sent=self._progress(step))
 
     def _progress(self, step: str) -> Callable[[int], None]:
-        tell = self.teller(step)
-        return lambda count: tell(f"{size(count)} went through this connection")
+        report = self.reporter(step)
+        return lambda count: report(f"{size(count)} went through this connection")
 
     def install_wheel(self, path: str) -> None:
         """Put a Horovod wheel that lies there into the runtime."""

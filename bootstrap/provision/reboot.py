@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -41,7 +41,7 @@ def reboot(
     inventory: Inventory,
     session: Session,
     facts: HostFacts,
-    told: Callable[[str], None],
+    report: Reporter,
     *,
     patience: RebootWait = RebootWait(),  # noqa: B008
 ) -> Session:
@@ -56,7 +56,7 @@ def reboot(
     with contextlib.suppress(ConnectionLost):  # it may be quicker than its answer
         session.sh(as_root(text), silence=30)
     session.close()
-    return _come_back(inventory, session.host, facts.boot_id, told, patience)
+    return _come_back(inventory, session.host, facts.boot_id, report, patience)
 
 
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
@@ -71,12 +71,12 @@ def _come_back(
     inventory: Inventory,
     host: Host,
     before: str,
-    told: Callable[[str], None],
+    report: Reporter,
     patience: RebootWait,
 ) -> Session:
     begun = time.monotonic()
     while (away := time.monotonic() - begun) < patience.back:
-        told(f"reboot: waiting for it to come back, {away:.0f} s")
+        report(f"reboot: waiting for it to come back, {away:.0f} s")
         found = _call(inventory, host, before)
         if isinstance(found, Session):
             found.sh(SETTLED)

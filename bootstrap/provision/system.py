@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bootstrap.console.live import Board
+from bootstrap.console.output import Reporter
 from bootstrap.errors import HostsFailed
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory
@@ -100,12 +101,12 @@ class _Groundwork:
         name = session.host.name
         facts, changes = self.facts[name], self.wanted[name]
         with proxy.on(session, downloads.mirrors(facts, changes)) as address:
-            run_system_script(session, facts, changes, self._teller(name), proxy=address)
+            run_system_script(session, facts, changes, self._reporter(name), proxy=address)
 
     def reboot(self, session: Session) -> None:
         name = session.host.name
-        told = self._teller(name)
-        self.opened[name] = reboot(self.inventory, session, self.facts[name], told)
+        report = self._reporter(name)
+        self.opened[name] = reboot(self.inventory, session, self.facts[name], report)
 
     def look(self, session: Session) -> None:
         self.seen[session.host.name] = session.facts()
@@ -124,5 +125,5 @@ class _Groundwork:
             {h.name: connect.why_not(h, failed[h.name]) for h in cut if h.name in failed}
         )
 
-    def _teller(self, name: str) -> Callable[[str], None]:
+    def _reporter(self, name: str) -> Reporter:
         return lambda text: self.board.line(name, text)

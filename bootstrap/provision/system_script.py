@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
@@ -157,21 +158,21 @@ def run_system_script(
     session: Session,
     facts: HostFacts,
     changes: Changes,
-    told: Callable[[str], None],
+    report: Reporter,
     *,
     pace: RetryPolicy = RetryPolicy(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> None:
-    """Do root's work on a host; `told` hears what is going on, `proxy` is the way of its apt where
-    it has none of its own.
+    """Make the system changes on a host; `report` gets the progress, `proxy` is for apt on a host
+    that has no outbound access.
 
     Raises:
         RailheadError: it failed, or the connection broke; again does what is missing.
     """
-    heard = _Heard(told, changes.whys)
+    heard = _Heard(report, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
-    session.sh(as_root(text), told=heard.line, silence=SILENCE)
+    session.sh(as_root(text), report=heard.line, silence=SILENCE)
     if heard.end != "@done":
         raise why(heard.end, heard.step, heard.said, pace)
 
@@ -179,8 +180,8 @@ def run_system_script(
 class _Heard:
     """What the script has said: its step, its end, and the lines of its last command."""
 
-    def __init__(self, told: Callable[[str], None], whys: Mapping[str, str]) -> None:
-        self.told, self.whys = told, whys
+    def __init__(self, report: Reporter, whys: Mapping[str, str]) -> None:
+        self.report, self.whys = report, whys
         self.step, self.end = "", ""
         self.said: list[str] = []
 
@@ -188,7 +189,7 @@ class _Heard:
         word, _, rest = line.partition(" ")
         if word == "@step":
             self.step = rest
-            self.told(f"{rest}: {self.whys.get(rest, 'begins')}")
+            self.report(f"{rest}: {self.whys.get(rest, 'begins')}")
         elif word in ("@done", "@failed"):
             self.end = line
         elif word == "@try":
@@ -196,7 +197,7 @@ class _Heard:
         elif word != "@alive" and line.strip(" |."):
             self.said.append(clean(line.removeprefix("| ")))
             if not self.said[-1].startswith("(Reading database"):
-                self.told(f"{self.step}: {self.said[-1]}".removeprefix(": "))
+                self.report(f"{self.step}: {self.said[-1]}".removeprefix(": "))
 
 
 def why(end: str, step: str, said: Sequence[str], pace: RetryPolicy) -> RailheadError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bootstrap.console.output import Reporter
 from bootstrap.console.text import size
 from bootstrap.provision import wheels
 from bootstrap.ssh.session import Session
@@ -16,8 +17,8 @@ FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
 
 
 @contextmanager
-def delivered(session: Session, house: Path, told: Callable[[str], None]) -> Iterator[None]:
-    """What lies in `house` lies in FOLDER on the host meanwhile; `told` hears how far it is.
+def delivered(session: Session, house: Path, report: Reporter) -> Iterator[None]:
+    """What lies in `house` lies in FOLDER on the host meanwhile; `report` hears how far it is.
 
     After a failure it stays, so that the next time only the rest travels.
     """
@@ -26,7 +27,7 @@ def delivered(session: Session, house: Path, told: Callable[[str], None]) -> Ite
     before = 0
 
     def sent(count: int) -> None:
-        told(f"{size(before + count)} of {whole} went through this connection")
+        report(f"{size(before + count)} of {whole} went through this connection")
 
     for bundle in bundles:
         session.send_tree(bundle, FOLDER, prune=False, sent=sent)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.runs.start import FINAL, REMOTE, Run, read_json
 from bootstrap.ssh.connect import everywhere
@@ -56,13 +56,11 @@ def _outcome(swept: Mapping[str, Any]) -> str:
 
 def _cancel_by_supervisor(chief: Session, run: Run) -> None:
     """Send SIGTERM to the supervisor of a run in progress, and wait until it has ended the run."""
-    state = read_json(chief, f"{run.folder}/state.json")
+    path = f"{run.folder}/state.json"
+    state = read_json(chief, path)
     if not state or state["state"] in FINAL:
         return
     chief.run(["sh", "-c", f"kill -TERM {int(state['pid'])}"])
-    end = time.monotonic() + SUPERVISOR_SECONDS
-    while time.monotonic() < end:
-        state = read_json(chief, f"{run.folder}/state.json")
-        if state["state"] in FINAL:
-            return
-        time.sleep(0.2)
+    wait_until(
+        lambda: read_json(chief, path)["state"] in FINAL, seconds=SUPERVISOR_SECONDS, every=0.2
+    )

@@ -60,7 +60,7 @@ def follow_to_end(connection: RunConnection, board: Board) -> None:
             follow(connection.chief, connection.run, board, state)
             return
         except ConnectionLost as lost:
-            board.say(f"{lost}; the run continues, connecting again in {pause} s")
+            board.print_lines(f"{lost}; the run continues, connecting again in {pause} s")
             time.sleep(pause)
             connection.reopen()
     follow(connection.chief, connection.run, board, state)
@@ -117,7 +117,7 @@ def show_record(line: str, board: Board, with_progress: set[str]) -> None:
         return
     kind, host = entry.get("kind"), entry.get("host")
     if kind not in ("progress", "message"):
-        board.say(text)
+        board.print_lines(text)
     elif host in board.names:
         board.line(host, text)
         if kind == "progress":

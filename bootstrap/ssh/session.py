@@ -19,6 +19,7 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
+from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
@@ -91,10 +92,8 @@ class Session:
         self._greeted = False
         self._agent = False
 
-    def sh(
-        self, text: str, *, told: Callable[[str], None] | None = None, silence: float | None = None
-    ) -> str:
-        """Run POSIX sh on the host and return what it printed; `told` hears each line as it comes.
+    def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
+        """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.
@@ -102,7 +101,7 @@ class Session:
         self._send(f"{text}\necho; echo @end\n@go\n".encode())
         self._channel.settimeout(silence)
         try:
-            return "".join(self._lines(told))
+            return "".join(self._lines(report))
         except TimeoutError:
             raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
         finally:
@@ -116,14 +115,14 @@ class Session:
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
         return body, int(lines[at].split()[1])
 
-    def _lines(self, told: Callable[[str], None] | None) -> Iterator[str]:
+    def _lines(self, report: Reporter | None) -> Iterator[str]:
         self._pass_greeting()
         for raw in iter(self._out.readline, b""):
             line = raw.decode(errors="replace")
             if line == "@end\n":
                 return
-            if told:
-                told(line.rstrip("\n"))
+            if report:
+                report(line.rstrip("\n"))
             yield line
         raise self._broken()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
 from bootstrap.ssh.host_keys import UnknownHostKey, fingerprint
@@ -44,7 +45,7 @@ def pin(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list
             raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
         lines.append((said, f"{shown.hostname} {shown.key.get_name()} {shown.key.get_base64()}\n"))
     had = path.read_text() if path.exists() else ""
-    local_state.write_text(path, had + "".join(line for _, line in lines))
+    atomic_write(path, had + "".join(line for _, line in lines))
     return [f"pinned {said}" for said, _ in lines]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
@@ -40,7 +40,7 @@ def logs(inventory: Inventory, run_id: str | None, rank: str) -> None:
         text = connection.chief.ask("read", paths=[path])[path]
     if text is None:
         raise UsageError(f"run {run.run_id} has no log {name!r} on {inventory.chief.name}")
-    say(*(clean(line) for line in text.splitlines()))
+    print_lines(*(clean(line) for line in text.splitlines()))
 
 
 def _log_name(rank: str) -> str:
@@ -53,12 +53,12 @@ def fetch(status: power.ClusterStatus, run_id: str | None) -> None:
     """Fetch what a run has written so far; from the bucket when the chief does not run."""
     run = find_run(status.inventory, run_id)
     if status.inventory.bucket and status.inventory.chief.name in status.not_running:
-        result = bucket_results.fetch(status.inventory, run, say)
+        result = bucket_results.fetch(status.inventory, run, print_lines)
     else:
-        with _connected(power.ensure_running(status, say), run) as connection:
-            result = results.fetch(connection.chief, run, say)
+        with _connected(power.ensure_running(status, print_lines), run) as connection:
+            result = results.fetch(connection.chief, run, print_lines)
     _print_results(run.results)
-    say(f"state: {result['state'] if result else 'no result yet'}")
+    print_lines(f"state: {result['state'] if result else 'no result yet'}")
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:
@@ -71,7 +71,7 @@ def _cancel(inventory: Inventory, run: Run) -> None:
     with reach.agents(inventory) as (sessions, pythons):
         outcomes = cancellation.cancel(sessions, run, pythons, chief)
         phase = stop_policy.phase(sessions[chief], run)
-    say(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
+    print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
 
 
 @contextmanager
@@ -98,7 +98,9 @@ def follow(connection: RunConnection, *, interrupt_cancels: bool) -> None:
 
 
 def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
-    say("", "Ctrl-C: cancelling the run on every host; press Ctrl-C again to leave it running")
+    print_lines(
+        "", "Ctrl-C: cancelling the run on every host; press Ctrl-C again to leave it running"
+    )
     try:
         _cancel(inventory, run)
     except KeyboardInterrupt:
@@ -110,7 +112,7 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
 def finish(connection: RunConnection) -> None:
     """Fetch the results, list them, and judge the run."""
     connection.ensure_open()
-    result = results.fetch(connection.chief, connection.run, say)
+    result = results.fetch(connection.chief, connection.run, print_lines)
     _print_results(connection.run.results)
     judge(connection.inventory, connection.run, result)
 
@@ -118,17 +120,17 @@ def finish(connection: RunConnection) -> None:
 def judge(inventory: Inventory, run: Run, result: Mapping[str, Any]) -> None:
     """Print how the run ended and what happens to the machines; raises what `results.judge`
     raises."""
-    say(*results.trouble_line(result))
+    print_lines(*results.trouble_line(result))
     try:
-        say(results.judge(run, result))
+        print_lines(results.judge(run, result))
     except RailheadError:
-        stop_policy.after(inventory, run, say)
+        stop_policy.after(inventory, run, print_lines)
         raise
-    stop_policy.after(inventory, run, say)
+    stop_policy.after(inventory, run, print_lines)
 
 
 def _print_results(folder: Path) -> None:
-    say(f"results: {folder}", *(f"  {path}" for path in listing(folder)))
+    print_lines(f"results: {folder}", *(f"  {path}" for path in listing(folder)))
 
 
 def listing(folder: Path) -> list[str]:

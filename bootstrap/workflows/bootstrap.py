@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Cluster, Options
@@ -32,7 +32,7 @@ def make_ready(
     session for each host that rebooted."""
     decided = print_plan(cluster, options, json_out)
     if decided.nothing_to_do:
-        say("all hosts are ready: nothing was changed")
+        print_lines("all hosts are ready: nothing was changed")
         return cluster
     with Board(sys.stdout, decided.hosts) as board:
         return apply.apply(cluster, decided, sessions, board)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.health import run
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
@@ -12,4 +12,4 @@ from bootstrap.plan.cluster import Options
 def health(inventory: Inventory, options: Options) -> None:
     """Print measurements and findings; RailheadError if there are findings."""
     with reach.sessions(inventory) as sessions:
-        run.check_hosts(inventory, options, sessions, say)
+        run.check_hosts(inventory, options, sessions, print_lines)

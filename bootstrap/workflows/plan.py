@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.plan import decide
@@ -21,7 +21,7 @@ def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None)
     """Print what `bootstrap` and `train` would do on each host, and why."""
     with surveyed(inventory, options) as (cluster, _):
         print_plan(cluster, options, json_out)
-        say("nothing was changed")
+        print_lines("nothing was changed")
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def surveyed(
 def print_plan(cluster: Cluster, options: Options, json_out: TextIO | None) -> Plan:
     """Decide the plan and print it: as text, and as JSON to `json_out`."""
     decided = decide.decide(cluster, options)
-    say(*decided.describe())
+    print_lines(*decided.describe())
     if json_out:
         print(json.dumps(decided.document()), file=json_out, flush=True)
     return decided

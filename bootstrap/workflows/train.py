@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
@@ -40,14 +40,14 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
     if deadline := stop_policy.check_before(inventory, options.stop_policy):
-        say(deadline)
+        print_lines(deadline)
     with surveyed(inventory, options.options) as (cluster, sessions):
         start.refuse_second(cluster)
-        with stop_policy.preparing(inventory, say):
+        with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, sessions, options)
-        say(f"run {run.run_id} started; it continues if this connection breaks")
+        print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
-            say(f"next: fab attach --run {run.run_id}")
+            print_lines(f"next: fab attach --run {run.run_id}")
         else:
             connection = RunConnection(run, inventory, sessions[cluster.chief])
             attach.follow(connection, interrupt_cancels=True)
@@ -58,7 +58,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
 def _start(cluster: Cluster, sessions: dict[str, Session], options: TrainOptions) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
-    say(run_summary(options.request, cluster))
+    print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, sessions, options.options)
     start_agents(cluster, sessions)
     measure.refuse_fallback(cluster, sessions)

@@ -84,7 +84,7 @@ def test_what_is_said_stays_above_the_board_and_scrolls(terminal: Terminal) -> N
     with Board(terminal, ["h1", "h2"]) as board:
         for number in range(30):
             board.line("h1", f"step {number}")
-            board.say(f"said {number}")
+            board.print_lines(f"said {number}")
     assert terminal.scrolled() + terminal.seen() == [
         *(f"said {number}" for number in range(30)),
         "h1  step 29",
@@ -96,7 +96,7 @@ def test_a_long_thing_said_wraps_and_leaves_nothing_of_the_old_board(terminal: T
     with Board(terminal, ["h1"]) as board:
         board.line("h1", "y" * 30)
         painted()
-        board.say("x" * 45)
+        board.print_lines("x" * 45)
         board.line("h1", "z")
     assert terminal.seen() == ["x" * 40, "x" * 5, "h1  z"]
 
@@ -127,7 +127,7 @@ def test_the_board_is_painted_at_most_ten_times_a_second(terminal: Terminal) -> 
     with Board(terminal, ["h1"]) as board:
         while time.monotonic() - began < 0.5:
             board.line("h1", str(time.monotonic()))
-            board.say("a script that prints a lot")
+            board.print_lines("a script that prints a lot")
             time.sleep(0.002)
     assert 3 <= len(terminal.writes) <= 0.5 * PAINTS_PER_SECOND + 3
 
@@ -165,7 +165,7 @@ def _work(board: Board, name: str) -> None:
     for step in range(200):
         board.line(name, f"step {step}")
         if step % 10 == 0:
-            board.say(f"{name} said {step}")
+            board.print_lines(f"{name} said {step}")
 
 
 @pytest.mark.parametrize("term", ["dumb", "", None])
@@ -213,8 +213,8 @@ def test_a_log_gets_every_change_of_state_at_once_and_nothing_twice() -> None:
 def test_what_is_said_is_in_the_log_line_by_line_and_clean() -> None:
     log = io.StringIO()
     with Board(log, ["h1"]) as board:
-        board.say("two\nlines\x1b[2J")
-        board.say("")
+        board.print_lines("two\nlines\x1b[2J")
+        board.print_lines("")
     assert log.getvalue() == "two\nlines\n\n"
 
 
@@ -231,7 +231,7 @@ def test_a_closed_stream_does_not_end_the_run() -> None:
     with Board(log, ["h1"]) as board:
         log.close()
         board.line("h1", "step 1")
-        board.say("still here")
+        board.print_lines("still here")
 
 
 def test_a_name_that_is_not_on_the_board_is_refused() -> None:

@@ -17,9 +17,10 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
-from bootstrap.clouds.base import MISSING, Clock, Refused  # noqa: E402
+from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
 from bootstrap.clouds.gcp.client import Google, asker, through  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
+from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import Clock, InstanceState, wait_for_state
+from bootstrap.clouds.base import InstanceState, wait_for_state
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.clouds.local.instances import Local
+from bootstrap.console.wait import Clock
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -87,7 +88,7 @@ class Slow:
 def test_a_cloud_that_takes_90_seconds_to_stop_is_waited_for() -> None:
     slow = Slow({0: "stopping", 90: "stopped"})
     lines: list[str] = []
-    assert slow.settled(tell=lines.append) == "stopped"
+    assert slow.settled(report=lines.append) == "stopped"
     assert 90 <= slow.time < 110
     assert lines == ["h1 stopping", "h1 stopped"]
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bootstrap.clouds import bucket
-from bootstrap.clouds.base import Clock, Cost, Deadline, InstanceState, Refused
+from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
 from bootstrap.clouds.storage import NoBucket
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Host, Inventory
@@ -188,8 +189,8 @@ class Held:
     def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
         return [] if run_id in self.runs else None
 
-    def empty(self, tell: Callable[[str], None], below: str = "") -> int:
-        tell("3 removed")
+    def empty(self, report: Callable[[str], None], below: str = "") -> int:
+        report("3 removed")
         return 2 if below == "wheels/" else 3
 
 

@@ -13,11 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bootstrap.cli import shell
-from bootstrap.clouds.base import Clock, InstanceState
+from bootstrap.clouds.base import InstanceState
 from bootstrap.clouds.local import cluster
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, key_rotation, reach
 
@@ -161,7 +163,7 @@ def told(host: Host) -> Host:
 
 
 def write_pin(text: str) -> None:
-    local_state.write_text(local_state.cluster_folder("identity") / "known_hosts", text + "\n")
+    atomic_write(local_state.cluster_folder("identity") / "known_hosts", text + "\n")
 
 
 def test_a_pin_under_the_name_holds_at_any_address(sshd: Inventory) -> None:
@@ -205,7 +207,7 @@ def test_another_key_than_the_pinned_one_is_refused(sshd: Inventory) -> None:
 
 def test_a_pin_of_the_address_counts_for_nothing(sshd: Inventory) -> None:
     write_pin(f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}")
-    local_state.write_text(
+    atomic_write(
         local_state.home() / "known_hosts",
         f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}\n",
     )

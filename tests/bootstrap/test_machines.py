@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import Clock, Deadline, InstanceState
+from bootstrap.clouds.base import Deadline, InstanceState
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy

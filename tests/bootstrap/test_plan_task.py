@@ -14,7 +14,7 @@ from invoke import Context
 from bootstrap.cli import tasks
 from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
-from bootstrap.console.output import say
+from bootstrap.console.output import print_lines
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
@@ -43,7 +43,7 @@ def surveyed_with(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Op
         board.line("h1", "at work")
 
     def running(_: Target) -> Inventory:
-        say("c (hosts): h1, h2")
+        print_lines("c (hosts): h1, h2")
         return INVENTORY
 
     monkeypatch.setattr(plan, "surveyed", surveyed)

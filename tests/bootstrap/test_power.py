@@ -16,8 +16,9 @@ import pytest
 
 from bootstrap.cli.targets import Target
 from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, Clock, Deadline, InstanceState, Refused
+from bootstrap.clouds.base import MISSING, Deadline, InstanceState, Refused
 from bootstrap.clouds.local import cluster
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory import pulumi_stack as pulumi

@@ -13,6 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import from_document
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
@@ -79,7 +80,7 @@ def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> Non
     local_state.save_cluster(A)
     local_state.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
     pins = local_state.cluster_folder(A.name) / "known_hosts"
-    local_state.write_text(pins, "a ssh-ed25519 AAAA\n")
+    atomic_write(pins, "a ssh-ed25519 AAAA\n")
     local_state.forget_cluster(A.name)
     assert local_state.clusters() == []
     assert pins.exists()
@@ -128,9 +129,9 @@ def test_a_runs_id_is_no_path(home: Path) -> None:
 
 def test_a_file_is_replaced_as_a_whole_and_leaves_nothing_beside_it(home: Path) -> None:
     path = home / "deep/er/file"
-    local_state.write_text(path, "one\n")
+    atomic_write(path, "one\n")
     path.chmod(0o644)
-    local_state.write_text(path, "two\n")
+    atomic_write(path, "two\n")
     assert path.read_text() == "two\n"
     assert mode(path) == 0o600
     assert list(path.parent.iterdir()) == [path]

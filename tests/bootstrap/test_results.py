@@ -34,8 +34,8 @@ def precious(tmp_path: Path) -> Path:
     return tmp_path / "precious"
 
 
-def fetch(host: Host, run: Run, tell: Callable[[str], None] = lambda _: None) -> Any:
-    return results.fetch(cast(Any, host), run, tell)
+def fetch(host: Host, run: Run, report: Callable[[str], None] = lambda _: None) -> Any:
+    return results.fetch(cast(Any, host), run, report)
 
 
 def came(run: Run) -> dict[str, str]:

@@ -68,7 +68,7 @@ def test_each_line_is_heard_as_it_comes(session: Session) -> None:
     heard: list[tuple[str, float]] = []
     told = session.sh(
         "echo first; sleep 0.5; echo last",
-        told=lambda line: heard.append((line, time.monotonic())),
+        report=lambda line: heard.append((line, time.monotonic())),
         silence=5,
     )
     assert told == "first\nlast\n\n"

@@ -323,7 +323,7 @@ SECRETS = {
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(REMOTE))
-    yield importlib.import_module("lines")
+    yield importlib.import_module("rank_output")
     for name in ("rank_output", "mpirun_output"):
         sys.modules.pop(name, None)
 
@@ -541,6 +541,30 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+# As of results so large that reading them takes longer than a cancel waits.
+SLOW = DEAD.replace("while path.endswith", "if path.endswith").replace("sleep(1)", "sleep(6)")
+
+
+def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machines(
+    home: Path,
+) -> None:
+    stopped = home / "stopped"
+    stop = {"argv": [["touch", str(stopped)], None], "keep_minutes": 0}
+    run = Run(home, "echo x >work/dead", stop=stop)
+    (run.folder / "manifest.py").open("a").write(SLOW)
+    process = run.start()
+    wait_until(lambda: (run.folder / "results/result.json").exists())
+    process.terminate()  # `fab cancel` sends SIGTERM, and ends what is left after some seconds
+    argv = [sys.executable, "-I", "-S", "-", run.run_id]
+    source = (REMOTE / "end_processes.py").read_bytes()
+    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    assert json.loads(done.stdout) == {"ended": 0, "left": []}
+    process.wait(20)
+    assert stopped.exists()
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert {"results/result.json", "work/dead"} <= hashed(run)
 
 
 def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:

@@ -12,7 +12,8 @@ from hosts import systemd
 from hosts.full import FullHost
 from hosts.network import Network
 
-from bootstrap.clouds.base import Clock, InstanceState
+from bootstrap.clouds.base import InstanceState
+from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory

@@ -14,6 +14,7 @@ from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused, utc
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 
 EC2 = "EC2 DescribeInstances"
@@ -131,7 +132,7 @@ class Aws:
         said = self._ask("ec2", "describe_instances", Filters=filters)
         for reservation in said["Reservations"]:
             if owner := reservation.get("OwnerId"):
-                local_state.write_text(self._owner_file, f"account {owner}\n")
+                atomic_write(self._owner_file, f"account {owner}\n")
         return {i["InstanceId"]: i for r in said["Reservations"] for i in r["Instances"]}
 
     @property

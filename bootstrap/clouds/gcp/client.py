@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.clouds.base import Clock, Refused
+from bootstrap.clouds.base import Refused
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"

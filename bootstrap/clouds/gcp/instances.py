@@ -8,9 +8,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import MISSING, Clock, Cost, Deadline, InstanceState, Refused, utc
+from bootstrap.clouds.base import MISSING, Cost, Deadline, InstanceState, Refused, utc
 from bootstrap.clouds.gcp.client import Google, asker, finished
 from bootstrap.clouds.gcp.gcs import Gcs
+from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 

@@ -21,6 +21,7 @@ from bootstrap.clouds.local import processes
 from bootstrap.clouds.local.host import LocalHost
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 
 
@@ -87,7 +88,7 @@ def _record(cluster: str, folder: Path, hosts: list[LocalHost]) -> Inventory:
     )
     local_state.save_cluster(inventory)
     lines = [f"[{h.address}]:{h.port} {h.public_key}\n" for h in hosts]
-    local_state.write_text(folder / "known_hosts", "".join(lines))
+    atomic_write(folder / "known_hosts", "".join(lines))
     return inventory
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
 
@@ -118,7 +119,7 @@ def make(folder: Path, name: str, address: str) -> LocalHost:
     host = LocalHost(name, own, address, int(known.read_text()) if known.exists() else 0)
     if host.pid is None and not processes.free(address, host.port):
         host = LocalHost(name, own, address, _free_port(address))
-        local_state.write_text(known, str(host.port))
+        atomic_write(known, str(host.port))
     return host
 
 
@@ -145,7 +146,7 @@ def run(host: LocalHost) -> None:
         home=host.home,
         environment=" ".join(f'{name}="{value}"' for name, value in _environment(host).items()),
     )
-    local_state.write_text(host.folder / "sshd_config", text)
+    atomic_write(host.folder / "sshd_config", text)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd's empty folder, made at boot
     argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
@@ -170,7 +171,7 @@ def _authorize(host: LocalHost) -> None:
     path = host.home / ".ssh" / "authorized_keys"
     lines = path.read_text().splitlines() if path.exists() else []
     if key not in lines:
-        local_state.write_text(path, "\n".join([*lines, key]) + "\n")
+        atomic_write(path, "\n".join([*lines, key]) + "\n")
 
 
 def wait_for(host: LocalHost, seconds: float = 10) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 HOME = os.path.expanduser("~")
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
+FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
 
 def processes(run_id: str) -> list[int]:
@@ -27,8 +28,14 @@ def processes(run_id: str) -> list[int]:
 
 
 def is_of(pid: int, run_id: str) -> bool:
-    """Whether a process bears the run's mark, and this home's: local hosts share a machine."""
+    """Whether a process has the run's mark, and this home's: local hosts share a machine.
+
+    A supervisor whose run has ended is not counted: it ends by itself, after a bounded time.
+    """
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        with open(f"/proc/{pid}/comm", "rb") as name:
+            if name.read().rstrip(b"\n") == FINISHING:
+                return False
         marks = file.read().split(b"\0")
         if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
             return False

@@ -103,6 +103,7 @@ class State:
 
     def end(self, result: dict[str, Any]) -> None:
         """Write result.json and the last state, into the space kept aside if there is no other."""
+        protect_from_cancel()
         with contextlib.suppress(OSError):
             os.remove(path("reserve"))
         result["started"], result["ended"] = self.told["started"], now()
@@ -161,6 +162,7 @@ class Supervisor:
                 code = self.wait(process)
         finally:
             swept = end_processes.everywhere(self.run, RUN)
+            protect_from_cancel()
         for reader in readers:  # after the sweep: what a rank left behind held the pipes open
             reader.join(GRACE)
         self.check()
@@ -258,6 +260,15 @@ def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def die_with_parent() -> None:
     """mpirun gets SIGTERM should the supervisor die: no run goes on without its keeper."""
     LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def protect_from_cancel() -> None:
+    """Take the name by which `end_processes` leaves this process alone.
+
+    The run's processes have ended. Listing and hashing the results may take minutes, and only this
+    process stops the machines after that.
+    """
+    LIBC.prctl(15, end_processes.FINISHING)  # PR_SET_NAME
 
 
 def failure(code: int, *lines: str) -> dict[str, Any]:

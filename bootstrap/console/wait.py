@@ -1,0 +1,40 @@
+"""Waiting for a condition, within a bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time in seconds, and how to wait; tests replace both."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def wait_until(
+    check: Callable[[], T], *, seconds: float, every: float, clock: Clock | None = None
+) -> T | None:
+    """Call `check` until it returns something true; returns that, or None when time is over.
+
+    Args:
+        check: called at once, then each `every` seconds, and for the last time when `seconds`
+            have passed. What it raises ends the wait.
+        seconds: the bound. A check that is running then is not interrupted.
+        every: seconds between two checks.
+        clock: replaced in tests.
+    """
+    clock = clock or Clock()
+    end = clock.now() + seconds
+    while not (value := check()):
+        remaining = end - clock.now()
+        if remaining <= 0:
+            return None
+        clock.sleep(min(every, remaining))
+    return value

@@ -1,0 +1,25 @@
+"""Files of ours on this machine: written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
+    """Write a file beside `path` and rename it into place; text is written as UTF-8.
+
+    A crash leaves the old file or the new one, never half of one. A link called `path` is
+    replaced, not followed. Missing parent folders are made, for the owner alone.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            os.fchmod(file.fileno(), mode)
+        Path(part).replace(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
