@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,10 @@ from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
 
 ROOT = Path(__file__).resolve().parent.parent
-REMOTE = ROOT / "bootstrap" / "remote"
+BOOTSTRAP = ROOT / "bootstrap"
+REMOTE = BOOTSTRAP / "remote"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-ERRORS = {"UsageError", "RailheadError", "RunFailed", "BelowThreshold", "HostsFailed"}
-ERRORS |= {"HostsNotReady", "Exit"}
 
 
 def page(name: str) -> str:
@@ -72,7 +71,7 @@ def test_every_option_has_its_row_and_its_help(name: str, argument: Any) -> None
 
 
 def test_no_row_names_an_option_that_is_gone() -> None:
-    for name in {name for name, _ in OPTIONS}:
+    for name in Collection.from_module(tasks).tasks:
         listed = re.findall(r"^\| `--([\w-]+)` \|", section(page("tasks.md"), name), re.MULTILINE)
         has = {a.name.replace("_", "-") for n, a in OPTIONS if n == name}
         assert set(listed) == has, name
@@ -190,14 +189,40 @@ def template(node: ast.AST) -> str:
     return HOLE
 
 
+def called(node: ast.Call) -> str:
+    """The name of what is called, without what stands before its last dot."""
+    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
+
+
+def errors(trees: Iterable[ast.Module]) -> set[str]:
+    """The names of RailheadError and of all classes below it."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    found = {"RailheadError"}
+    for _ in classes:
+        found |= {c.name for c in classes if found & {getattr(b, "id", "") for b in c.bases}}
+    return found
+
+
 def messages() -> Iterator[tuple[str, str]]:
     """File and template of the message of every error that bootstrap raises."""
-    for path in sorted((ROOT / "bootstrap").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS and node.args:
+    trees = {path: ast.parse(path.read_text()) for path in sorted(BOOTSTRAP.rglob("*.py"))}
+    names = {*errors(trees.values()), "Exit"}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and called(node) in names and node.args:
                 text = template(node.args[0])
+                if called(node) == "Hostile":  # which puts its one text around it
+                    text = f"the host sent {text}: nothing of it was kept"
                 if len(text.replace(HOLE, "").strip(" :;,.'()\n")) > 3:
-                    yield path.name, text
+                    yield path.relative_to(BOOTSTRAP).as_posix(), text
+
+
+def test_the_messages_of_all_folders_are_found() -> None:
+    found = list(messages())
+    assert len(found) > 200
+    folders = {name.partition("/")[0] for name, _ in found}
+    assert {"cli", "clouds", "plan", "provision", "runs", "ssh", "lifecycle", "health"} <= folders
 
 
 def quoted_in(text: str) -> list[re.Pattern[str]]:

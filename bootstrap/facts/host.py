@@ -193,7 +193,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "traces": (_TRACE_SEARCH, _traces),
+    "run_processes": (_TRACE_SEARCH, _traces),
 }
 FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
 FACTS["outside"] = (f"{outside.BEGIN}\n{outside.END}", outside.parse)

@@ -54,7 +54,7 @@ def test_a_fact_that_never_came_is_named_with_its_command(fact: str) -> None:
 
 @pytest.mark.parametrize(
     ("fact", "answer"),
-    [("cores", "many"), ("addresses", "1: lo inet 300.0.0.1/8 scope"), ("traces", "4711")],
+    [("cores", "many"), ("addresses", "1: lo inet 300.0.0.1/8 scope"), ("run_processes", "4711")],
 )
 def test_an_answer_of_a_shape_that_we_do_not_know_is_an_error(fact: str, answer: str) -> None:
     output, _ = case("debian-12")
