@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bootstrap.console import log
 from bootstrap.errors import UsageError
 from bootstrap.facts.host import HostFacts
 
@@ -223,7 +223,7 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     argv += ["--constraints", str(runtime.lock), str(requirements)]
     if runtime.override:
         argv += ["--overrides", "-"]
-    done = subprocess.run(argv, input=runtime.override, capture_output=True, text=True)
+    done = log.run(argv, input=runtime.override, capture_output=True)
     if done.returncode:
         tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
         raise UsageError(

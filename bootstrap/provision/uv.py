@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS, uv_digest
@@ -36,7 +36,7 @@ def _uv_for_hosts() -> Bundle:
         argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
         argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
         argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
-        done = subprocess.run(argv, capture_output=True, text=True)
+        done = log.run(argv, capture_output=True)
         if done.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
         folder.mkdir(parents=True, exist_ok=True)

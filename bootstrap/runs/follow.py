@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
@@ -83,6 +84,7 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
 
     reply = chief.ask("follow", told=show, folder=run.folder, offset=state.offset)
     state.lost, state.done = reply["lost"], True
+    log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
 def mark_attached(session: Session, run: Run) -> None:

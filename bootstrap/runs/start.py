@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -112,6 +113,7 @@ def start(
     """Ship the bundle to every host and start the supervisor on the chief."""
     document = document_of(launch.new_run_id(), cluster, opened, request, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
+    log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(opened)}")
     local_state.save_run(document, run.results)
     try:
         lay_out(cluster, opened, request, document, run)
@@ -127,6 +129,7 @@ def start(
         env=environment_of(run),
         log=f"{run.folder}/logs/supervisor.log",
     )
+    log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
 

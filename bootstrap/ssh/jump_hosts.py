@@ -23,6 +23,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from bootstrap.console import log
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import traffic
@@ -132,10 +133,11 @@ def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> An
 def _open(hops: Sequence[Connection], spent: Traffic) -> list[Connection]:
     for hop in hops:
         try:
-            if not hop.gateway:
-                hop.connect_kwargs["sock"] = Counted(_socket(hop), spent)
-            spent.connections += 1
-            hop.open()
+            with log.timed(f"connect to {hop.user}@{hop.host}:{hop.port}"):
+                if not hop.gateway:
+                    hop.connect_kwargs["sock"] = Counted(_socket(hop), spent)
+                spent.connections += 1
+                hop.open()
         except (UnknownHostKey, ChangedHostKey):
             raise
         except (OSError, EOFError, SSHException) as error:

@@ -19,6 +19,7 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
+from bootstrap.console import log
 from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
@@ -91,6 +92,8 @@ class Session:
         self._out = self._channel.makefile("rb")
         self._greeted = False
         self._agent = False
+        self._sent = 0  # bytes, for the debug log
+        self._received = 0
 
     def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
         """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
@@ -98,14 +101,26 @@ class Session:
         Raises:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.
         """
-        self._send(f"{text}\necho; echo @end\n@go\n".encode())
-        self._channel.settimeout(silence)
-        try:
-            return "".join(self._lines(report))
-        except TimeoutError:
-            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
-        finally:
-            self._channel.settimeout(None)
+        with self._logged(f"sh: {log.shown(text)}"):
+            self._send(f"{text}\necho; echo @end\n@go\n".encode())
+            self._channel.settimeout(silence)
+            try:
+                return "".join(self._lines(report))
+            except TimeoutError:
+                raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+            finally:
+                self._channel.settimeout(None)
+
+    @contextlib.contextmanager
+    def _logged(self, operation: str) -> Iterator[list[str]]:
+        """Log an operation with its duration, and the bytes that it sent and received."""
+        sent, received = self._sent, self._received
+        with log.timed(f"{self.host.name}: {operation}") as notes:
+            try:
+                yield notes
+            finally:
+                counts = (self._sent - sent, self._received - received)
+                notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
     def shell(self, command: str) -> tuple[list[str], int]:
         """Run a shell command that has no input: the lines of all it said, and its exit code."""
@@ -113,11 +128,14 @@ class Session:
         lines = said.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
-        return body, int(lines[at].split()[1])
+        code = int(lines[at].split()[1])
+        log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
+        return body, code
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
         self._pass_greeting()
         for raw in iter(self._out.readline, b""):
+            self._received += len(raw)
             line = raw.decode(errors="replace")
             if line == "@end\n":
                 return
@@ -143,10 +161,11 @@ class Session:
             return
         source = agent_source()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
-        self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
-        self._agent = True
-        self._pass_greeting()
-        self._answer("agent", stop_at="agent")
+        with self._logged(f"start the agent with {python}"):
+            self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
+            self._agent = True
+            self._pass_greeting()
+            self._answer("agent", stop_at="agent")
 
     def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
         """Run one operation of the agent; its events go to `told`.
@@ -155,8 +174,12 @@ class Session:
             RailheadError: the operation failed on the host, or the connection broke.
         """
         assert self._agent, "start_agent first"
-        self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-        return self._answer(op, told=told)
+        with self._logged(f"agent {op}{_log_details(kw)}") as notes:
+            self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
+            answer = self._answer(op, told=told)
+            if isinstance(answer, dict) and "rc" in answer:
+                notes.append(f"exit {answer['rc']}")
+            return answer
 
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool = True, sent: Sent | None = None
@@ -219,6 +242,7 @@ class Session:
                     if not data:
                         raise self._broken()
                     sink.write(data)
+                    self._received += len(data)
                     left -= len(data)
 
             return self.ask(op, told=chunk, limit=limit, **kw)
@@ -233,6 +257,7 @@ class Session:
         try:
             for start in range(0, len(data), PIECE):
                 self._channel.sendall(data[start : start + PIECE])
+                self._sent += min(PIECE, len(data) - start)
                 if sent:
                     sent(min(start + PIECE, len(data)))
         except (OSError, EOFError, SSHException) as error:
@@ -247,6 +272,7 @@ class Session:
         for raw in iter(lambda: self._out.readline(ANSWER), b""):
             if not raw.startswith(b"{"):
                 continue  # not the agent's
+            self._received += len(raw)
             answer = _parsed(raw)
             if "ok" in answer:
                 return answer["ok"]
@@ -274,6 +300,23 @@ class Session:
 
 class ConnectionLost(RailheadError):
     """The channel ended before its answer came; nothing is known of what the host did."""
+
+
+def _log_details(arguments: Mapping[str, Any]) -> str:
+    """What the debug log says of an operation's arguments: commands and paths, never contents."""
+    details = []
+    if "argv" in arguments:
+        details.append(log.shown(shlex.join(arguments["argv"])))
+    for name in ("dest", "root", "folder"):
+        if name in arguments:
+            details.append(str(arguments[name]))
+    if "paths" in arguments:
+        details.append(log.shown(", ".join(arguments["paths"])))
+    if "files" in arguments:
+        details += [f"{path} ({len(text)} characters)" for path, _, text in arguments["files"]]
+    if "manifest" in arguments:
+        details.append(f"{len(arguments['manifest'])} files")
+    return f": {', '.join(details)}" if details else ""
 
 
 def _parsed(raw: bytes) -> Any:

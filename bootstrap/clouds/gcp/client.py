@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.clouds.base import Refused
+from bootstrap.console import log
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 
@@ -67,7 +68,9 @@ class Google:
         whole = path.startswith(("https://", "http://"))
         address = path if whole else self.compute.rstrip("/") + "/" + path
         try:
-            answer = self.session.request(method, address, timeout=30, **words)
+            with log.timed(f"Google {method} {address.partition('?')[0]}") as notes:
+                answer = self.session.request(method, address, timeout=30, **words)
+                notes.append(f"HTTP {answer.status_code}")
             if answer.status_code >= 400:
                 said = _said(answer).get("error", {})
                 raise refused(f"{method} {path}", answer.status_code, said)
