@@ -36,8 +36,8 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
-    sessions, failed = connect.reach(inventory)
-    reasons = connect.tell(inventory, failed)
+    sessions, failed = connect.open_sessions(inventory)
+    reasons = connect.describe_outcomes(inventory, failed)
     try:
         for name, reason in reasons.items():
             line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {reason}"

@@ -236,10 +236,10 @@ def trust(
     """Show unknown host keys, ask for confirmation, and pin them."""
     from bootstrap.ssh import trust
 
-    found = trust.unknown(target_of(hosts, stack).running())
+    found = trust.unknown_keys(target_of(hosts, stack).running())
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
-    print_lines(*trust.pin(found, trust.by_person(yes)))
+    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
 @task(name="ssh", first="host")

@@ -38,7 +38,7 @@ def _place(inventory: Inventory, run_id: str) -> str:
     if not inventory.bucket:
         return only
     try:
-        uploaded = bucket.of(inventory).manifest(run_id) is not None
+        uploaded = bucket.bucket_of(inventory).manifest(run_id) is not None
     except RailheadError as error:
         return f"in {inventory.bucket} or {only} ({error.message})"
     return f"in {inventory.bucket}/runs/{run_id}: fab fetch" if uploaded else only
@@ -54,7 +54,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
         UsageError: they are not in the bucket.
         RailheadError: a file is not the one that was uploaded.
     """
-    source = bucket.of(inventory)
+    source = bucket.bucket_of(inventory)
     manifest = source.manifest(run.run_id)
     if manifest is None:
         raise UsageError(

@@ -13,7 +13,7 @@ from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.start import Run
-from bootstrap.ssh.connect import reach
+from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
@@ -34,7 +34,7 @@ class RunConnection:
 
     def reopen(self) -> None:
         """Replace the session by a new one with an agent; keep the old one if that fails."""
-        sessions, _ = reach(replace(self.inventory, hosts=self.inventory.hosts[:1]))
+        sessions, _ = open_sessions(replace(self.inventory, hosts=self.inventory.hosts[:1]))
         for session in sessions.values():
             if python := session.facts().python:
                 session.start_agent(python)
@@ -82,7 +82,7 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
             if line and host not in with_progress:
                 board.line(host, clean(line))
 
-    reply = chief.ask("follow", told=show, folder=run.folder, offset=state.offset)
+    reply = chief.call("follow", on_event=show, folder=run.folder, offset=state.offset)
     state.lost, state.done = reply["lost"], True
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
@@ -96,7 +96,7 @@ def mark_attached(session: Session, run: Run) -> None:
 def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
     path = f"{run.folder}/run.json"
-    document = json.loads(chief.ask("read", paths=[path])[path])
+    document = json.loads(chief.call("read", paths=[path])[path])
     rank, first = 0, {}
     for host in document["hosts"]:
         first[str(rank)] = host["name"]

@@ -85,7 +85,7 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
         opened,
-        lambda s: s.ask("listen", address=address[s.host.name])["port"],
+        lambda s: s.call("listen", address=address[s.host.name])["port"],
         what="listening on the address for peers",
         error=HostsNotReady,
     )
@@ -93,7 +93,7 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
     def connect(session: Session) -> str:
         peers = [name for name in opened if name != session.host.name]
         targets = [[address[name], ports[name]] for name in peers]
-        reasons = session.ask("dial", peers=targets, timeout=5)["wrong"]
+        reasons = session.call("dial", peers=targets, timeout=5)["wrong"]
         return "\n".join(
             f"cannot reach {name} at {address[name]}: {why}"
             for name, why in zip(peers, reasons, strict=True)
@@ -122,7 +122,7 @@ def start(
         raise
     chief = opened[cluster.chief]
     python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
-    chief.ask(
+    chief.call(
         "start",
         argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
         cwd=run.folder,
@@ -146,7 +146,7 @@ def lay_out(
         everywhere(
             opened, lambda s: _prepare(s, cluster, request, document, run), what="shipping the run"
         )
-        chief.ask("write", files=_chief_files(cluster, document, run))
+        chief.call("write", files=_chief_files(cluster, document, run))
         _check_logins(cluster, chief, run)
     except BaseException:
         remove_run(opened, run)
@@ -168,7 +168,7 @@ def _check_logins(cluster: Cluster, chief: Session, run: Run) -> None:
         return
     path = f"{run.folder}/login_check.txt"
     chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
-    lines = chief.ask("read", paths=[path])[path].splitlines()
+    lines = chief.call("read", paths=[path])[path].splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
         outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
@@ -183,7 +183,7 @@ def remove_run(opened: Mapping[str, Session], run: Run) -> None:
     """Remove the files of a run, secrets included, from the hosts that can be reached."""
     for session in opened.values():
         with contextlib.suppress(Exception):
-            session.ask("remove", paths=[run.folder])
+            session.call("remove", paths=[run.folder])
 
 
 def environment_of(run: Run) -> dict[str, str]:
@@ -234,7 +234,7 @@ def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
     """A free port on each host, all different: hosts may share a machine."""
     ports: list[int] = []
     for peer in cluster.peers:
-        offered = opened[peer.name].ask("ports", count=len(cluster.peers) + 1)["ports"]
+        offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
         ports.append(next(port for port in offered if port not in ports))
     return ports
 
@@ -257,7 +257,7 @@ def _prepare(
     ]
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
-    session.ask("write", files=files)
+    session.call("write", files=files)
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -286,7 +286,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
 
 def read_json(session: Session, path: str) -> Any:
     """The content of a small JSON file on a host; None if the file does not exist."""
-    text = session.ask("read", paths=[path])[path]
+    text = session.call("read", paths=[path])[path]
     return json.loads(text) if text else None
 
 

@@ -37,7 +37,7 @@ def logs(inventory: Inventory, run_id: str | None, rank: str) -> None:
     name = _log_name(rank)
     with _connected(inventory, run) as connection:
         path = f"{run.folder}/logs/{name}.log"
-        text = connection.chief.ask("read", paths=[path])[path]
+        text = connection.chief.call("read", paths=[path])[path]
     if text is None:
         raise UsageError(f"run {run.run_id} has no log {name!r} on {inventory.chief.name}")
     print_lines(*(clean(line) for line in text.splitlines()))
