@@ -5,6 +5,7 @@ Stock Fabric starts a task once per host of `-H`; a training run is one over all
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from fabric.main import program
 from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError
 
 
@@ -48,6 +50,20 @@ def install() -> None:
     program.executor_class = ClusterExecutor
     program.parse_tasks = _usage_is_2(program.parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
+    if _debug_flag():
+        # Invoke has set the root logger to DEBUG, at which paramiko and botocore write down
+        # requests with their signatures. `--debug` shows the lines of console/log.py alone.
+        logging.getLogger().setLevel(logging.WARNING)
+
+
+def _debug_flag() -> bool:
+    """Whether `--debug`, an option of Invoke's own, is on the command line."""
+    core = getattr(program, "core", None)
+    return bool(core and core[0].args.debug.value)
+
+
+def _shows_log() -> bool:
+    return _debug_flag() or os.environ.get("RAILHEAD_DEBUG", "0") not in ("", "0")
 
 
 def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
@@ -75,24 +91,31 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(body)
     def task(*args: Any, **kwargs: Any) -> None:
-        try:
-            body(*args, **kwargs)
-        except RailheadError as error:
-            raise Exit(f"fab {_dashed(body.__name__)}: {error}", code=error.code) from None
-        except BrokenPipeError:
-            raise _unheard() from None
-        except KeyboardInterrupt:
-            hint = "fab status   # where the hosts stand"
-            raise Exit(
-                f"fab {_dashed(body.__name__)}: interrupted\n  next: {hint}", code=1
-            ) from None
-        except Exit:
-            raise
-        except Exception:
-            traceback.print_exc()
-            raise Exit("this is a mistake in Railhead, not yours", code=1) from None
+        name = _dashed(body.__name__)
+        with log.command(name, sys.argv[1:], live=_shows_log()) as file:
+            try:
+                body(*args, **kwargs)
+            except RailheadError as error:
+                raise Exit(f"fab {name}: {error}", code=error.code) from None
+            except BrokenPipeError:
+                raise _unheard() from None
+            except KeyboardInterrupt:
+                hint = "fab status   # where the hosts stand"
+                raise Exit(f"fab {name}: interrupted\n  next: {hint}", code=1) from None
+            except Exit:
+                raise
+            except Exception:
+                traceback.print_exc()
+                raise Exit(_mistake(file), code=1) from None
 
     return task
+
+
+def _mistake(file: log.LogFile) -> str:
+    """The message for an exception that is not the user's; the log gets its traceback."""
+    log.mistake()
+    message = "this is a mistake in Railhead, not yours"
+    return f"{message}\n  debug log: {file.path}" if file.path else message
 
 
 def _dashed(name: str) -> str:

@@ -12,7 +12,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.launch import choose
 from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import alias
+from bootstrap.ssh.host_keys import host_key_alias
 
 
 def known(inventory: Inventory, name: str) -> str:
@@ -39,7 +39,7 @@ def write_config(inventory: Inventory) -> Path:
 
 
 def _pins(host: Host, inventory: Inventory) -> list[str]:
-    files, name = local_state.known_hosts_files(inventory.name), alias(host, inventory)
+    files, name = local_state.known_hosts_files(inventory.name), host_key_alias(host, inventory)
     listed = " ".join(f'"{file}"' for file in (files[:1] if name else files))
     lines = [f"  UserKnownHostsFile {listed}", "  StrictHostKeyChecking yes"]
     return [*lines, f"  HostKeyAlias {name}"] if name else lines

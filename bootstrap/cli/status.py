@@ -37,9 +37,9 @@ def tell(seen: power.ClusterStatus, run_id: str | None) -> None:
 
 
 def _hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
-        for name, why in connect.tell(inventory, failed).items():
+        for name, why in connect.describe_outcomes(inventory, failed).items():
             print_lines(
                 f"[{name}] " + (_host(opened[name]) if name in opened else f"UNREACHABLE {why}")
             )
@@ -49,7 +49,9 @@ def _hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
         for session in opened.values():
             session.close()
     if failed:
-        raise HostsFailed("some hosts cannot be reached", connect.tell(inventory, failed))
+        raise HostsFailed(
+            "some hosts cannot be reached", connect.describe_outcomes(inventory, failed)
+        )
 
 
 def _host(session: Session) -> str:

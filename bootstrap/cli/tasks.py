@@ -240,10 +240,10 @@ def trust(
     """Show the host keys of hosts that are not known yet, ask, and pin them."""
     from bootstrap.ssh import trust
 
-    found = trust.unknown(inventory_of(hosts, stack))
+    found = trust.unknown_keys(inventory_of(hosts, stack))
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
-    print_lines(*trust.pin(found, trust.by_person(yes)))
+    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
 @task(name="ssh", first="host")

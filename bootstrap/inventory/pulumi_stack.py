@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
@@ -77,7 +78,7 @@ def destroy(stack: str) -> None:
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     try:
-        done = subprocess.run(
+        done = log.run(
             ["pulumi", *argv],
             cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL, timeout=DESTROY_SECONDS,
         )  # fmt: skip
@@ -108,9 +109,9 @@ def _held(stack: str) -> list[dict[str, Any]]:
 def _ask(*words: str) -> subprocess.CompletedProcess[str]:
     argv = ["pulumi", *words, "--non-interactive"]
     try:
-        return subprocess.run(
+        return log.run(
             argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=SECONDS,
+            capture_output=True, timeout=SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UsageError(

@@ -129,11 +129,13 @@ def _see(inventory: Inventory, clock: Clock) -> None:
     """Wait until every host has shown its new key."""
     end = clock.now() + SEEN_SECONDS
     while some := due(inventory):
-        opened, failed = connect.reach(some)
+        opened, failed = connect.open_sessions(some)
         old = _settle(some, opened)
         for session in opened.values():
             session.close()
         if (old or failed) and clock.now() >= end:
-            told = connect.tell(some, failed) | dict.fromkeys(old, "it shows the injected key")
+            told = connect.describe_outcomes(some, failed) | dict.fromkeys(
+                old, "it shows the injected key"
+            )
             raise HostsNotReady("injected host keys are still in use", told, hint="the same again")
         clock.sleep(POLL_SECONDS)

@@ -50,7 +50,7 @@ def look(inventory: Inventory) -> ClusterStatus:
     """Where the machines are and how they stand: asked of their cloud, if a stack made them."""
     if not inventory.is_managed:
         return ClusterStatus(inventory, {}, inventory.cloud)
-    return _ask(inventory, base.of(inventory))
+    return _ask(inventory, base.cloud_of(inventory))
 
 
 def _ask(inventory: Inventory, asked: Cloud) -> ClusterStatus:
@@ -88,7 +88,7 @@ def pin_host_keys(seen: ClusterStatus, report: Reporter) -> None:
     """Pin the keys of the machines that run, where that was not done before; injected ones are
     changed at once."""
     if seen.instance_states:
-        _pin_host_keys(seen, base.of(seen.inventory), report, Clock())
+        _pin_host_keys(seen, base.cloud_of(seen.inventory), report, Clock())
 
 
 def _pin_host_keys(seen: ClusterStatus, asked: Cloud, report: Reporter, clock: Clock) -> None:
@@ -100,7 +100,7 @@ def _pin_host_keys(seen: ClusterStatus, asked: Cloud, report: Reporter, clock: C
 
 def _may_start(seen: ClusterStatus, start_them: bool) -> None:
     _refuse_lost(seen)
-    told = base.told(dict(seen.instance_states))
+    told = base.describe_states(dict(seen.instance_states))
     if start_them:
         return
     if not sys.stdin.isatty():
@@ -118,7 +118,7 @@ def _refuse_lost(seen: ClusterStatus) -> None:
         lost = {n: s for n, s in seen.instance_states.items() if s.state == state}
         if lost:
             told = {
-                n: f"{s.state}, says {s.said_by}: {s.why}".rstrip(": ") for n, s in lost.items()
+                n: f"{s.state}, says {s.source}: {s.reason}".rstrip(": ") for n, s in lost.items()
             }
             every = {n: told.get(n, s.state) for n, s in seen.instance_states.items()}
             raise HostsNotReady(f"{', '.join(lost)}: {state}", every, hint=hint)
@@ -138,7 +138,7 @@ def start(
         HostsFailed: not all run, or answer, within the time.
     """
     clock = clock or Clock()
-    asked = base.of(inventory)
+    asked = base.cloud_of(inventory)
     seen = _settled_first(inventory, asked, report, clock)
     _refuse_lost(seen)
     _arm(inventory, asked, hours, report)
@@ -169,7 +169,7 @@ def _arm(inventory: Inventory, asked: Cloud, hours: float | None, report: Report
     if deadline is None:
         return
     if hours is not None or deadline.state != "armed" or deadline.at is not None:
-        asked.arm(hours or default_hours(inventory))
+        asked.set_deadline(hours or default_hours(inventory))
     if (armed := asked.deadline()) is not None:
         report(told(armed))
 
@@ -191,7 +191,7 @@ def _start(asked: Cloud, seen: ClusterStatus, report: Reporter, clock: Clock) ->
         raise
     if any(s.state != "running" for s in said.values()):
         _undo(asked, seen, report)
-        every = {n: f"{s.state} {s.why}".strip() for n, s in said.items()}
+        every = {n: f"{s.state} {s.reason}".strip() for n, s in said.items()}
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
             every,
@@ -220,7 +220,7 @@ def _answers(inventory: Inventory, report: Reporter, clock: Clock) -> None:
     """Wait until every host lets us in; a changed key is no matter of waiting."""
     end, told_once = clock.now() + SSH_SECONDS, False
     while True:
-        opened, failed = connect.reach(inventory)
+        opened, failed = connect.open_sessions(inventory)
         for session in opened.values():
             session.close()
         if not failed:
@@ -242,7 +242,7 @@ def _may_pass(error: Exception) -> bool:
 
 def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
-    asked = base.of(inventory)
+    asked = base.cloud_of(inventory)
     asked.stop()
     stop_policy.wait(asked, report, clock=clock)
     for cost in asked.costs():
@@ -251,30 +251,30 @@ def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) 
 
 def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
     """Move the cloud's own deadline of machines that may be running."""
-    asked = base.of(inventory)
-    asked.arm(hours)
+    asked = base.cloud_of(inventory)
+    asked.set_deadline(hours)
     armed = asked.deadline()
     report(told(armed) if armed else "these machines have no deadline of a cloud")
 
 
 def told(deadline: Deadline, now: datetime | None = None) -> str:
     """A deadline in words, with who said so."""
-    why = f": {deadline.why}" if deadline.why else ""
+    why = f": {deadline.reason}" if deadline.reason else ""
     if deadline.at is None:
-        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.said_by})"
+        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
     left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
     when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
     when += f", in {duration(left)}" if left > 0 else ""
-    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
+    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
 
 
 def print_status(seen: ClusterStatus, report: Reporter) -> RailheadError | None:
     """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
     error to end with, when machines run and nothing of the cloud would ever stop them."""
     for name, s in seen.instance_states.items():
-        why = f"; {s.why}" if s.why else ""
-        report(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
-    deadline = base.of(seen.inventory).deadline()
+        why = f"; {s.reason}" if s.reason else ""
+        report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")
+    deadline = base.cloud_of(seen.inventory).deadline()
     if deadline:
         report(told(deadline))
     some = len(seen.not_running) < len(seen.instance_states)

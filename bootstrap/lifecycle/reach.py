@@ -38,7 +38,7 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     Raises:
         HostsNotReady: one or more could not be reached; every host's outcome is told.
     """
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         if failed:
             what = f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached"
@@ -61,7 +61,7 @@ def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]
     """The error for hosts that could not be reached."""
     way = diagnose(inventory, failed)
     said = f"{what}; {way.said}" if way.said else what
-    return HostsNotReady(said, connect.tell(inventory, failed), hint=way.next)
+    return HostsNotReady(said, connect.describe_outcomes(inventory, failed), hint=way.next)
 
 
 def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
@@ -80,7 +80,7 @@ def _timed_out(error: Exception) -> bool:
 def _firewall(inventory: Inventory) -> Diagnosis:
     """Whether the cloud's firewall lets in whoever asks."""
     try:
-        admitted = base.of(inventory).allowed_cidrs()
+        admitted = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
         return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
     return verdict(admitted, own_address(inventory.chief.address))

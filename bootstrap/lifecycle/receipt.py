@@ -49,11 +49,11 @@ def check(receipt: Receipt) -> None:
 
 def of_machine(name: str, said: InstanceState, rested: str = "") -> Line:
     """A machine: its state, who says so and when. `rested` is when it was at rest before."""
-    source = f"says {said.said_by}, {said.at}"
+    source = f"says {said.source}, {said.at}"
     if said.state in STOPPED:
         return Line(name, f"{said.state} ({source}); it costs nothing by the hour")
     before = f"; it was said to be stopped at {rested}" if rested else ""
-    why = f"; {said.why}" if said.why else ""
+    why = f"; {said.reason}" if said.reason else ""
     return Line(name, f"{said.state} ({source}){why}{before}", verified=False)
 
 

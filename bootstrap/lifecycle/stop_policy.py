@@ -57,7 +57,7 @@ def check_before(inventory: Inventory, ending: StopPolicy) -> str:
     if not inventory.is_managed:
         _refuse_stop_words(inventory, ending)
         return ""
-    return check_deadline(base.of(inventory).deadline(), ending, datetime.now(timezone.utc))
+    return check_deadline(base.cloud_of(inventory).deadline(), ending, datetime.now(timezone.utc))
 
 
 def _refuse_stop_words(inventory: Inventory, ending: StopPolicy) -> None:
@@ -76,11 +76,11 @@ def check_deadline(deadline: Deadline | None, ending: StopPolicy, now: datetime)
     if deadline.state != "armed":
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
-            f"(says {deadline.said_by}): nothing would stop them if all else fails",
+            f"(says {deadline.source}): nothing would stop them if all else fails",
             hint=MOVE,
         )
     if deadline.at is None:
-        return f"the cloud stops these machines by itself: {deadline.why}"
+        return f"the cloud stops these machines by itself: {deadline.reason}"
     left = (deadline.at - now).total_seconds() / 3600
     if ending.max_hours is not None and ending.max_hours > left:
         raise UsageError(
@@ -116,7 +116,7 @@ def after(inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | No
     elif not result:
         report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
-        wait(base.of(inventory), report, clock=clock)
+        wait(base.cloud_of(inventory), report, clock=clock)
     else:
         report(kept(document, result, price(inventory)))
 
@@ -170,7 +170,7 @@ def wait(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None
         limit=STOPPING,
         clock=clock,
     )
-    told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
+    told = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in said.items()}
     if any(s.state not in STOPPED for s in said.values()):
         raise HostsFailed("machines do not stop", told, hint="fab teardown")
     for name, text in told.items():

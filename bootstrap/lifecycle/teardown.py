@@ -60,11 +60,11 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
             f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
             hint=f"fab fetch --run {left[-1]}   # or --discard-results",
         )
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         lines = [
             Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
-            for n, w in connect.tell(inventory, failed).items()
+            for n, w in connect.describe_outcomes(inventory, failed).items()
             if n in failed
         ]
         lines += _everywhere(opened, inventory.name, purge)
@@ -105,7 +105,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     swept = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
-    gone = not session.ask("remove", paths=paths)["left"]
+    gone = not session.call("remove", paths=paths)["left"]
     left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import LOCKS, Environment, uv_digest
@@ -36,7 +36,7 @@ def _uv_for_hosts() -> Bundle:
         argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
         argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
         argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
-        done = subprocess.run(argv, capture_output=True, text=True)
+        done = log.run(argv, capture_output=True)
         if done.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     argv += ["--constraints", str(runtime.lock), str(requirements)]
     if runtime.override:
         argv += ["--overrides", "-"]
-    done = subprocess.run(argv, input=runtime.override, capture_output=True, text=True)
+    done = log.run(argv, input=runtime.override, capture_output=True)
     if done.returncode:
         tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
         raise UsageError(

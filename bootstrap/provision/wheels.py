@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder
@@ -104,24 +106,24 @@ def _fetched(requirements: str, options: Sequence[str], told: Told) -> Path:
 
 
 def _download(part: Path, requirements: str, options: Sequence[str], told: Told) -> None:
-    lock, log = part / "lock.txt", part / "log"
+    lock, pip_log = part / "lock.txt", part / "log"
     lock.write_text(requirements)
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
     argv += ["--dest", str(part / "files"), "--requirement", str(lock)]
     # It copies the files to their place in the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(part / "coming")}
-    with log.open("wb") as out:
+    with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
-    try:
-        while process.poll() is None:
-            told(_size(part / "coming"))
-            time.sleep(0.5)
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            while process.poll() is None:
+                told(_size(part / "coming"))
+                time.sleep(0.5)
+        finally:
+            process.kill()
+            notes.append(f"exit {process.wait()}")
     if process.returncode:
-        tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-4:])
+        tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
         raise RailheadError(f"the wheels for hosts that do not get out were not fetched:\n{tail}")
 
 

@@ -38,7 +38,7 @@ def _place(inventory: Inventory, run_id: str) -> str:
     if not inventory.bucket:
         return only
     try:
-        shipped = bucket.of(inventory).manifest(run_id) is not None
+        shipped = bucket.bucket_of(inventory).manifest(run_id) is not None
     except RailheadError as error:
         return f"in {inventory.bucket} or {only} ({error.message})"
     return f"in {inventory.bucket}/runs/{run_id}: fab fetch" if shipped else only
@@ -53,7 +53,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
     Raises:
         UsageError: they are not in the bucket. RailheadError: a file is not what was shipped.
     """
-    kept = bucket.of(inventory)
+    kept = bucket.bucket_of(inventory)
     manifest = kept.manifest(run.run_id)
     if manifest is None:
         raise UsageError(

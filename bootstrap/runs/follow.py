@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.start import Run
-from bootstrap.ssh.connect import reach
+from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
 
 
@@ -40,8 +41,9 @@ def follow(session: Session, run: Run, board: Board, watch: FollowState) -> None
             if line and host not in shown:
                 board.line(host, clean(line))
 
-    answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
+    answer = session.call("follow", on_event=told, folder=run.folder, offset=watch.offset)
     watch.lost, watch.done = answer["lost"], True
+    log.event(f"run {run.run_id}: {'lost' if watch.lost else 'ended'}")
 
 
 def mark_controller_here(session: Session, run: Run) -> None:
@@ -52,7 +54,7 @@ def mark_controller_here(session: Session, run: Run) -> None:
 def _first_ranks(session: Session, run: Run) -> dict[str, str]:
     """{rank: host} for the first rank of each host."""
     document = json.loads(
-        session.ask("read", paths=[f"{run.folder}/run.json"])[f"{run.folder}/run.json"]
+        session.call("read", paths=[f"{run.folder}/run.json"])[f"{run.folder}/run.json"]
     )
     first, found = 0, {}
     for host in document["hosts"]:
@@ -102,7 +104,7 @@ def follow_to_end(inventory: Inventory, session: Session, run: Run, board: Board
 def reconnect(inventory: Inventory) -> Session | None:
     """A new session with the chief, its agent started; None when it cannot be reached now."""
     alone = replace(inventory, hosts=inventory.hosts[:1])
-    opened, _ = reach(alone)
+    opened, _ = open_sessions(alone)
     for session in opened.values():
         facts = session.facts()
         if facts.python:

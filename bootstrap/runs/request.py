@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import UsageError
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
@@ -129,6 +129,8 @@ def _secrets(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, 
             f"--secret {', '.join(missing)}: not set here, or empty",
             hint=f"export {missing[0]}=...   # in this shell, then the same command again",
         )
+    for name in names:
+        log.add_secret(environment[name])
     return {name: environment[name] for name in names}
 
 
@@ -168,7 +170,7 @@ def training_settings(
     for setting in settings:
         argv += ["--set", setting]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
-    done = subprocess.run(argv, cwd=REPO, env=environment, capture_output=True, text=True)
+    done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if done.returncode:
         raise UsageError(done.stderr.strip())
     resolved: dict[str, Any] = json.loads(done.stdout)["settings"]

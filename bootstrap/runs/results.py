@@ -77,7 +77,7 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
         report(line)
     if ended:
         word = json.dumps({"left": len(left)})
-        session.ask("write", files=[[f"{run.folder}/fetched", 0o644, word]])
+        session.call("write", files=[[f"{run.folder}/fetched", 0o644, word]])
     return result_of(run.results)
 
 
@@ -87,7 +87,7 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
     A run whose disk was full may have no manifest.
     """
     path = f"{run.folder}/results/manifest.json"
-    if text := session.ask("read", paths=[path])[path]:
+    if text := session.call("read", paths=[path])[path]:
         entries = Manifest.read(text).files
         refuse_changed(
             [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]

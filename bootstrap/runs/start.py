@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -79,7 +80,7 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
         opened,
-        lambda s: s.ask("listen", address=address[s.host.name])["port"],
+        lambda s: s.call("listen", address=address[s.host.name])["port"],
         what="listening on the address for peers",
         error=HostsNotReady,
     )
@@ -87,7 +88,7 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
     def call(session: Session) -> str:
         others = [name for name in opened if name != session.host.name]
         peers = [[address[name], ports[name]] for name in others]
-        wrong = session.ask("dial", peers=peers, timeout=5)["wrong"]
+        wrong = session.call("dial", peers=peers, timeout=5)["wrong"]
         return "\n".join(
             f"cannot reach {name} at {address[name]}: {why}"
             for name, why in zip(others, wrong, strict=True)
@@ -107,6 +108,7 @@ def start(
     """Ship the bundle to every host and start the supervisor on the chief."""
     document = document_of(launch.new_run_id(), cluster, opened, asked, ending)
     run = Run(document["run_id"], results / document["run_id"])
+    log.event(f"run {run.run_id}: {asked.ask.launcher} on {', '.join(opened)}")
     local_state.save_run(document, run.results)
     try:
         lay_out(cluster, opened, asked, document, run)
@@ -115,13 +117,14 @@ def start(
         raise
     chief = opened[cluster.chief]
     python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
-    chief.ask(
+    chief.call(
         "start",
         argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
         cwd=run.folder,
         env=environment_of(run),
         log=f"{run.folder}/logs/supervisor.log",
     )
+    log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
 
@@ -138,7 +141,7 @@ def lay_out(
         everywhere(
             opened, lambda s: _prepare(s, cluster, asked, document, run), what="shipping the run"
         )
-        chief.ask("write", files=_chief_files(cluster, document, run))
+        chief.call("write", files=_chief_files(cluster, document, run))
         _refuse_closed_doors(cluster, chief, run)
     except BaseException:
         take_back(opened, run)
@@ -160,7 +163,7 @@ def _refuse_closed_doors(cluster: Cluster, chief: Session, run: Run) -> None:
         return
     path = f"{run.folder}/knock.txt"
     chief.run(["sh", "-c", KNOCK, "knock", *others], cwd=run.folder)
-    lines = chief.ask("read", paths=[path])[path].splitlines()
+    lines = chief.call("read", paths=[path])[path].splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
         told = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
@@ -175,7 +178,7 @@ def take_back(opened: Mapping[str, Session], run: Run) -> None:
     """Remove all of a run from the hosts, secrets too, where that can be done."""
     for session in opened.values():
         with contextlib.suppress(Exception):
-            session.ask("remove", paths=[run.folder])
+            session.call("remove", paths=[run.folder])
 
 
 def environment_of(run: Run) -> dict[str, str]:
@@ -226,7 +229,7 @@ def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
     """A free port on each host, no number twice: hosts may share a machine."""
     found: list[int] = []
     for peer in cluster.peers:
-        offered = opened[peer.name].ask("ports", count=len(cluster.peers) + 1)["ports"]
+        offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
         found.append(next(port for port in offered if port not in found))
     return found
 
@@ -249,7 +252,7 @@ def _prepare(
     ]
     if asked.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(asked.secrets))])
-    session.ask("write", files=files)
+    session.call("write", files=files)
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -278,7 +281,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
 
 def read_json(session: Session, path: str) -> Any:
     """A small JSON file of a host; None when it is not there."""
-    text = session.ask("read", paths=[path])[path]
+    text = session.call("read", paths=[path])[path]
     return json.loads(text) if text else None
 
 

@@ -99,7 +99,7 @@ def logs(inventory: Inventory, started: Run, rank: str) -> None:
     with reach.agents(alone) as (opened, _):
         chief = opened[inventory.chief.name]
         path = f"{started.folder}/logs/{name}.log"
-        text = chief.ask("read", paths=[path])[path]
+        text = chief.call("read", paths=[path])[path]
     if text is None:
         raise UsageError(f"run {started.run_id} has no log {name!r} on {inventory.chief.name}")
     print_lines(*(clean(line) for line in text.splitlines()))

@@ -45,7 +45,7 @@ class Asked:
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "write":
             self.written += kw["files"]
         if op == "remove":
@@ -62,11 +62,11 @@ class Asked:
         return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool, sent: Callable[[int], None]
+        self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int], None]
     ) -> None:
         assert (dest, prune) == (wheel_delivery.FOLDER, False)
         self.sent += [file.path for file in bundle.files]
-        sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes)
 
 
 @pytest.fixture

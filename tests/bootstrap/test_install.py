@@ -51,7 +51,7 @@ class Asked:
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "write":
             self.written |= {path: text for path, _, text in kw["files"]}
 
@@ -62,14 +62,14 @@ class Asked:
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
-        self, bundle: Any, dest: str, *, prune: bool, sent: Callable[[int], None]
+        self, bundle: Any, dest: str, *, prune: bool, on_sent: Callable[[int], None]
     ) -> None:
         self.ran.append(["sent", dest])
-        sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes)
         if dest.endswith("/wheels"):
             self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
-    def send_folder(self, bundle: Any, dest: str, *, sent: Callable[[int], None]) -> None:
+    def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int], None]) -> None:
         self.ran.append(["sent whole", dest])
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
@@ -266,7 +266,7 @@ class Locked(Asked):
         self.board, self.full = board, full
         self.said_before = ""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "read":
             return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
         self.said_before = self.board.getvalue()

@@ -79,7 +79,7 @@ class Sky:
     def deadline(self) -> Deadline | None:
         return self.armed
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
         at = datetime.now(timezone.utc) + timedelta(hours=hours)
         self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
@@ -237,7 +237,7 @@ def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPa
 
 def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
-    sky.arm(1)
+    sky.set_deadline(1)
     start(person, sky, hours=2.5)
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
