@@ -164,7 +164,7 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     asked = _asked(cluster, pairs)
     check = Run(HEALTH, Path())
     document = start.document_of(HEALTH, cluster, opened, asked, StopPolicy(stop=False))
-    start.take_back(opened, check)
+    start.remove_run(opened, check)
     start.lay_out(cluster, opened, asked, document, check)
     try:
         said = _measured(cluster, opened[cluster.chief], check)
@@ -243,4 +243,4 @@ def _clear(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
     """End what is left of the check, and remove its files."""
     pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
     everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
-    start.take_back(opened, check)
+    start.remove_run(opened, check)

@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_written_fails_no_command(
     done = fab("train", before=before)
     assert done.returncode == 1
     assert done.stderr.endswith(
-        "ZeroDivisionError: ours\nthis is a mistake in Railhead, not yours\n"
+        "ZeroDivisionError: ours\nthis is an error in Railhead, not in your command\n"
     )
 
 

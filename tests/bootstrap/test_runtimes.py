@@ -21,7 +21,7 @@ from bootstrap.plan.runtimes import (
     row_named,
 )
 from bootstrap.provision.uv import resolve_extra
-from bootstrap.runs.launch import LAUNCHERS
+from bootstrap.runs.strategies import LAUNCHERS
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
