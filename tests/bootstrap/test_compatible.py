@@ -17,8 +17,7 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Driver
 from bootstrap.facts.host import PYTHON_OF_APT, HostFacts
 from bootstrap.plan import drivers
-from bootstrap.plan.runtime_choice import choose
-from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime
+from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime, choose_runtime
 from bootstrap.plan.system_changes import refuse
 from stacks.aws import config_rules as aws_rules
 from stacks.aws import machine_types as aws_types
@@ -165,7 +164,7 @@ def test_what_is_offered_fits(
 def test_a_fresh_machine_gets_a_runtime_for_gpus_before_its_driver_is_there(
     debian: HostFacts, arch: str, cloud: str, chosen: str
 ) -> None:
-    environment = choose({"h1": fresh(debian, arch, cloud, chosen)}, None, None)
+    environment = choose_runtime({"h1": fresh(debian, arch, cloud, chosen)}, None, None)
     assert environment.runtime.gpu and environment.runtime.horovod
 
 
