@@ -26,7 +26,7 @@ from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import destroy as destroy_stack
 from bootstrap.lifecycle import power, reach, stop_policy
 from bootstrap.lifecycle.receipt import check
-from bootstrap.lifecycle.teardown import leave, take_away
+from bootstrap.lifecycle.teardown import remove_from_hosts, teardown_hosts
 from bootstrap.plan import decide
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.steps import Plan
@@ -54,7 +54,7 @@ def look(
         inventory = (
             pulumi.cluster_of(made_by) if made_by is not None else local_state.last_cluster()
         )
-    seen = power.look(inventory)
+    seen = power.cluster_status(inventory)
     named = ", ".join(str(h) for h in seen.inventory.hosts)
     print_lines(f"{inventory.name} ({seen.place}): {named}")
     return seen
@@ -142,7 +142,7 @@ class TrainOptions:
 def train(inventory: Inventory, trip: TrainOptions) -> Run:
     """The whole way from hosts to results."""
     trip.asked.ask.settled_strategy(len(inventory.hosts))
-    if deadline := stop_policy.check_before(inventory, trip.ending):
+    if deadline := stop_policy.check_before_run(inventory, trip.ending):
         print_lines(deadline)
     with surveyed(inventory, trip.options) as (cluster, opened):
         run.refuse_second(cluster)
@@ -163,7 +163,7 @@ def _start(cluster: Cluster, opened: dict[str, Session], trip: TrainOptions) -> 
     print_lines(*choices(trip.asked, cluster))
     cluster = make_ready(cluster, opened, trip.options)
     start_agents(cluster, opened)
-    measure.refuse_fallback(cluster, opened)
+    measure.refuse_cpu_fallback(cluster, opened)
     run.refuse_closed_pairs(cluster, opened)
     return run.start(cluster, opened, trip.asked, trip.results, trip.ending)
 
@@ -193,11 +193,11 @@ def teardown(
     if with_bucket and not (destroy and inventory.bucket):
         raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
     if inventory.is_managed:
-        receipt = destroy_stack.end(
+        receipt = destroy_stack.teardown_stack(
             inventory, discard=discard, destroyed=destroy, yes=yes, with_bucket=with_bucket
         )
     else:
-        receipt = leave(inventory, purge=purge, discard=discard, destroy=destroy)
+        receipt = teardown_hosts(inventory, purge=purge, discard=discard, destroy=destroy)
     check(receipt)
 
 
@@ -208,6 +208,6 @@ def demo(results: Path) -> None:
     try:
         train(inventory, TrainOptions(read_request(TrainArgs(preset="digits")), Options(), results))
     finally:
-        receipt = take_away(inventory)
+        receipt = remove_from_hosts(inventory)
         print_lines(*receipt.describe())
     check(receipt)

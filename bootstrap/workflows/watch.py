@@ -76,9 +76,9 @@ def judged(inventory: Inventory, started: Run, result: Mapping[str, Any]) -> Non
     try:
         print_lines(judge(started, result))
     except RailheadError:
-        stop_policy.after(inventory, started, print_lines)
+        stop_policy.wait_after_run(inventory, started, print_lines)
         raise
-    stop_policy.after(inventory, started, print_lines)
+    stop_policy.wait_after_run(inventory, started, print_lines)
 
 
 def listing(folder: Path) -> list[str]:
