@@ -108,10 +108,10 @@ def keys_of(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("kind", ["training", "script"])
 def test_every_key_of_the_run_document_is_described(kind: str) -> None:
     run = run_document(
-        run_id="r", cluster="c", created="", ask=RunOptions(script=kind == "script"),
+        run_id="r", cluster="c", created="", options=RunOptions(script=kind == "script"),
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
         peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
-        ports=[1], ending=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        ports=[1], stop_policy=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
     )  # fmt: skip
     assert set(keys_of(run)) <= named(section(page("how-it-works.md"), "The run document"))
 

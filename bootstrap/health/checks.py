@@ -14,7 +14,7 @@ from statistics import median_low
 from bootstrap.console.text import count, size
 from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
-from bootstrap.plan.runtime_choice import gpus_of
+from bootstrap.plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: beyond it, records of two hosts stand in the wrong order
 DISK_LIMIT = 2_000_000_000  # bytes: a rank's log alone takes up to 100 MB, a model's files more

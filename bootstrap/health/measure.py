@@ -173,7 +173,7 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     asked = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
     document = start.document_of(HEALTH, cluster, opened, asked, StopPolicy(stop=False))
-    start.take_back(opened, check)
+    start.remove_run(opened, check)
     start.lay_out(cluster, opened, asked, document, check)
     try:
         output = _run_link_check(cluster, opened[cluster.chief], check)
@@ -254,4 +254,4 @@ def _clean_up(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> No
     """End what is left of the check, and remove its files."""
     pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
     everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
-    start.take_back(opened, check)
+    start.remove_run(opened, check)

@@ -17,7 +17,7 @@ from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtime_choice import gpus_of
+from bootstrap.plan.runtimes import gpus_of
 from bootstrap.provision.survey import survey
 from bootstrap.runs import start
 from bootstrap.ssh.agents import start_agents

@@ -46,7 +46,7 @@ def teardown_stack(
     inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
     """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
-    cloud = base.of(inventory)
+    cloud = base.cloud_of(inventory)
     if not destroyed:
         receipt = stop(inventory, cloud, print_lines)
     else:
@@ -75,7 +75,7 @@ def stop(
     lines += wait_for_stop(cloud, report, clock)
     lines += cost_lines(cloud)
     lines += result_lines(inventory)
-    return Receipt(inventory.name, base.utc(), tuple(lines))
+    return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
 
 def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
@@ -134,7 +134,7 @@ def destroy(
             hint="fab teardown --destroy --stack NAME",
         )
     refuse_unfetched(inventory, discard, with_bucket)
-    kept = bucket.of(inventory) if with_bucket else None
+    kept = bucket.bucket_of(inventory) if with_bucket else None
     costs = cloud.costs()
     agree("\n".join(resources_to_destroy(inventory, costs, with_bucket)))
     lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
@@ -145,7 +145,7 @@ def destroy(
     lines += wait_for_stop(cloud, report, clock)
     lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
-    return Receipt(f"stack {name}", base.utc(), tuple(lines))
+    return Receipt(f"stack {name}", base.utc_now(), tuple(lines))
 
 
 def empty_bucket(kept: Bucket, report: Reporter) -> Line:
@@ -159,7 +159,7 @@ def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     if not inventory.bucket:
         return []
     try:
-        gone = bucket.of(inventory).empty(report, bucket.WHEELS)
+        gone = bucket.bucket_of(inventory).empty(report, bucket.WHEELS)
     except RailheadError as error:
         return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
     told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
@@ -181,7 +181,7 @@ def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
     left = [*unfetched(inventory), *partly_fetched(inventory)]
     if not left or with_bucket or not inventory.bucket:
         return left
-    kept = bucket.of(inventory)
+    kept = bucket.bucket_of(inventory)
     try:
         return [run_id for run_id in left if kept.manifest(run_id) is None]
     except NoBucket:

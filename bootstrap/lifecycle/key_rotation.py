@@ -134,11 +134,11 @@ def _wait_for_new_keys(inventory: Inventory, clock: Clock) -> None:
         remaining = due(inventory)
         if remaining is None:
             return True
-        opened, failed = connect.reach(remaining)
+        opened, failed = connect.open_sessions(remaining)
         old = _drop_old_pins(remaining, opened)
         for session in opened.values():
             session.close()
-        outcomes = connect.tell(remaining, failed)
+        outcomes = connect.describe_outcomes(remaining, failed)
         outcomes |= dict.fromkeys(old, "it shows the injected key")
         return due(inventory) is None
 

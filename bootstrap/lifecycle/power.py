@@ -51,7 +51,7 @@ def cluster_status(inventory: Inventory) -> ClusterStatus:
     """The current addresses and states of the machines, if a stack made them."""
     if not inventory.is_managed:
         return ClusterStatus(inventory, {}, inventory.cloud)
-    return _query(inventory, base.of(inventory))
+    return _query(inventory, base.cloud_of(inventory))
 
 
 def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
@@ -91,7 +91,7 @@ def ensure_running(
 def pin_host_keys(status: ClusterStatus, report: Reporter) -> None:
     """Pin the keys of running machines that have no pin yet, and replace injected keys."""
     if status.instance_states:
-        _pin_host_keys(status, base.of(status.inventory), report, Clock())
+        _pin_host_keys(status, base.cloud_of(status.inventory), report, Clock())
 
 
 def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:
@@ -105,7 +105,7 @@ def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
     _refuse_missing(status)
     if start_them:
         return
-    states = base.told(dict(status.instance_states))
+    states = base.describe_states(dict(status.instance_states))
     question = f"not all machines run: {states}\nStart them{stop_policy.price(status.inventory)}?"
     if not confirm(question, hint="fab start   # or: fab train --start"):
         raise UsageError("the machines were not started", hint="fab start")
@@ -118,7 +118,8 @@ def _refuse_missing(status: ClusterStatus) -> None:
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
             reasons = {
-                n: f"{s.state}, says {s.said_by}: {s.why}".rstrip(": ") for n, s in missing.items()
+                n: f"{s.state}, says {s.source}: {s.reason}".rstrip(": ")
+                for n, s in missing.items()
             }
             outcomes = {n: reasons.get(n, s.state) for n, s in states.items()}
             raise HostsNotReady(f"{', '.join(missing)}: {state}", outcomes, hint=hint)
@@ -138,7 +139,7 @@ def start(
         HostsFailed: not all run, or answer, within the time.
     """
     clock = clock or Clock()
-    cloud = base.of(inventory)
+    cloud = base.cloud_of(inventory)
     status = _wait_while_stopping(inventory, cloud, report, clock)
     _refuse_missing(status)
     _arm(inventory, cloud, hours, report)
@@ -169,7 +170,7 @@ def _arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Report
     if deadline is None:
         return
     if hours is not None or deadline.state != "armed" or deadline.at is not None:
-        cloud.arm(hours or default_hours(inventory))
+        cloud.set_deadline(hours or default_hours(inventory))
     if (armed := cloud.deadline()) is not None:
         report(describe_deadline(armed))
 
@@ -191,7 +192,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
         raise
     if any(s.state != "running" for s in states.values()):
         _stop_started(cloud, status, report)
-        outcomes = {n: f"{s.state} {s.why}".strip() for n, s in states.items()}
+        outcomes = {n: f"{s.state} {s.reason}".strip() for n, s in states.items()}
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
             outcomes,
@@ -228,7 +229,7 @@ def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
 
     def all_succeed() -> bool:
         nonlocal failed, reported
-        opened, failed = connect.reach(inventory)
+        opened, failed = connect.open_sessions(inventory)
         for session in opened.values():
             session.close()
         if not all(_is_transient(error) for error in failed.values()):
@@ -251,7 +252,7 @@ def _is_transient(error: Exception) -> bool:
 
 def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
-    cloud = base.of(inventory)
+    cloud = base.cloud_of(inventory)
     cloud.stop()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
     for cost in cloud.costs():
@@ -260,30 +261,30 @@ def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) 
 
 def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
     """Move the cloud's own deadline of machines that may be running."""
-    cloud = base.of(inventory)
-    cloud.arm(hours)
+    cloud = base.cloud_of(inventory)
+    cloud.set_deadline(hours)
     armed = cloud.deadline()
     report(describe_deadline(armed) if armed else "these machines have no deadline of a cloud")
 
 
 def describe_deadline(deadline: Deadline, now: datetime | None = None) -> str:
     """A deadline in parts, with who states so."""
-    why = f": {deadline.why}" if deadline.why else ""
+    why = f": {deadline.reason}" if deadline.reason else ""
     if deadline.at is None:
-        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.said_by})"
+        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
     left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
     when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
     when += f", in {duration(left)}" if left > 0 else ""
-    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
+    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
 
 
 def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | None:
     """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
     error to end with, when machines run and nothing of the cloud would ever stop them."""
     for name, s in status.instance_states.items():
-        why = f"; {s.why}" if s.why else ""
-        report(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
-    deadline = base.of(status.inventory).deadline()
+        why = f"; {s.reason}" if s.reason else ""
+        report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")
+    deadline = base.cloud_of(status.inventory).deadline()
     if deadline:
         report(describe_deadline(deadline))
     some = len(status.not_running) < len(status.instance_states)

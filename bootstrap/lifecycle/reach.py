@@ -38,7 +38,7 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     Raises:
         HostsNotReady: one or more could not be reached; every host's outcome is networks_text.
     """
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         if failed:
             what = f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached"
@@ -61,7 +61,7 @@ def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]
     """The error for hosts that could not be reached."""
     diagnosis = diagnose(inventory, failed)
     message = f"{what}; {diagnosis.reason}" if diagnosis.reason else what
-    return HostsNotReady(message, connect.tell(inventory, failed), hint=diagnosis.hint)
+    return HostsNotReady(message, connect.describe_outcomes(inventory, failed), hint=diagnosis.hint)
 
 
 def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
@@ -80,7 +80,7 @@ def _timed_out(error: Exception) -> bool:
 def _check_firewall(inventory: Inventory) -> Diagnosis:
     """Whether the cloud's firewall allows this machine's address."""
     try:
-        allowed = base.of(inventory).allowed_cidrs()
+        allowed = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
         return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
     return compare_cidrs(allowed, own_address(inventory.chief.address))

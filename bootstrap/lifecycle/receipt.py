@@ -49,11 +49,11 @@ def check(receipt: Receipt) -> None:
 
 def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
     """A machine's state with its source and time. `stopped_at`: when it was stopped before."""
-    source = f"says {state.said_by}, {state.at}"
+    source = f"says {state.source}, {state.at}"
     if state.state in STOPPED:
         return Line(name, f"{state.state} ({source}); it costs nothing by the hour")
     before = f"; it was said to be stopped at {stopped_at}" if stopped_at else ""
-    why = f"; {state.why}" if state.why else ""
+    why = f"; {state.reason}" if state.reason else ""
     return Line(name, f"{state.state} ({source}){why}{before}", verified=False)
 
 

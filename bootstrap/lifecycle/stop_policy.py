@@ -57,7 +57,7 @@ def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)
         return ""
-    return check_deadline(base.of(inventory).deadline(), policy, datetime.now(timezone.utc))
+    return check_deadline(base.cloud_of(inventory).deadline(), policy, datetime.now(timezone.utc))
 
 
 def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
@@ -76,11 +76,11 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
     if deadline.state != "armed":
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
-            f"(says {deadline.said_by}): nothing would stop them if all else fails",
+            f"(says {deadline.source}): nothing would stop them if all else fails",
             hint=EXTEND_HINT,
         )
     if deadline.at is None:
-        return f"the cloud stops these machines by itself: {deadline.why}"
+        return f"the cloud stops these machines by itself: {deadline.reason}"
     left = (deadline.at - now).total_seconds() / 3600
     if policy.max_hours is not None and policy.max_hours > left:
         raise UsageError(
@@ -118,7 +118,7 @@ def wait_after_run(
     elif not result:
         report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
-        wait_for_stop(base.of(inventory), report, clock=clock)
+        wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:
         report(describe_kept(document, result, price(inventory)))
 
@@ -172,7 +172,7 @@ def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
         limit=STOP_SECONDS,
         clock=clock,
     )
-    outcomes = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in states.items()}
+    outcomes = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in states.items()}
     if any(s.state not in STOPPED for s in states.values()):
         raise HostsFailed("machines do not stop", outcomes, hint="fab teardown")
     for name, text in outcomes.items():

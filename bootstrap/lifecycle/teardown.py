@@ -62,11 +62,11 @@ def remove_from_hosts(
             f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
             hint=f"fab fetch --run {left[-1]}   # or --discard-results",
         )
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         lines = [
             Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
-            for n, w in connect.tell(inventory, failed).items()
+            for n, w in connect.describe_outcomes(inventory, failed).items()
             if n in failed
         ]
         lines += _everywhere(opened, inventory.name, purge)
@@ -107,7 +107,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     ended = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
-    gone = not session.ask("remove", paths=paths)["left"]
+    gone = not session.call("remove", paths=paths)["left"]
     left = f"; LEFT: {ended['left']}" if ended["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [

@@ -19,27 +19,27 @@ OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of t
 
 def cut_off(facts: HostFacts) -> bool:
     """Whether the host was seen not to get wheels by itself."""
-    return facts.outside.index.open is False
+    return facts.egress.index.open is False
 
 
 def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
     """The mirrors that a host's apt needs for these changes and reaches only
     through this connection; none where it gets out, or nothing of apt's is to be done."""
     asks = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
-    if facts.outside.apt.open is not False or not asks:
+    if facts.egress.apt.open is not False or not asks:
         return ()
     nvidia = changes.driver is not None and changes.driver.repository
-    return facts.outside.mirrors + ((origin(REPOSITORY),) if nvidia else ())
+    return facts.egress.mirrors + ((origin(REPOSITORY),) if nvidia else ())
 
 
 def archives(facts: HostFacts, named: str) -> tuple[str, ...]:
     """As `mirrors`, for an nvcc that is fetched; `named` is the archive that a person named."""
-    return facts.outside.mirrors + ((origin(named),) if named else ())
+    return facts.egress.mirrors + ((origin(named),) if named else ())
 
 
 def routed(step: Step, facts: HostFacts) -> Step:
     """The step, with what it would fetch going through this connection where it must."""
-    way = facts.outside.apt if step.name in OF_APT else facts.outside.index
+    way = facts.egress.apt if step.name in OF_APT else facts.egress.index
     if not step.fetches or way.open is not False:
         return step
     return replace(step, fetches=0, sends=step.fetches)
@@ -51,14 +51,14 @@ def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) 
     for name, host in cluster.facts.items():
         if cut_off(host):
             told.append(
-                f"[{name}] does not get out ({_silent(host.outside.index)}): wheels are fetched "
+                f"[{name}] does not get out ({_silent(host.egress.index)}): wheels are fetched "
                 "here, once, checked by hash, and go through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
         places = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
         if asked := list(dict.fromkeys(places)):
             told.append(
-                f"[{name}] its apt does not get out ({_silent(host.outside.apt)}): what it asks "
+                f"[{name}] its apt does not get out ({_silent(host.egress.apt)}): what it asks "
                 f"of {', '.join(asked)} goes through this connection"
             )
     return told
@@ -72,7 +72,7 @@ def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
     """UsageError where a driver would be fetched by a program that is not ours to lead."""
     for name, changes in todo.items():
         installer = changes.driver and changes.driver.installer
-        if installer and facts[name].outside.apt.open is False:
+        if installer and facts[name].egress.apt.open is False:
             raise UsageError(
                 f"{name} does not get out, and its driver comes by the image's own installer, "
                 f"which fetches by itself: {installer}",

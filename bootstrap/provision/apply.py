@@ -50,7 +50,7 @@ def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Boar
         return cluster
     seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
     # Which ways go through the connection stays as the plan said it.
-    seen = {n: replace(host, outside=cluster.facts[n].outside) for n, host in seen.items()}
+    seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _left(cluster, name))}:
         told = {name: left.get(name, "ok") for name in opened}
@@ -121,7 +121,7 @@ class _Work:
                 self.built.set()
 
     def _ready(self, name: str) -> None:
-        self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
+        self.board.line(name, f"ready in {traffic.host_traffic(name).summary()}", state="ready")
 
     def _uv(self, site: HostStep) -> None:
         site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
@@ -141,7 +141,7 @@ class _Work:
         """See that the environment can be imported, and leave the word that it is whole."""
         folder = self.environment.folder
         site.run(step, self._importing(imports), env=QUIET)
-        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+        site.session.call("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
 
     def _importing(self, imports: str) -> list[str]:
         return [f"{self.environment.folder}/bin/python", "-c", imports]
@@ -152,13 +152,13 @@ class _Work:
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
         self._environment(site, "bucket", folder, locks)
-        site.session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        site.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _environment(
         self, site: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """An environment on a host that holds exactly what locks say: path there -> text."""
-        site.session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        site.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
         python = site.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
         site.run(step, [*venv, folder], env=uv.ENVIRONMENT)
@@ -228,7 +228,7 @@ class _Work:
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
             self._site(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
-            public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
+            public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")

@@ -35,14 +35,14 @@ def build(site: HostStep) -> Path:
     environment = site.cluster.environment
     recipe = environment.runtime.recipe
     files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
-    site.session.ask("write", files=files)
+    site.session.call("write", files=files)
     words = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
     with supplied(site) as found:
         built = site.run("horovod", [*words, f"{BUILD}/horovod.txt"], env=found)
     site.install_wheel(built.tail[-1])
     _try(site)
     wheel = _bring(site)
-    site.session.ask("remove", paths=[BUILD])
+    site.session.call("remove", paths=[BUILD])
     return wheel
 
 
@@ -60,11 +60,11 @@ def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
                 report = site.reporter("horovod")
                 stack.enter_context(wheel_delivery.delivered(site.session, house, report))
             found |= wheel_delivery.FOR_PIP
-        if fetches_nvcc and facts.outside.apt.open is False:
+        if fetches_nvcc and facts.egress.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
             places = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(site.session, places))
-            site.session.ask("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            site.session.call("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
             found |= {"APT_CONFIG": APT}
         yield found
 

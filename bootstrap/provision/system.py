@@ -119,10 +119,10 @@ class _Groundwork:
         if not cut:
             return
         again = replace(self.inventory, hosts=tuple(cut))
-        found, failed = connect.reach(again)
+        found, failed = connect.open_sessions(again)
         self.opened.update(found)
         self.failed.update(
-            {h.name: connect.why_not(h, failed[h.name]) for h in cut if h.name in failed}
+            {h.name: connect.failure_reason(h, failed[h.name]) for h in cut if h.name in failed}
         )
 
     def _reporter(self, name: str) -> Reporter:

@@ -30,8 +30,8 @@ def delivered(session: Session, house: Path, report: Reporter) -> Iterator[None]
         report(f"{size(before + count)} of {whole} went through this connection")
 
     for bundle in bundles:
-        session.send_tree(bundle, FOLDER, prune=False, sent=sent)
+        session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)
         before += bundle.total_bytes
     yield
     contents = [f"~/.railhead/blobs/{file.sha256}" for bundle in bundles for file in bundle.files]
-    session.ask("remove", paths=[FOLDER, *contents])
+    session.call("remove", paths=[FOLDER, *contents])

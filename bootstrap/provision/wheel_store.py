@@ -36,7 +36,7 @@ def look(inventory: Inventory, folder: Path) -> CachedWheel | None:
         return None
     url = f"{inventory.bucket}/{WHEELS}{folder.name}"
     try:
-        kept = bucket.of(inventory)
+        kept = bucket.bucket_of(inventory)
         entry = _entry(kept, folder.name)
         return CachedWheel(url, entry is not None, entry is not None and _take(kept, entry, folder))
     except CorruptWheel as error:
@@ -54,7 +54,7 @@ def put(inventory: Inventory, wheel: Path) -> None:
     Raises:
         RailheadError: the bucket does not take it.
     """
-    store, data = bucket.of(inventory).store, wheel.read_bytes()
+    store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     entry = {"schema": 1, "name": wheel.name, "bytes": len(data), "sha256": digest}
     store.write(f"{WHEELS}{wheel.parent.name}/{digest}/{wheel.name}", data)

@@ -40,8 +40,8 @@ AGENT = (
 )  # each imports only from those before it
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
 ANSWER = 64_000_000  # bytes of one line: the names of all files of a run, or a manifest
-Told = Callable[[Mapping[str, Any]], None]
-Sent = Callable[[int], None]
+OnEvent = Callable[[Mapping[str, Any]], None]
+OnSent = Callable[[int], None]  # bytes sent so far
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
@@ -167,8 +167,8 @@ class Session:
             self._pass_greeting()
             self._answer("agent", stop_at="agent")
 
-    def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
-        """Run one operation of the agent; its events go to `told`.
+    def call(self, op: str, *, on_event: OnEvent | None = None, **kw: Any) -> Any:
+        """Run one operation of the agent; its events go to `on_event`.
 
         Raises:
             RailheadError: the operation failed on the host, or the connection broke.
@@ -176,41 +176,41 @@ class Session:
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
             self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-            answer = self._answer(op, told=told)
+            answer = self._answer(op, on_event=on_event)
             if isinstance(answer, dict) and "rc" in answer:
                 notes.append(f"exit {answer['rc']}")
             return answer
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool = True, sent: Sent | None = None
+        self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: OnSent | None = None
     ) -> Any:
         """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
         hears the bytes that have gone."""
-        return self._send_files("tree", bundle, sent, dest=dest, prune=prune)
+        return self._send_files("tree", bundle, on_sent, dest=dest, prune=prune)
 
-    def send_folder(self, bundle: Bundle, dest: str, *, sent: Sent | None = None) -> Any:
+    def send_folder(self, bundle: Bundle, dest: str, *, on_sent: OnSent | None = None) -> Any:
         """Make folder `dest` on the host, named by a digest, appear with all of the bundle or not
         at all; a damaged one is replaced."""
-        return self._send_files("place_folder", bundle, sent, dest=dest)
+        return self._send_files("place_folder", bundle, on_sent, dest=dest)
 
-    def _send_files(self, op: str, bundle: Bundle, sent: Sent | None, **kw: Any) -> Any:
+    def _send_files(self, op: str, bundle: Bundle, on_sent: OnSent | None, **kw: Any) -> Any:
         def needed(event: Mapping[str, Any]) -> None:
             payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
             self._send(b"%d\n" % len(payload))
-            self._send(payload, sent)
+            self._send(payload, on_sent)
 
         manifest = bundle.manifest()["files"]
-        return self.ask(op, told=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
+        return self.call(op, on_event=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
 
     def run(
         self,
         argv: Sequence[str],
         *,
-        told: Told | None = None,
+        on_event: OnEvent | None = None,
         **kw: Any,
     ) -> Reply:
         """Run a command on the host, `~` at a word's start meaning the host's home."""
-        answer = self.ask("run", told=told, argv=list(argv), **kw)
+        answer = self.call("run", on_event=on_event, argv=list(argv), **kw)
         return Reply(answer["rc"], tuple(answer["tail"]))
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
@@ -245,7 +245,7 @@ class Session:
                     self._received += len(data)
                     left -= len(data)
 
-            return self.ask(op, told=chunk, limit=limit, **kw)
+            return self.call(op, on_event=chunk, limit=limit, **kw)
 
     def close(self) -> None:
         """End the channel and the connection; what was started to outlive them stays."""
@@ -253,20 +253,20 @@ class Session:
             self._channel.close()
         self._close_connection()
 
-    def _send(self, data: bytes, sent: Sent | None = None) -> None:
+    def _send(self, data: bytes, on_sent: OnSent | None = None) -> None:
         try:
             for start in range(0, len(data), PIECE):
                 self._channel.sendall(data[start : start + PIECE])
                 self._sent += min(PIECE, len(data) - start)
-                if sent:
-                    sent(min(start + PIECE, len(data)))
+                if on_sent:
+                    on_sent(min(start + PIECE, len(data)))
         except (OSError, EOFError, SSHException) as error:
             raise self._broken() from error
 
     def _answer(
         self,
         op: str,
-        told: Told | None = None,
+        on_event: OnEvent | None = None,
         stop_at: str = "",
     ) -> Any:
         for raw in iter(lambda: self._out.readline(ANSWER), b""):
@@ -283,8 +283,8 @@ class Session:
                 raise unpack.Hostile("an answer of no known kind")
             if stop_at and stop_at in event:
                 return event
-            if told:
-                told(event)
+            if on_event:
+                on_event(event)
         raise self._broken()
 
     def _broken(self) -> RailheadError:

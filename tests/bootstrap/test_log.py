@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_written_fails_no_command(
     done = fab("train", before=before)
     assert done.returncode == 1
     assert done.stderr.endswith(
-        "ZeroDivisionError: ours\nthis is a mistake in Railhead, not yours\n"
+        "ZeroDivisionError: ours\nthis is an error in Railhead, not in your command\n"
     )
 
 
@@ -320,7 +320,7 @@ def test_contents_of_files_are_not_logged(one_host: Cluster, session: object, ho
         facts = session.facts()
         assert facts.python
         session.start_agent(facts.python)
-        session.ask("write", files=[["~/a.txt", 0o600, "the content"]])
+        session.call("write", files=[["~/a.txt", 0o600, "the content"]])
         assert session.run(["sh", "-c", "exit 4"]).rc == 4
     assert file.path
     text = file.path.read_text()

@@ -73,7 +73,7 @@ class Cluster:
 
     def refused(self) -> None:
         """No host is let in, for its key alone."""
-        opened, failed = connect.reach(self.inventory)
+        opened, failed = connect.open_sessions(self.inventory)
         assert not opened
         assert all(isinstance(error, ChangedHostKey) for error in failed.values())
 

@@ -67,7 +67,7 @@ def test_a_dead_host_is_started_and_another_is_made_anew(
 
 def test_what_is_read_shows_a_dead_host_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
-    monkeypatch.setattr(local, "_ask", lambda *words: said)
+    monkeypatch.setattr(local, "_command", lambda *words: said)
     read = Sshd().read("demo/h1", {**ASKED, "port": 4})
     assert read.id == "demo/h1"
     assert read.outs == {**ASKED, "running": False, "address": "127.1.1.1", "port": 5}
@@ -79,7 +79,7 @@ def test_a_refusal_is_a_failed_check_and_not_an_error(monkeypatch: pytest.Monkey
     def refused(*words: str) -> None:
         raise local.LocalHostError("sshd is not installed here")
 
-    monkeypatch.setattr(local, "_ask", refused)
+    monkeypatch.setattr(local, "_command", refused)
     (failure,) = Sshd().check({}, dict(ASKED)).failures
     assert failure.reason == "sshd is not installed here"
 

@@ -24,7 +24,7 @@ _HINTS = {
 }
 
 
-def asker(region: str | None) -> Ask:
+def connect(region: str | None) -> Ask:
     """`ask("ec2", "describe_instances", ...)` in a region.
 
     Raises:

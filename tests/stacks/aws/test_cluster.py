@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacks import machines
+from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, policy, previewed, world
 
 GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
@@ -21,7 +21,7 @@ BUCKET = "aws:s3/bucket:Bucket"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 SUBNET = "aws:ec2/subnet:Subnet"
 EVERYBODY = {"0.0.0.0/0", "::/0"}
-TYPES = sorted(machines.AWS)
+TYPES = sorted(machine_types.TYPES)
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -296,7 +296,7 @@ def test_a_destroy_comes_to_the_bucket_last() -> None:
 
 def test_the_key_is_the_operators_without_its_comment() -> None:
     assert made().one("aws:ec2/keyPair:KeyPair").inputs["publicKey"] == KEY
-    assert "EC2 takes" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
+    assert "EC2 accepts" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
 
 
 def test_nobody_could_connect_with_ipv6_alone() -> None:
@@ -308,14 +308,14 @@ def test_every_type_makes_a_cluster(machine_type: str) -> None:
     cluster = made(machine_type=machine_type)
     hosts = cluster.every(INSTANCE)
     assert [host.inputs["instanceType"] for host in hosts] == [machine_type] * 2
-    assert ("retired" in cluster.text) == bool(machines.AWS[machine_type].retired)
+    assert ("retired" in cluster.text) == bool(machine_types.TYPES[machine_type].retired)
 
 
 @pytest.mark.parametrize("machine_type", TYPES)
 def test_a_type_that_is_sold_nowhere_names_another(machine_type: str) -> None:
     said = denied(world(sold_in=[]), machine_type=machine_type)
     assert f"no zone of us-east-1 has {machine_type}" in said
-    other = machines.AWS[machine_type].substitute or "g4dn.xlarge"
+    other = machine_types.TYPES[machine_type].substitute or "g4dn.xlarge"
     assert f"pulumi config set machine_type {other}" in said
 
 

@@ -10,7 +10,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from pulumi.runtime import rpc
 
-from stacks.aws.host_key import NONE, Maker, injected, user_data
+from stacks.aws.host_key import NONE, Maker, injected_key, user_data
 from tests.stacks.aws.world import INSTANCE, made, previewed, world
 from tests.stacks.mocks import Made, Resource
 
@@ -118,4 +118,4 @@ def test_the_maker_makes_pairs_that_openssh_reads_and_never_one_twice() -> None:
 def test_a_machine_was_given_a_key_or_not_by_what_it_has(
     said: str | None, public: str | None
 ) -> None:
-    assert injected(said) == public
+    assert injected_key(said) == public

@@ -1,22 +1,19 @@
-"""EC2's quotas: counted as AWS counts, told at every preview, asked for only upwards."""
+"""EC2's quotas: counted as AWS counts, shown at every preview, requested only upwards."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from stacks import machines
+from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, QUOTA, denied, made, previewed, world
 
-# What AWS's pages say, and not what our table does: vCPUs of one machine.
-VCPUS = {
-    "p3.2xlarge": 8, "p3.8xlarge": 32, "p3.16xlarge": 64, "p3dn.24xlarge": 96,
-    "g4dn.xlarge": 4, "g4dn.2xlarge": 8, "g4dn.4xlarge": 16, "g4dn.8xlarge": 32,
-    "g4dn.12xlarge": 48, "g4dn.16xlarge": 64, "g4dn.metal": 96,
-    "g5.xlarge": 4, "g5.2xlarge": 8, "g5.4xlarge": 16, "g5.8xlarge": 32, "g5.12xlarge": 48,
-    "g5.16xlarge": 64, "g5.24xlarge": 96, "g5.48xlarge": 192,
-    "g6.xlarge": 4, "g6.2xlarge": 8, "g6.4xlarge": 16, "g6.8xlarge": 32, "g6.12xlarge": 48,
-    "g6.16xlarge": 64, "g6.24xlarge": 96, "g6.48xlarge": 192,
-}  # fmt: skip
+# vCPUs of one machine, as docs/config.md lists them.
+PAGE = Path(__file__).parents[3] / "docs" / "config.md"
+ROWS = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| \d+ nvidia-", PAGE.read_text(), re.MULTILINE)
+VCPUS = {name: int(vcpus) for name, vcpus in ROWS}
 CODES = {
     ("p", False): "L-417A185B",
     ("p", True): "L-7212CCBC",
@@ -26,7 +23,7 @@ CODES = {
 
 
 def test_every_type_is_counted_here() -> None:
-    assert VCPUS.keys() == machines.AWS.keys()
+    assert len(VCPUS) >= 27 and VCPUS.keys() == machine_types.TYPES.keys()
 
 
 @pytest.mark.parametrize(("spot", "count"), [(False, 3), (True, 16)])
@@ -73,9 +70,9 @@ def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
 
 
 def test_a_request_is_never_for_less_than_there_is() -> None:
-    assert "there is enough" in denied(world(quota=8), quotas="request")
-    assert "there is enough" in denied(world(quota=9999), quotas="request")
-    assert "less than there is" in denied(world(quota=None), quotas="request")
+    assert "there is nothing to request" in denied(world(quota=8), quotas="request")
+    assert "there is nothing to request" in denied(world(quota=9999), quotas="request")
+    assert "could decrease the quota" in denied(world(quota=None), quotas="request")
 
 
 def test_a_request_does_not_destroy_machines() -> None:

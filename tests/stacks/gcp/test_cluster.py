@@ -97,7 +97,7 @@ def test_zones_are_asked_for_with_no_state() -> None:
         ({"image": "projects/p/images/x"}, {}, "image: 'projects/p/images/x' is none of dlvm-cu1"),
         ({"disk_gb": 49}, {}, "disk_gb: 49 is less than the 50 GB of image-v20261101"),
         ({}, {"getImage": refuse}, "403: Permission denied"),
-        ({"network": "n"}, {"getNetwork": refuse}, "network: n in p-12345 cannot be had: "),
+        ({"network": "n"}, {"getNetwork": refuse}, "network: n in p-12345 cannot be read: "),
     ],
 )
 def test_what_is_refused_leaves_nothing(

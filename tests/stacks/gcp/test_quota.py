@@ -120,5 +120,5 @@ def test_once_granted_the_same_config_makes_the_machines() -> None:
 
 def test_nothing_is_asked_for_where_it_could_be_a_decrease() -> None:
     said, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
-    assert "a request could be for less than there is" in said
+    assert "a request without it could decrease the quota" in said
     assert not left.kinds

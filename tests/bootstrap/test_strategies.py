@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.runs.tf_config import tf_cluster
+from bootstrap.runs.strategies import tf_cluster
 
 
 def test_a_cluster_has_one_worker_per_host_in_the_order_of_the_run() -> None:

@@ -1,4 +1,4 @@
-"""From the words of `fab train` to what is to run, or to the rule that they break."""
+"""The options of `fab train`: validated into a run request, or refused with the rule."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "train.py"
 
 
-def test_our_training_gets_settings_that_training_itself_resolved() -> None:
-    asked = read_request(TrainArgs(preset="smoke", settings=("seed=7",)), {})
-    assert asked.program.kind == "training"
-    assert asked.program.settings["seed"] == 7
-    assert asked.program.settings["epochs"] >= 1
-    assert "training/__main__.py" in {file.path for file in asked.bundle.files}
-    assert asked.ask.outputs == ("**",)
+def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
+    request = read_request(TrainArgs(preset="smoke", settings=("seed=7",)), {})
+    assert request.program.kind == "training"
+    assert request.program.settings["seed"] == 7
+    assert request.program.settings["epochs"] >= 1
+    assert "training/__main__.py" in {file.path for file in request.bundle.files}
+    assert request.options.outputs == ("**",)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("args", "expected"),
     [
         ({"preset": "digts"}, "'digts'. Did you mean digits"),
         ({"preset": "digts"}, "Choices: digits, linear, smoke, synthetic"),
@@ -61,17 +61,17 @@ def test_our_training_gets_settings_that_training_itself_resolved() -> None:
         ({"secrets": ("A",), "env": ("A=x",)}, "A is given twice"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_before_any_host_hears_of_it(
-    words: dict[str, Any], says: str
+def test_an_invalid_option_is_refused_before_any_host_is_contacted(
+    args: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(UsageError, match=says) as caught:
-        read_request(TrainArgs(**words), {"A": "1", "EMPTY": ""})
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_request(TrainArgs(**args), {"A": "1", "EMPTY": ""})
     assert caught.value.code == 2
     assert "Traceback" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("args", "expected"),
     [
         ({"preset": "digits"}, "--preset and --set are for our own training"),
         ({"settings": ("epochs=3",)}, "a script takes --args"),
@@ -80,28 +80,28 @@ def test_what_breaks_a_rule_is_refused_before_any_host_hears_of_it(
         ({"script": "trian.py"}, "no script trian.py"),
     ],
 )
-def test_what_does_not_go_with_a_script_is_refused(
-    script: str, words: dict[str, Any], says: str
+def test_options_that_contradict_a_script_are_refused(
+    script: str, args: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(UsageError, match=says):
-        read_request(TrainArgs(**{"script": script, **words}), {})
+    with pytest.raises(UsageError, match=expected):
+        read_request(TrainArgs(**{"script": script, **args}), {})
 
 
-def test_a_script_is_shipped_with_its_folder_and_its_words(script: str) -> None:
+def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> None:
     Path("data.csv").write_text("1,2\n")
-    asked = read_request(TrainArgs(script=script, args="--name 'a b' '' -- 3"), {})
-    assert asked.program.document() == {
+    request = read_request(TrainArgs(script=script, args="--name 'a b' '' -- 3"), {})
+    assert request.program.document() == {
         "kind": "script",
         "path": "train.py",
         "args": ["--name", "a b", "", "--", "3"],
     }
-    assert [file.path for file in asked.bundle.files] == ["data.csv", "train.py"]
-    assert asked.ask.script
+    assert [file.path for file in request.bundle.files] == ["data.csv", "train.py"]
+    assert request.options.script
 
 
 @pytest.mark.parametrize(("keras", "number"), [(None, None), ("2", 2), ("3", 3)])
-def test_keras_is_a_number_or_left_open(script: str, keras: str | None, number: int | None) -> None:
-    assert read_request(TrainArgs(script=script, keras=keras), {}).ask.keras == number
+def test_keras_is_a_number_or_not_given(script: str, keras: str | None, number: int | None) -> None:
+    assert read_request(TrainArgs(script=script, keras=keras), {}).options.keras == number
 
 
 ENV_FILE = """# a comment
@@ -115,58 +115,60 @@ F="quotes stay"
 """
 
 
-def test_variables_come_from_the_file_then_from_the_command(script: str) -> None:
+def test_env_overrides_env_file(script: str) -> None:
     Path("env").write_text(ENV_FILE.replace("  C = spaced\n", ""))
-    words = TrainArgs(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
-    assert read_request(words, {}).ask.env == {
+    args = TrainArgs(script=script, env_file="env", env=("A=2", "A=3", "G=g", "A=2"))
+    assert read_request(args, {}).options.env == {
         "A": "2", "B": "two words", "D": "x=y", "E": "", "F": '"quotes stay"', "G": "g",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("A=1\nhunter2\n", "--env-file env, line 2: write NAME=value"),
         (ENV_FILE, "'C ' is not a variable's name"),
-        ("A=\udcff\n", "--env-file env: not a text in UTF-8"),
+        ("A=\udcff\n", "--env-file env: not UTF-8 text"),
     ],
 )
-def test_a_wrong_line_is_named_and_not_shown(script: str, text: str, says: str) -> None:
+def test_an_invalid_line_is_named_by_its_number_and_not_shown(
+    script: str, text: str, expected: str
+) -> None:
     Path("env").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(UsageError, match=says) as caught:
+    with pytest.raises(UsageError, match=expected) as caught:
         read_request(TrainArgs(script=script, env_file="env"), {})
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_secrets_value_stands_in_no_document(script: str) -> None:
-    words = TrainArgs(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
-    asked = read_request(words, {"TOKEN": "hunter2", "OTHER": "x"})
-    assert asked.secrets == {"TOKEN": "hunter2"}
+def test_a_secrets_value_is_in_no_document(script: str) -> None:
+    args = TrainArgs(script=script, secrets=("TOKEN", "TOKEN"), env=("MODE=quick",))
+    request = read_request(args, {"TOKEN": "hunter2", "OTHER": "x"})
+    assert request.secrets == {"TOKEN": "hunter2"}
     document = run_document(
         run_id="r",
         cluster="c",
         created="now",
-        ask=asked.ask,
-        program=asked.program,
+        options=request.options,
+        program=request.program,
         runtime={},
-        bundle=asked.bundle.digest,
+        bundle=request.bundle.digest,
         peers=[Peer("h", "10.0.0.1", 22, "ann", 1, "key")],
         links=[Link("eth0", "10.0.0.0/24")],
         ports=[23001],
-        ending=StopPolicy(),
+        stop_policy=StopPolicy(),
         stops=[],
         bucket=None,
     )
     assert document["secrets"] == ["TOKEN"]
     assert document["env"] == {"MODE": "quick"}
     assert "hunter2" not in json.dumps(document)
-    assert "hunter2" not in repr(replace(asked, secrets={}))
+    assert "hunter2" not in repr(replace(request, secrets={}))
 
 
-def test_secrets_come_from_the_callers_own_environment(
+def test_secrets_are_read_from_the_callers_environment(
     script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAILHEADS_TEST_TOKEN", "hunter2")
     assert os.environ["RAILHEADS_TEST_TOKEN"] == "hunter2"
-    asked = read_request(TrainArgs(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
-    assert asked.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}
+    request = read_request(TrainArgs(script=script, secrets=("RAILHEADS_TEST_TOKEN",)))
+    assert request.secrets == {"RAILHEADS_TEST_TOKEN": "hunter2"}

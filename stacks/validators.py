@@ -1,4 +1,4 @@
-"""What a config value may be, each read from its text. Pure but for a public key's file.
+"""The reader of each kind of config value. Pure, except that one reads a public key's file.
 
 Each reader takes a key's name and its text and returns the value, or raises ConfigError with
 the rule, the value and the choices.
@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-CLOUDS = ("aws", "gcp", "local")
-MOST_HOSTS = 16
-LONGEST = 168.0  # hours: past a week, a deadline protects nobody
-KEY_KINDS = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
+MAX_HOSTS = 16
+MAX_DEADLINE_HOURS = 168.0  # one week
+KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
 
 
 class ConfigError(Exception):
@@ -30,23 +29,13 @@ def one_of(key: str, text: str, choices: Iterable[str]) -> str:
     if not text:
         raise ConfigError(f"{key}: not set. One of {', '.join(known)}")
     near = difflib.get_close_matches(text, known, 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise ConfigError(f"{key}: {text!r} is none of {', '.join(known)}{meant}")
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"{key}: {text!r} is none of {', '.join(known)}{hint}")
 
 
-def cloud(key: str, text: str) -> str:
-    """aws, gcp or local."""
-    return one_of(key, text, CLOUDS)
-
-
-def quotas(key: str, text: str) -> str:
-    """check or request."""
-    return one_of(key, text, ("check", "request"))
-
-
-def host_keys(key: str, text: str) -> str:
-    """console or injected."""
-    return one_of(key, text, ("console", "injected"))
+def choice(*choices: str) -> Callable[[str, str], str]:
+    """A reader of texts that are one of the choices."""
+    return lambda key, text: one_of(key, text, choices)
 
 
 def switch(key: str, text: str) -> bool:
@@ -72,19 +61,19 @@ def number(key: str, text: str, high: float) -> float:
     return float(text)
 
 
-count = whole(1, MOST_HOSTS)
+count = whole(1, MAX_HOSTS)
 disk_gb = whole(50, 16384)
 disk_mbps = whole(125, 2000)
 
 
 def gpu_count(key: str, text: str) -> int:
-    """Cards per machine: n1 machines take 1, 2 or 4 T4 (V100: 8 too)."""
+    """GPUs per machine: an n1 machine takes 1, 2 or 4 T4, or 1, 2, 4 or 8 V100."""
     return int(one_of(key, text, ("1", "2", "4", "8")))
 
 
 def deadline(key: str, text: str) -> float:
     """Hours until the cloud stops the machines."""
-    return number(key, text, LONGEST)
+    return number(key, text, MAX_DEADLINE_HOURS)
 
 
 def price(key: str, text: str) -> float:
@@ -93,7 +82,7 @@ def price(key: str, text: str) -> float:
 
 
 def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
-    """A reader of texts that match a pattern; `rule` says it in words."""
+    """A reader of texts that match a pattern; `rule` describes the pattern in the message."""
 
     def read(key: str, text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -105,25 +94,25 @@ def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
 
 name = shaped(
     r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
-    "a cluster's name: up to 30 small letters, digits and '-', beginning with a letter",
+    "a cluster's name: up to 30 lowercase letters, digits and '-', starting with a letter",
 )
-user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a name of a Linux account")
+user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a Linux user name")
 project = shaped(
     r"[a-z][a-z0-9-]{4,28}[a-z0-9]",
-    "a project's id: 6 to 30 small letters, digits and '-', beginning with a letter",
+    "a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter",
 )
 network = shaped(r"vpc-[0-9a-f]{8,17}|[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a VPC's id or name")
-email = shaped(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an address of e-mail")
+email = shaped(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an e-mail address")
 region = shaped(r"[a-z]{2,}-[a-z]+(-\d+|\d+)|us-gov-[a-z]+-\d", "a region, as in us-east-1")
 machine_type = shaped(r"[a-z0-9][a-z0-9.-]*", "a machine type, as in g4dn.xlarge")
-gpu_type = shaped(r"nvidia-[a-z0-9-]+", "a type of card, as in nvidia-tesla-t4")
+gpu_type = shaped(r"nvidia-[a-z0-9-]+", "a GPU type, as in nvidia-tesla-t4")
 image = shaped(
     r"[a-z0-9][A-Za-z0-9._/-]*", "an image: one of our names, an ami-... or projects/.../images/..."
 )
 
 
 def owner(key: str, text: str) -> str:
-    """A name that both tags and labels can hold."""
+    """A name that is valid in AWS tags and Google Cloud labels; other characters become `-`."""
     kept = re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
     if not kept.strip("-"):
         raise ConfigError(f"{key}: {text!r} has no letter and no digit")
@@ -141,8 +130,11 @@ def zones(key: str, text: str) -> tuple[str, ...]:
 
 
 def bucket_name(key: str, text: str) -> str:
-    """A name that S3 and GCS both take."""
-    rule = "a bucket's name: 3 to 63 small letters, digits and '-', an alphanumeric at each end"
+    """A name that is valid in S3 and in GCS."""
+    rule = (
+        "a bucket's name: 3 to 63 lowercase letters, digits and '-', with a letter or digit at "
+        "each end"
+    )
     found = shaped(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", rule)(key, text)
     for start in ("xn--", "sthree-", "goog"):
         if found.startswith(start):
@@ -151,7 +143,7 @@ def bucket_name(key: str, text: str) -> str:
 
 
 def cidrs(key: str, text: str) -> tuple[str, ...]:
-    """Networks, as in 203.0.113.7/32; how wide they may be is decided with allow_wide_cidr."""
+    """Networks, as in 203.0.113.7/32; stacks/validation.py limits how wide they may be."""
     found = []
     for part in (each.strip() for each in text.split(",")):
         try:
@@ -168,11 +160,13 @@ def public_key_file(key: str, text: str) -> Path:
     path = Path(text).expanduser()
     make = "ssh-keygen -t ed25519"
     try:
-        said = path.read_text()
+        content = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{key}: {path} cannot be read: {error}\n  next: {make}") from None
-    if "PRIVATE KEY" in said:
-        raise ConfigError(f"{key}: {path} is a private key, which stays here; name its .pub")
-    if len(said.strip().splitlines()) != 1 or not said.startswith(KEY_KINDS):
+    if "PRIVATE KEY" in content:
+        raise ConfigError(
+            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file"
+        )
+    if len(content.strip().splitlines()) != 1 or not content.startswith(KEY_TYPES):
         raise ConfigError(f"{key}: {path} is not one public ssh key\n  next: {make}")
     return path
