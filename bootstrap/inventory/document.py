@@ -43,7 +43,7 @@ PRICE: Kinds = {"per_hour": (int, float), "currency": TEXT, "source": TEXT, "dat
 
 
 def from_document(document: Mapping[str, Any]) -> Inventory:
-    """Read a cluster document (schema 1; docs/how-it-works.md lists every key).
+    """Read a cluster document (schema 1; docs/architecture.md lists every key).
 
     Raises:
         UsageError: a key is missing, unknown or of another kind, or the schema is not ours.
