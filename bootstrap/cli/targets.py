@@ -30,7 +30,7 @@ class Target:
 
     def status(self) -> ClusterStatus:
         """The hosts and, for a stack, the state of each machine now. Prints one line."""
-        status = power.look(self._inventory())
+        status = power.cluster_status(self._inventory())
         hosts = ", ".join(str(host) for host in status.inventory.hosts)
         print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
         return status

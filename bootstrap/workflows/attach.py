@@ -124,9 +124,9 @@ def judge(inventory: Inventory, run: Run, result: Mapping[str, Any]) -> None:
     try:
         print_lines(results.judge(run, result))
     except RailheadError:
-        stop_policy.after(inventory, run, print_lines)
+        stop_policy.wait_after_run(inventory, run, print_lines)
         raise
-    stop_policy.after(inventory, run, print_lines)
+    stop_policy.wait_after_run(inventory, run, print_lines)
 
 
 def _print_results(folder: Path) -> None:

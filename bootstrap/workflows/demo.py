@@ -7,7 +7,7 @@ from pathlib import Path
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
 from bootstrap.lifecycle.receipt import check
-from bootstrap.lifecycle.teardown import take_away
+from bootstrap.lifecycle.teardown import remove_from_hosts
 from bootstrap.plan.cluster import Options
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.workflows.train import TrainOptions, train
@@ -21,6 +21,6 @@ def demo(results: Path) -> None:
         request = read_request(TrainArgs(preset="digits"))
         train(inventory, TrainOptions(request, Options(), results))
     finally:
-        receipt = take_away(inventory)
+        receipt = remove_from_hosts(inventory)
         print_lines(*receipt.describe())
     check(receipt)

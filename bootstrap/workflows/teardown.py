@@ -8,7 +8,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.receipt import check
-from bootstrap.lifecycle.teardown import leave
+from bootstrap.lifecycle.teardown import teardown_hosts
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def teardown(inventory: Inventory, options: TeardownOptions) -> None:
     if options.with_bucket and not (options.destroy and inventory.bucket):
         raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
     if inventory.is_managed:
-        receipt = destroy.end(
+        receipt = destroy.teardown_stack(
             inventory,
             discard=options.discard_results,
             destroyed=options.destroy,
@@ -35,7 +35,7 @@ def teardown(inventory: Inventory, options: TeardownOptions) -> None:
             with_bucket=options.with_bucket,
         )
     else:
-        receipt = leave(
+        receipt = teardown_hosts(
             inventory,
             purge=options.purge,
             discard=options.discard_results,

@@ -39,7 +39,7 @@ class TrainOptions:
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
-    if deadline := stop_policy.check_before(inventory, options.stop_policy):
+    if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
     with surveyed(inventory, options.options) as (cluster, sessions):
         start.refuse_second(cluster)
@@ -61,7 +61,7 @@ def _start(cluster: Cluster, sessions: dict[str, Session], options: TrainOptions
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, sessions, options.options)
     start_agents(cluster, sessions)
-    measure.refuse_fallback(cluster, sessions)
+    measure.refuse_cpu_fallback(cluster, sessions)
     start.refuse_closed_pairs(cluster, sessions)
     return start.start(cluster, sessions, options.request, options.results, options.stop_policy)
 

@@ -203,7 +203,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     """Before anything else is done with it, whether it was started for that or not."""
     sky, changed = under(person, Sky(state, state)), list[tuple[list[str], bool]]()
     pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
-    cloud_host_keys.put(GOLDEN, pins)
+    cloud_host_keys.replace_pins(GOLDEN, pins)
 
     def reach(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Exception]]:
         return {}, {} if sky.time >= 100 else {ONE: ConnectionRefusedError()}
