@@ -24,7 +24,7 @@ from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402
 from bootstrap.clouds import storage as cloud_storage
-from bootstrap.clouds.aws.client import pieces  # noqa: E402
+from bootstrap.clouds.aws.client import read_chunks  # noqa: E402
 from bootstrap.clouds.aws.s3 import S3  # noqa: E402
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch, client
@@ -199,7 +199,7 @@ def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
             raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
     with pytest.raises(RailheadError, match="AWS call failed: 1 read, but total bytes"):
-        list(pieces(Cut()))
+        list(read_chunks(Cut()))
 
 
 # --- Count
@@ -291,7 +291,7 @@ def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
         def __call__(self, *_: Any, **__: Any) -> dict[str, Any]:
             return {"md5Hash": "another"}
 
-    with pytest.raises(RailheadError, match="k came into gs://b with another content"):
+    with pytest.raises(RailheadError, match="k in gs://b is not what was uploaded"):
         Gcs(cast("client.GoogleClient", Answers()), "b").write("k", WHEEL)
 
 
@@ -368,7 +368,7 @@ def test_an_answer_that_is_no_batch_is_not_believed() -> None:
     with pytest.raises(ValueError, match="not in several parts"):
         batch.decode("text/html", b"<html>")
     odd = b"--x\r\nContent-Type: application/http\r\n\r\n<html>\r\n--x--"
-    with pytest.raises(ValueError, match="is no status"):
+    with pytest.raises(ValueError, match="is not a status line"):
         batch.decode("multipart/mixed; boundary=x", odd)
 
 
