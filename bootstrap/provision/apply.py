@@ -50,7 +50,7 @@ def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Boar
         return cluster
     seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
     # Which ways go through the connection stays as the plan said it.
-    seen = {n: replace(host, outside=cluster.facts[n].outside) for n, host in seen.items()}
+    seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _left(cluster, name))}:
         told = {name: left.get(name, "ok") for name in opened}

@@ -60,7 +60,7 @@ def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
                 report = site.reporter("horovod")
                 stack.enter_context(wheel_delivery.delivered(site.session, house, report))
             found |= wheel_delivery.FOR_PIP
-        if fetches_nvcc and facts.outside.apt.open is False:
+        if fetches_nvcc and facts.egress.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
             places = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(site.session, places))

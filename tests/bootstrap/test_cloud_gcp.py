@@ -184,7 +184,7 @@ def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) 
 
 
 def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) -> None:
-    with pytest.raises(UsageError, match="only while a machine is stopped") as told:
+    with pytest.raises(UsageError, match="can only change while a machine is stopped") as told:
         gcp(compute).set_deadline(6)
     assert told.value.hint == "fab stop, then fab start --hours 6"
     gcp(compute).set_deadline(4)  # as it is

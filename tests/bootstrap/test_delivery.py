@@ -106,7 +106,7 @@ def cluster(debian: HostFacts) -> Cluster:
     """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
     shut = replace(
-        debian, outside=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
+        debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
     )
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))

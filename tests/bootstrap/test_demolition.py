@@ -324,16 +324,16 @@ def test_what_pulumi_leaves_is_told(
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody is here to agree"):
-        destroy(agree=destroy_stack.by_name("dev", yes=False))
+    with pytest.raises(UsageError, match="nobody can answer"):
+        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=destroy_stack.by_name("dev", yes=False))
+        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
     assert destroyed == []
     monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=destroy_stack.by_name("dev", yes=False))
-    destroy(agree=destroy_stack.by_name("dev", yes=True))
+    destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+    destroy(agree=destroy_stack.confirm_by_name("dev", yes=True))
     assert destroyed == ["dev", "dev"]
 
 

@@ -29,7 +29,7 @@ from bootstrap.provision import survey
 from bootstrap.provision.survey import wheel_folder
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Reply, Session
-from bootstrap.workflows import journey
+from bootstrap.workflows.bootstrap import make_ready
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -177,7 +177,7 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
 def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
     """What a person reads while hosts are made ready, and the hosts."""
     hosts = {name: Asked(name) for name in cluster.facts}
-    journey.make_ready(cluster, cast("dict[str, Session]", hosts), Options())
+    make_ready(cluster, cast("dict[str, Session]", hosts), Options())
     return capsys.readouterr().out, list(hosts.values())
 
 

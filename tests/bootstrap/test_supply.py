@@ -26,7 +26,7 @@ WHEEL = Path("horovod-0.28.1.whl")
 
 @pytest.fixture
 def shut_in(debian: HostFacts) -> HostFacts:
-    return replace(debian, outside=SHUT)
+    return replace(debian, egress=SHUT)
 
 
 def cluster(*hosts: HostFacts, wheel: Path | None = WHEEL, gpu: bool = False) -> Cluster:
@@ -47,9 +47,9 @@ def test_only_a_host_that_was_seen_to_be_shut_in_is_sent_its_wheels(
     debian: HostFacts, answered: bool | None, sends: int
 ) -> None:
     way = Egress(EgressCheck("", None), EgressCheck("", answered))
-    step = routed(RUNTIME, replace(debian, outside=way))
+    step = routed(RUNTIME, replace(debian, egress=way))
     assert (step.sends, step.fetches) == (sends, 317 - sends)
-    assert cut_off(replace(debian, outside=way)) is bool(sends)
+    assert cut_off(replace(debian, egress=way)) is bool(sends)
 
 
 def test_the_plan_says_which_way_each_part_takes_and_how_much(
@@ -105,7 +105,7 @@ NVIDIA = "https://developer.download.nvidia.com"
 def test_apt_asks_its_mirrors_through_this_connection_where_it_must(
     debian: HostFacts, changes: Changes, extra: tuple[str, ...] | None, answered: bool | None
 ) -> None:
-    host = replace(debian, outside=replace(BARE, apt=EgressCheck("mirror.example", answered)))
+    host = replace(debian, egress=replace(BARE, apt=EgressCheck("mirror.example", answered)))
     expected = () if extra is None or answered is not False else (*BARE.mirrors, *extra)
     assert mirrors(host, changes) == expected
 
@@ -114,14 +114,14 @@ def test_apt_asks_its_mirrors_through_this_connection_where_it_must(
 def test_packages_go_the_way_of_apt_and_not_of_wheels(debian: HostFacts, name: str) -> None:
     step = Step("h1", name, "", fetches=30)
     for apt, index in ((True, False), (False, True)):
-        host = replace(debian, outside=Egress(EgressCheck("m", apt), EgressCheck("i", index)))
+        host = replace(debian, egress=Egress(EgressCheck("m", apt), EgressCheck("i", index)))
         assert routed(step, host).sends == (0 if apt else 30)
 
 
 def test_the_plan_says_what_a_bare_host_gets_from_here(
     debian: HostFacts, shut_in: HostFacts
 ) -> None:
-    bare = replace(shut_in, tools={}, outside=BARE)
+    bare = replace(shut_in, tools={}, egress=BARE)
     told = plan(debian, bare).describe()
     said = "[h2] its apt does not get out (no answer from mirror.example): what it asks of "
     assert f"{said}http://mirror.example, https://b.example goes through this connection" in told
@@ -133,7 +133,7 @@ def test_an_images_own_installer_is_refused_where_it_could_not_fetch(shut_in: Ho
     row = DriverRow(580, "either", (), "", installer="/opt/x.sh")
     with pytest.raises(UsageError, match="h1 does not get out, .* by itself: /opt/x.sh"):
         refuse({"h1": shut_in}, {"h1": Changes(driver=row)})
-    out = replace(shut_in, outside=replace(SHUT, apt=EgressCheck("m", True)))
+    out = replace(shut_in, egress=replace(SHUT, apt=EgressCheck("m", True)))
     refuse({"h1": out}, {"h1": Changes(driver=row)})
 
 
@@ -161,7 +161,7 @@ def test_what_a_wheel_for_gpus_is_built_with_goes_through_this_connection(
 
 
 def test_the_plan_names_every_place_that_a_build_may_ask(shut_in: HostFacts) -> None:
-    host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12, outside=BARE)
+    host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12, egress=BARE)
     lacking = replace(cluster(host, wheel=None, gpu=True), archive="http://archive.example/debian")
     (note,) = [note for note in decide.decide(lacking, Options()).notes if "its apt" in note]
     places = "http://mirror.example, https://b.example, http://archive.example"
