@@ -316,7 +316,7 @@ def test_what_stands_below_a_name_is_removed_and_nothing_else(world: World) -> N
     for name in ("wheels/k1/wheel.json", "wheels/k2/a", "runs/r1/wheels/x", "wheel"):
         world.put(name, b"1")
         world.put(name, b"2")
-    assert bucket.bucket_of(world.inventory).empty(below="wheels/") == 4
+    assert bucket.bucket_of(world.inventory).empty(prefix="wheels/") == 4
     assert world.names() == ["runs/r1/wheels/x", "wheel"]
 
 
