@@ -127,7 +127,7 @@ def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
     what = f"{count(there, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
     action = "restart the machine; if a GPU stays away, take another machine"
     if facts.gpu.driver is None:
-        action = "fab bootstrap   # installs the driver; with --system where hosts were only named"
+        action = "fab bootstrap   # installs the driver; with --system on ad-hoc hosts"
     yield Finding(name, what, action)
 
 

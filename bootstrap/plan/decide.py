@@ -153,7 +153,7 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
     listed = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
     if not options.system and not cluster.inventory.kind.in_cloud:
         raise UsageError(
-            f"system changes are needed, and these machines were only named:\n{listed}",
+            f"system changes are needed, and these are ad-hoc hosts:\n{listed}",
             hint="add --system to allow them, or make them on the hosts yourself",
         )
     for name in dict.fromkeys(step.host for step in roots):

@@ -51,14 +51,16 @@ def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) 
     for name, host in cluster.facts.items():
         if cut_off(host):
             lines.append(
-                f"[{name}] does not get out ({_no_answer(host.egress.index)}): wheels are fetched "
+                f"[{name}] has no outbound access ({_no_answer(host.egress.index)}): "
+                "wheels are fetched "
                 "here, once, checked by hash, and go through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
         places = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
         if needed := list(dict.fromkeys(places)):
             lines.append(
-                f"[{name}] its apt does not get out ({_no_answer(host.egress.apt)}): what it asks "
+                f"[{name}] its apt has no outbound access ({_no_answer(host.egress.apt)}): "
+                "what it asks "
                 f"of {', '.join(needed)} goes through this connection"
             )
     return lines
@@ -74,7 +76,8 @@ def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
         installer = changes.driver and changes.driver.installer
         if installer and facts[name].egress.apt.open is False:
             raise UsageError(
-                f"{name} does not get out, and its driver comes by the image's own installer, "
+                f"{name} has no outbound access, and its driver comes by the image's own "
+                "installer, "
                 f"which fetches by itself: {installer}",
                 hint="let it out for this (a NAT), or take an image that has a driver",
             )

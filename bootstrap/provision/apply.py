@@ -67,7 +67,7 @@ def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
 
 
 def _left(cluster: Cluster, name: str) -> str:
-    """What root's work was to bring and did not; empty where all is well."""
+    """What the system changes were to install and did not; empty where all is well."""
     try:
         left = changes(cluster, name)
     except RailheadError as wrong:

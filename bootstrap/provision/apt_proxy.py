@@ -1,4 +1,4 @@
-"""Packages for a host whose apt does not get out: a proxy on the host's own loopback, whose
+"""Packages for a host whose apt has no outbound access: a proxy on the host's own loopback, whose
 requests come through the connection and are answered from here.
 
 apt resolves and checks signatures as always; only its bytes take another way. A host may ask for

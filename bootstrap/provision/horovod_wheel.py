@@ -48,7 +48,7 @@ def build(site: HostStep) -> Path:
 
 @contextmanager
 def supplied(site: HostStep) -> Iterator[Mapping[str, str]]:
-    """Variables that tell a build where its parts are; on a host that does not get out they are
+    """Variables that tell a build where its parts are; on a host without outbound access they are
     there meanwhile, or come through the connection."""
     facts, gpu = site.facts, site.cluster.environment.runtime.gpu
     fetches_nvcc = gpu and not facts.gpu.toolkit

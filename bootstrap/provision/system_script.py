@@ -216,7 +216,7 @@ def why(end: str, step: str, said: Sequence[str], pace: RetryPolicy) -> Railhead
         "module": "the driver is installed, and its kernel module does not load",
         "apt": f"{step}: apt failed",
     }
-    text = texts.get(what, "root's work ended without a word")
+    text = texts.get(what, "the system changes ended without a message")
     words = [line for line in said if COMPLAINT.match(line)] if what in ("apt", "mend") else []
     return RailheadError("\n".join([text, *(words or said[-8:])]))
 

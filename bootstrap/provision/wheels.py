@@ -1,4 +1,4 @@
-"""What locks name, fetched here once and by hash, for hosts that do not get out.
+"""What locks name, fetched here once and by hash, for hosts without outbound access.
 
 By pip, which every environment made by Python has: uv installs, but hands out no files.
 """
@@ -124,7 +124,9 @@ def _download(part: Path, requirements: str, options: Sequence[str], told: Told)
             notes.append(f"exit {process.wait()}")
     if process.returncode:
         tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
-        raise RailheadError(f"the wheels for hosts that do not get out were not fetched:\n{tail}")
+        raise RailheadError(
+            f"the wheels for hosts without outbound access were not fetched:\n{tail}"
+        )
 
 
 def _size(folder: Path) -> int:

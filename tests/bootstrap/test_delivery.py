@@ -1,4 +1,4 @@
-"""Wheels on their way to a host that does not get out. The hosts write down what they are asked;
+"""Wheels on their way to a host without outbound access. The hosts write down what they are asked;
 a real one is in tests/e2e."""
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
 
 @pytest.fixture
 def cluster(debian: HostFacts) -> Cluster:
-    """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
+    """Two hosts without a runtime; the first has no outbound access, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
     shut = replace(
         debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
@@ -167,7 +167,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     monkeypatch.setattr(wheels, "fetch_source", fetch_source)
     monkeypatch.setattr(wheels, "fetch", fetch)
     monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forwarded", lambda host, serve: host.listening(serve)
+        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))

@@ -1,4 +1,4 @@
-"""Which way parts take to hosts that do not get out, as the plan says it, and what is refused."""
+"""How parts get to hosts without outbound access, as the plan says it, and what is refused."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def test_the_plan_says_which_way_each_part_takes_and_how_much(
     debian: HostFacts, shut_in: HostFacts
 ) -> None:
     told = plan(shut_in, debian).describe()
-    assert [line for line in told if "does not get out" in line] == [
-        "[h1] does not get out (no answer from proxy.example:3128): wheels are fetched here, once, "
+    assert [line for line in told if "has no outbound access" in line] == [
+        "[h1] has no outbound access (no answer from proxy.example:3128): "
+        "wheels are fetched here, once, "
         "checked by hash, and go through this connection"
     ]
     runtime = [line.rpartition("(")[2] for line in told if " runtime: " in line]
@@ -123,7 +124,7 @@ def test_the_plan_says_what_a_bare_host_gets_from_here(
 ) -> None:
     bare = replace(shut_in, tools={}, egress=BARE)
     told = plan(debian, bare).describe()
-    said = "[h2] its apt does not get out (no answer from mirror.example): what it asks of "
+    said = "[h2] its apt has no outbound access (no answer from mirror.example): what it asks of "
     assert f"{said}http://mirror.example, https://b.example goes through this connection" in told
     (step,) = [line for line in told if "] system: " in line]
     assert step.startswith("[h2] ") and step.endswith("about 30 MB through this connection)")
@@ -131,7 +132,7 @@ def test_the_plan_says_what_a_bare_host_gets_from_here(
 
 def test_an_images_own_installer_is_refused_where_it_could_not_fetch(shut_in: HostFacts) -> None:
     row = DriverRow(580, "either", (), "", installer="/opt/x.sh")
-    with pytest.raises(UsageError, match="h1 does not get out, .* by itself: /opt/x.sh"):
+    with pytest.raises(UsageError, match="h1 has no outbound access, .* by itself: /opt/x.sh"):
         refuse({"h1": shut_in}, {"h1": Changes(driver=row)})
     out = replace(shut_in, egress=replace(SHUT, apt=EgressCheck("m", True)))
     refuse({"h1": out}, {"h1": Changes(driver=row)})

@@ -74,7 +74,7 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
 def test_the_ways_of_parts_stay_as_the_plan_said_them(
     lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host that names other mirrors after root's work is not let to them."""
+    """A host that names other mirrors after the system changes is not let to them."""
     other = replace(
         debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
     )

@@ -269,7 +269,7 @@ def test_machines_that_were_only_named_are_changed_with_system_alone(
     if allowed:
         assert decide.decide(todo, Options()).needs("h1", "driver")
         return
-    with pytest.raises(UsageError, match="these machines were only named") as caught:
+    with pytest.raises(UsageError, match="these are ad-hoc hosts") as caught:
         decide.decide(todo, Options())
     assert "  [h1] loads the new driver" in caught.value.message
     assert "--system" in caught.value.hint

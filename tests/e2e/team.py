@@ -1,4 +1,4 @@
-"""Systemd hosts for root's work: what somebody here does to them, and what they show of it."""
+"""Systemd hosts for system changes: what a person does to them, and what they show of it."""
 
 from __future__ import annotations
 

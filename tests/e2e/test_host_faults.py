@@ -63,7 +63,7 @@ def test_a_missing_package_is_planned_and_nothing_is_touched(
     hosts = introduce(laptop, h1, without_mpirun(h2), user=user)
     before = written(h1), written(h2)
     for task in ("train", "bootstrap", "plan"):
-        told = laptop.fab(task, "--hosts", hosts).ended(2, "were only named", "add --system")
+        told = laptop.fab(task, "--hosts", hosts).ended(2, "these are ad-hoc hosts", "add --system")
         assert "[lap-h2] mpirun missing: apt openmpi-bin" in told.out
     assert (written(h1), written(h2)) == before
 
@@ -136,7 +136,7 @@ def test_a_python_that_does_not_serve(
     h2 = odd_host("h2", python=python)
     before = written(h2)
     told = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
-    told.ended(2, "were only named", "[lap-h2] python3 missing: apt python3", "add --system")
+    told.ended(2, "these are ad-hoc hosts", "[lap-h2] python3 missing: apt python3", "add --system")
     assert written(h2) == before
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are only named, by the ssh that a person already has: who they are, how they are met.
+"""Ad-hoc hosts, by the ssh that a person already has: who they are, how they are met.
 
 Full hosts: each has its own network, so what a name means differs from machine to machine.
 """
@@ -210,7 +210,7 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Person, ready_host
 
 @pytest.fixture
 def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
-    """A bare host that gets out nowhere, when the wheel for its system is built."""
+    """A bare host without outbound access, when the wheel for its system is built."""
     refuse(systemd.missing())
     network = Network()
     # In memory: to remove 1.7 GB of files takes long.
@@ -228,9 +228,9 @@ def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
     hosts = introduce(laptop, shut_in)
     words = ("bootstrap", "--hosts", hosts, "--system")
     done = laptop.fab(*words, seconds=290).ended(0, "[lap-h1] ready")
-    assert "[lap-h1] its apt does not get out (no answer from " in done.out
+    assert "[lap-h1] its apt has no outbound access (no answer from " in done.out
     assert "python3, mpirun missing" in done.out
-    assert "[lap-h1] does not get out (no answer from " in done.out
+    assert "[lap-h1] has no outbound access (no answer from " in done.out
     assert done.out.count("MB through this connection)") == 2 and "fetches" not in done.out
     ours = shut_in.disk.root / "root/.railhead"
     assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
