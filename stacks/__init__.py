@@ -1,1 +1,1 @@
-"""What machines exist: validated config becomes a cluster in one cloud, and its document."""
+"""Makes machines: the validated config becomes a cluster in one cloud, and its document."""

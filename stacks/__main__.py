@@ -8,27 +8,29 @@ import sys
 
 import pulumi
 
-from stacks import ending, settings
-from stacks.rules import ConfigError
+from stacks import settings
+from stacks.clouds import CLOUDS
+from stacks.cost import cost
+from stacks.summary import summary
+from stacks.validators import ConfigError
 
-TOLD = 32  # to Pulumi: the person knows what is wrong; a RunError adds "unhandled" to it
-MODULES = {"aws": "stacks.aws.cluster", "gcp": "stacks.gcp.cluster", "local": "stacks.local"}
+ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
 
 
 def main() -> None:
-    """Register the cluster of this stack; a broken rule is told before any resource exists."""
+    """Register the cluster of this stack; report a broken rule before any resource exists."""
     values = settings.of_project(pulumi.runtime.get_config_env(), pulumi.get_project())
     try:
         config = settings.read(values, stack=pulumi.get_stack())
-        pulumi.log.info(f"the whole cluster: {ending.cost(config)}")
-        # Only the chosen cloud's SDK is imported: each costs a second and 50 MB.
-        cluster = importlib.import_module(MODULES[config.cloud]).Cluster(config.name, config)
+        pulumi.log.info(f"the whole cluster: {cost(config)}")
+        component = importlib.import_module(CLOUDS[config.cloud].component)
+        cluster = component.Cluster(config.name, config)
     except ConfigError as error:
         for problem in re.split(r"\n(?! )", str(error)):
             pulumi.log.error(problem)
-        sys.exit(TOLD)
+        sys.exit(ERROR_SHOWN)
     pulumi.export("cluster", cluster.document)
-    pulumi.export("next", cluster.document.apply(lambda said: ending.told(config, said)))
+    pulumi.export("next", cluster.document.apply(lambda document: summary(config, document)))
 
 
 main()

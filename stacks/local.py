@@ -21,68 +21,71 @@ FACTS = ("address", "port", "user", "key_file", "host_key", "stop")
 
 
 class LocalHostError(Exception):
-    """A local host could not be made, read or ended; in the words of bootstrap.clouds.local."""
+    """A local host could not be made, read or removed; the message is bootstrap.clouds.local's."""
 
 
 class Sshd(dynamic.ResourceProvider):
-    """One local host's life. Pulumi keeps it in its state by the name of this class alone."""
+    """Makes, reads and removes one local host.
+
+    Pulumi's state holds `stacks.local.Sshd` by that name: neither module nor class may be renamed.
+    """
 
     serialize_as_secret_always = False
 
     def configure(self, req: dynamic.ConfigureRequest) -> None:
-        """Let our errors be told in their own words."""
-        traceback.format_exc = _in_words  # by this, Pulumi tells every error of a provider
+        """Show our errors as their message, without a traceback."""
+        traceback.format_exc = _format_error  # Pulumi formats every error of a provider with it
 
     def check(self, _olds: Props, news: Props) -> dynamic.CheckResult:
-        """Whether there is an sshd, and the name is free for local hosts; asked at preview too."""
+        """Whether sshd is installed and the name is free for local hosts; runs at preview too."""
         try:
-            _ask("check", news["cluster"])
+            _command("check", news["cluster"])
         except LocalHostError as error:
             return dynamic.CheckResult(news, [dynamic.CheckFailure("name", str(error))])
         return dynamic.CheckResult(news, [])
 
     def diff(self, _id: str, olds: Props, news: Props) -> dynamic.DiffResult:
-        """A dead host is started again; another cluster's or name's is another host."""
+        """A host that does not run is started again; another cluster or name is another host."""
         changed = [key for key in INPUTS if olds.get(key) != news.get(key)]
         return dynamic.DiffResult(bool(changed), [key for key in changed if key != "running"])
 
     def create(self, props: Props) -> dynamic.CreateResult:
         """Start it."""
-        return dynamic.CreateResult(f"{props['cluster']}/{props['name']}", _started(props))
+        return dynamic.CreateResult(f"{props['cluster']}/{props['name']}", _start(props))
 
     def read(self, id_: str, props: Props) -> dynamic.ReadResult:
-        """Whether it runs, and where it listens; without an id when it is not there any more."""
+        """Whether it runs, and where it listens; without an id when it no longer exists."""
         cluster, _, name = id_.partition("/")
-        said = _ask("read", cluster, name)[name]
-        return dynamic.ReadResult(id_, {**props, **said}) if said else dynamic.ReadResult("", {})
+        host = _command("read", cluster, name)[name]
+        return dynamic.ReadResult(id_, {**props, **host}) if host else dynamic.ReadResult("", {})
 
     def update(self, _id: str, _olds: Props, news: Props) -> dynamic.UpdateResult:
-        """Start it again, with the key and the home that it had."""
-        return dynamic.UpdateResult(_started(news))
+        """Start it again, with the same key and home."""
+        return dynamic.UpdateResult(_start(news))
 
     def delete(self, _id: str, props: Props) -> None:
-        """End it and remove its home."""
-        _ask("remove", props["cluster"], props["name"])
+        """Stop it and remove its home."""
+        _command("remove", props["cluster"], props["name"])
 
 
-_whole = traceback.format_exc
+_format_exc = traceback.format_exc
 
 
-def _in_words(limit: int | None = None, chain: bool = True) -> str:
+def _format_error(limit: int | None = None, chain: bool = True) -> str:
     error = sys.exc_info()[1]
-    return str(error) if isinstance(error, LocalHostError) else _whole(limit, chain)
+    return str(error) if isinstance(error, LocalHostError) else _format_exc(limit, chain)
 
 
-def _started(props: Props) -> Props:
-    document = _ask("start", props["cluster"], props["name"])
+def _start(props: Props) -> Props:
+    document = _command("start", props["cluster"], props["name"])
     (host,) = (h for h in document["hosts"] if h["name"] == props["name"])
-    told = {**document["ssh"], **host}
-    return {key: props[key] for key in INPUTS} | {key: told[key] for key in FACTS}
+    facts = {**document["ssh"], **host}
+    return {key: props[key] for key in INPUTS} | {key: facts[key] for key in FACTS}
 
 
-def _ask(*words: str) -> Any:
-    """The JSON that `python -m bootstrap.clouds.local` answers; its own words as the error."""
-    argv = [sys.executable, "-m", "bootstrap.clouds.local", *words]
+def _command(*args: str) -> Any:
+    """The JSON output of `python -m bootstrap.clouds.local`; its error message becomes ours."""
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", *args]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise LocalHostError(done.stderr.strip() or f"{argv} ended with {done.returncode}")
@@ -90,15 +93,14 @@ def _ask(*words: str) -> Any:
 
 
 class Host(dynamic.Resource, module="local", name="Host"):
-    """One SSH host on this machine, and what is known of it once it runs."""
+    """One SSH host on this machine; `facts` are known once it runs."""
 
     facts: pulumi.Output[Props]
 
     def __init__(self, cluster: str, name: str, opts: pulumi.ResourceOptions) -> None:
-        asked = {"cluster": cluster, "name": name, "running": True}
-        super().__init__(Sshd(), name, {**asked, **dict.fromkeys(FACTS)}, opts)
-        known = {key: getattr(self, key) for key in ("name", *FACTS)}
-        self.facts = pulumi.Output.all(**known)
+        inputs = {"cluster": cluster, "name": name, "running": True}
+        super().__init__(Sshd(), name, {**inputs, **dict.fromkeys(FACTS)}, opts)
+        self.facts = pulumi.Output.all(**{key: getattr(self, key) for key in ("name", *FACTS)})
 
 
 class Cluster(pulumi.ComponentResource):
@@ -116,7 +118,7 @@ class Cluster(pulumi.ComponentResource):
 
 
 def document(config: ClusterConfig, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The cluster document. Each host has its own port, and the `stop` that bootstrap gave it."""
+    """The cluster document. Each host has its own port and its own `stop` command."""
     hosts = [
         outputs.HostFacts(
             name=host["name"],
@@ -129,10 +131,10 @@ def document(config: ClusterConfig, facts: Sequence[Mapping[str, Any]]) -> dict[
         )
         for host in facts
     ]
-    told = outputs.cluster_document(config, hosts, bucket=None, deadlines=[], price=None)
+    written = outputs.cluster_document(config, hosts, bucket=None, deadlines=[], price=None)
     ssh = {"user": facts[0]["user"], "port": None, "key_file": facts[0]["key_file"]}
     with_ports = [
         {**entry, "port": int(host["port"])}  # Pulumi's numbers are floats
-        for entry, host in zip(told["hosts"], facts, strict=True)
+        for entry, host in zip(written["hosts"], facts, strict=True)
     ]
-    return {**told, "ssh": ssh, "hosts": with_ports}
+    return {**written, "ssh": ssh, "hosts": with_ports}

@@ -1,6 +1,6 @@
-"""The cluster document, schema 1: what a stack tells `fab` about its hosts. Pure.
+"""The cluster document, schema 1: how a stack describes its hosts to `fab`. Pure.
 
-docs/how-it-works.md lists every key; tests hold it to the golden documents of all clouds.
+docs/architecture.md lists every key; the tests compare it with a golden document per cloud.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from stacks.settings import ClusterConfig
 
 SCHEMA = 1
-POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that is ours alone
+POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack made
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host as its cloud made it. `peer_address` is how the other hosts reach it."""
+    """One host as its cloud made it. `peer_address` is its address from the other hosts."""
 
     name: str
     id: str

@@ -1,7 +1,7 @@
 """ClusterConfig: the validated settings of one stack, read from `pulumi config`.
 
-Pure but for the public key's file. stacks/keys.py has the table of keys; what is wrong is told
-all at once, one line each, before any resource exists.
+Pure, except that it reads the public key's file. stacks/config_schema.py has the table of keys.
+All mistakes are reported together, one line each, before any resource exists.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stacks import machines, rules
-from stacks.conflicts import conflicts, image_by_default, placement_by_default
-from stacks.keys import KEYS, Key
-from stacks.machines import Machine
-from stacks.rules import ConfigError
+from stacks.clouds import CLOUDS
+from stacks.config_schema import KEYS, Key
+from stacks.machine_types import MachineType
+from stacks.quotas import QuotaNeed
+from stacks.validators import ConfigError, one_of
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """One cluster as it was asked for. docs/config.md says what each key means."""
+    """The requested cluster. docs/config.md says what each key means."""
 
     cloud: str
     name: str
@@ -53,14 +53,16 @@ class ClusterConfig:
     oslogin: bool = False
 
     @property
-    def machine(self) -> Machine | None:
+    def machine(self) -> MachineType | None:
         """The type of its machines; None for local hosts."""
-        if self.cloud == "aws":
-            return machines.AWS[self.machine_type]
-        if self.cloud == "gcp":
-            assert self.gpu_type and self.gpu_count
-            return machines.gcp_machine(self.machine_type, self.gpu_type, self.gpu_count)
-        return None
+        cloud = CLOUDS[self.cloud]
+        return cloud.machine_type(self.machine_type, self.gpu_type, self.gpu_count)
+
+    @property
+    def quota_needs(self) -> tuple[QuotaNeed, ...]:
+        """The quotas that the stack needs when all its machines run; empty for local hosts."""
+        cloud = CLOUDS[self.cloud]
+        return cloud.quota_needs(self.machine, self.count, self.region, spot=self.spot)
 
 
 def read(values: Mapping[str, str], *, stack: str) -> ClusterConfig:
@@ -69,33 +71,33 @@ def read(values: Mapping[str, str], *, stack: str) -> ClusterConfig:
     Raises:
         ConfigError: a rule is broken; the message has a line for every one.
     """
-    cloud = rules.one_of("cloud", values.get("cloud", ""), ("aws", "gcp", "local"))
+    cloud = one_of("cloud", values.get("cloud", ""), CLOUDS)
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
-    wrong = [_unknown(name, cloud) for name in values if name not in keys]
-    read_values: dict[str, object] = {}
+    errors = [_unknown(name, cloud) for name in values if name not in keys]
+    found: dict[str, object] = {}
     for key in keys.values():
         try:
-            read_values[key.name] = _value(key, values.get(key.name), cloud, stack)
+            found[key.name] = _value(key, values.get(key.name), cloud, stack)
         except ConfigError as error:
-            wrong.append(str(error))
-    if not wrong:
-        wrong += conflicts(read_values)
-    if wrong:
-        raise ConfigError("\n".join(wrong))
-    return _config(read_values)
+            errors.append(str(error))
+    if not errors:
+        errors += CLOUDS[cloud].contradictions(found)
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return _config(found)
 
 
 def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
-    """The keys of this project alone, without its namespace, from all that Pulumi passes."""
+    """The keys of this project, without its namespace, of everything that Pulumi passes."""
     start = f"{project}:"
     return {k.removeprefix(start): v for k, v in config.items() if k.startswith(start)}
 
 
 def _unknown(name: str, cloud: str) -> str:
-    """Why a key cannot stand there: it is another cloud's, or nobody's."""
-    theirs = [key for key in KEYS if key.name == name]
-    if theirs:
-        clouds = " and ".join(theirs[0].clouds)
+    """Why a key is refused: it is one of another cloud, or there is no such key."""
+    known = [key for key in KEYS if key.name == name]
+    if known:
+        clouds = " and ".join(known[0].clouds)
         return f"{name}: a key of {clouds}, and this stack's cloud is {cloud}: one cloud per stack"
     return f"{name}: there is no such key. There are {', '.join(k.name for k in KEYS)}"
 
@@ -111,7 +113,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
 
 
 def _user() -> str:
-    """Who types this, where the system knows it."""
+    """The login name of whoever runs the command, where the system knows it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -119,7 +121,8 @@ def _user() -> str:
 
 
 def _config(values: dict[str, object]) -> ClusterConfig:
-    """The settings, with the key's text in the place of its file's name, and the private half."""
+    """The settings. The public key's text replaces its file name; the private key's path is added
+    where that file exists."""
     public = values.pop("public_key_file", None)
     if isinstance(public, Path):
         private = public.with_suffix("")
@@ -127,8 +130,5 @@ def _config(values: dict[str, object]) -> ClusterConfig:
         values["key_file"] = str(private) if private.exists() else None
     values.pop("allow_wide_cidr", None)
     given = {name: value for name, value in values.items() if value is not None}
-    if given["cloud"] != "local":
-        given.setdefault("image", image_by_default(values))
-    if given["cloud"] == "aws":
-        given.setdefault("placement", placement_by_default(values))
-    return ClusterConfig(**given)  # type: ignore[arg-type]  # the keys' readers know the kinds
+    complete = {**CLOUDS[str(values["cloud"])].defaults(values), **given}
+    return ClusterConfig(**complete)  # type: ignore[arg-type]  # the keys' readers check the types

@@ -108,12 +108,12 @@ def keys_of(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("kind", ["training", "script"])
 def test_every_key_of_the_run_document_is_described(kind: str) -> None:
     run = run_document(
-        run_id="r", cluster="c", created="", ask=RunOptions(script=kind == "script"),
+        run_id="r", cluster="c", created="", options=RunOptions(script=kind == "script"),
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
         peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
-        ports=[1], ending=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        ports=[1], stop_policy=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
     )  # fmt: skip
-    assert set(keys_of(run)) <= named(section(page("how-it-works.md"), "The run document"))
+    assert set(keys_of(run)) <= named(section(page("architecture.md"), "The run document"))
 
 
 def test_every_key_of_the_cluster_document_is_described() -> None:
@@ -122,7 +122,7 @@ def test_every_key_of_the_cluster_document_is_described() -> None:
         for part in ("CLUSTER", "SSH", "HOST", "HOST_OPTIONAL", "GPU", "DEADLINE", "WHEN", "PRICE")
         for key in getattr(document, part)
     }
-    assert keys <= named(section(page("how-it-works.md"), "The cluster document"))
+    assert keys <= named(section(page("architecture.md"), "The cluster document"))
 
 
 def functions(path: Path, *names: str) -> Iterator[ast.AST]:
@@ -144,11 +144,11 @@ def test_every_key_of_the_result_is_described() -> None:
     )
     keys |= literal_keys(functions(REMOTE / "run/end_processes.py", "end_run", "reply_of"))
     assert {"schema", "state", "culprit", "lines", "ended", "left"} <= keys
-    assert keys <= named(section(page("how-it-works.md"), "The result"))
+    assert keys <= named(section(page("architecture.md"), "The result"))
 
 
 def test_every_record_is_described() -> None:
-    text = section(page("how-it-works.md"), "The records")
+    text = section(page("architecture.md"), "The records")
     for path in (ROOT / "training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":

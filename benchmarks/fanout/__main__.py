@@ -109,7 +109,7 @@ def lost(count: int) -> int:
     inventory = cluster.start("connect", count)
     try:
         begin = time.monotonic()
-        opened, failed = connect.reach(inventory)
+        opened, failed = connect.open_sessions(inventory)
         seconds = time.monotonic() - begin
         for session in opened.values():
             session.close()

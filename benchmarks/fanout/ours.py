@@ -43,7 +43,7 @@ def place(session: Session, python: str, bundle: Bundle, config: str, hostfile: 
     """Put the config file, the hostfile and the tree on one host."""
     session.start_agent(python)
     files = [["~/ours/config", 0o644, config], ["~/ours/hostfile", 0o644, hostfile]]
-    session.ask("write", files=files)
+    session.call("write", files=files)
     session.send_tree(bundle, "~/ours/tree")
 
 

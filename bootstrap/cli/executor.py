@@ -1,10 +1,11 @@
-"""How `fab` runs our tasks: one run over all hosts, and 2 for every wrong word.
+"""How `fab` runs the tasks: once for all hosts, with exit code 2 for every usage error.
 
-Stock Fabric starts a task once per host of `-H`; a training run is one over all of them.
+Stock Fabric runs a task once per host of `-H`; a training run is one run over all hosts.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -18,83 +19,105 @@ from fabric.main import program
 from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError
 
+from bootstrap.console import log
 from bootstrap.errors import RailheadError
 
 
 class ClusterExecutor(Executor):  # type: ignore[misc]
-    """Hands the core `--hosts` to the task as its argument, and never fans out."""
+    """Passes the core `--hosts` to the task as its argument, and runs the task once."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
         """One call per task, with the hosts in its arguments."""
         if self.core.remainder:
-            raise Exit("words after -- reach no script: write --args='--epochs 3'", code=2)
-        named = self.core[0].args.hosts.value
-        return [self._with_hosts(call, named) for call in calls]
+            raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
+        hosts = self.core[0].args.hosts.value
+        return [self._with_hosts(call, hosts) for call in calls]
 
-    def _with_hosts(self, given: Any, named: str | None) -> Call:
+    def _with_hosts(self, given: Any, hosts: str | None) -> Call:
         call: Call = Call(given) if isinstance(given, Task) else given
-        if named is None:
+        if hosts is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
             raise Exit(f"fab {_dashed(call.task.name)} takes no hosts", code=2)
-        if call.kwargs.get("hosts") not in (None, named):
+        if call.kwargs.get("hosts") not in (None, hosts):
             raise Exit("--hosts is given twice, with different hosts", code=2)
-        call.kwargs = {**call.kwargs, "hosts": named}
+        call.kwargs = {**call.kwargs, "hosts": hosts}
         return call
 
 
 def install() -> None:
-    """Make `fab` in this process run our way; fabfile.py calls it while it is loaded."""
+    """Make `fab` use this executor and its exit codes; fabfile.py calls it when it is loaded."""
     program.executor_class = ClusterExecutor
     program.parse_tasks = _usage_is_2(program.parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
+    if _debug_flag():
+        # Invoke has set the root logger to DEBUG, at which paramiko and botocore write down
+        # requests with their signatures. `--debug` shows the lines of console/log.py alone.
+        logging.getLogger().setLevel(logging.WARNING)
+
+
+def _debug_flag() -> bool:
+    """Whether `--debug`, an option of Invoke's own, is on the command line."""
+    core = getattr(program, "core", None)
+    return bool(core and core[0].args.debug.value)
+
+
+def _shows_log() -> bool:
+    return _debug_flag() or os.environ.get("RAILHEAD_DEBUG", "0") not in ("", "0")
 
 
 def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
-    def parsed() -> None:
+    def parse_or_exit() -> None:
         try:
             parse()
         except ParseError as wrong:
             # Invoke shows its own object there: Flag <Argument: preset (p)> needed value ...
-            said = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
-            raise Exit(f"{said}\n  next: fab --list   # or: fab --help TASK", code=2) from None
+            message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
+            raise Exit(f"{message}\n  next: fab --list   # or: fab --help TASK", code=2) from None
         except BrokenPipeError:
-            raise _unheard() from None
+            raise _output_closed() from None
 
-    return parsed
+    return parse_or_exit
 
 
-def _unheard() -> Exit:
-    """The end where nobody reads any more, as after `| head`; nothing is left to be written."""
+def _output_closed() -> Exit:
+    """Exit 1 when the reader of stdout has closed it, as `| head` does; discard further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit(code=1)
 
 
 def report_errors(body: Callable[..., None]) -> Callable[..., None]:
-    """Errors become their message and exit code; a traceback is for our own mistakes alone."""
+    """Turn errors into their message and exit code; print a traceback only for internal errors."""
 
     @wraps(body)
     def task(*args: Any, **kwargs: Any) -> None:
-        try:
-            body(*args, **kwargs)
-        except RailheadError as error:
-            raise Exit(f"fab {_dashed(body.__name__)}: {error}", code=error.code) from None
-        except BrokenPipeError:
-            raise _unheard() from None
-        except KeyboardInterrupt:
-            hint = "fab status   # where the hosts stand"
-            raise Exit(
-                f"fab {_dashed(body.__name__)}: interrupted\n  next: {hint}", code=1
-            ) from None
-        except Exit:
-            raise
-        except Exception:
-            traceback.print_exc()
-            raise Exit("this is a mistake in Railhead, not yours", code=1) from None
+        name = _dashed(body.__name__)
+        with log.command(name, sys.argv[1:], live=_shows_log()) as file:
+            try:
+                body(*args, **kwargs)
+            except RailheadError as error:
+                raise Exit(f"fab {name}: {error}", code=error.code) from None
+            except BrokenPipeError:
+                raise _output_closed() from None
+            except KeyboardInterrupt:
+                hint = "fab status   # shows the hosts and the run"
+                raise Exit(f"fab {name}: interrupted\n  next: {hint}", code=1) from None
+            except Exit:
+                raise
+            except Exception:
+                traceback.print_exc()
+                raise Exit(_internal_error(file), code=1) from None
 
     return task
 
 
+def _internal_error(file: log.LogFile) -> str:
+    """The message for an unexpected exception; the log gets its traceback."""
+    log.mistake()
+    message = "this is an error in Railhead, not in your command"
+    return f"{message}\n  debug log: {file.path}" if file.path else message
+
+
 def _dashed(name: str) -> str:
-    """A task's name as it is typed: exec_ is exec, ssh_config is ssh-config."""
+    """A task's name on the command line: exec_ is exec, ssh_config is ssh-config."""
     return name.rstrip("_").replace("_", "-")

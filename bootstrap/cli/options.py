@@ -1,7 +1,7 @@
-"""The options of all tasks: what each one's help says, and what its text means.
+"""The options of all tasks: their help texts, and the functions that validate their values.
 
-Every option is a string, a list or a switch; what a string means is decided in one place per word.
-Modules are imported where they are used, so that `fab --list` stays quick.
+Every option is a string, a list of strings or a flag. Modules are imported where they are used, so
+that `fab --list` stays quick.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from typing import TYPE_CHECKING, Any
 from invoke import Task
 
 from bootstrap.cli.executor import report_errors
+from bootstrap.runs.strategies import LAUNCHERS, names
 
 if TYPE_CHECKING:
-    from bootstrap.inventory.hosts import Inventory
+    from bootstrap.cli.targets import Target
     from bootstrap.plan.cluster import Options
-    from bootstrap.runs.start import Run
 
 HELP = {
-    "hosts": "[user@]host[:port][*slots],... ; else a stack's, or the last command's",
-    "stack": "a Pulumi stack; by default the selected one",
-    "start": "start a stack's machines that do not run",
-    "hours": "hours from now until the cloud stops the machines by itself",
-    "slots": "ranks per host under Horovod; by default one per GPU, else one",
-    "peer-address": "the hosts' addresses for each other, in order: 10.0.0.1,10.0.0.2",
-    "requirements": "a file of more packages, resolved together with the runtime's pins",
-    "runtime": "which TensorFlow: tf2.18 (with Horovod) or tf2.21; by default by GPU and launcher",
-    "system": "allow system changes (apt, driver, restart) on machines that were only named",
-    "allow-mixed": "allow GPUs of several types in one cluster",
-    "json": "print the plan as JSON, and nothing else on stdout",
-    "launcher": "horovod or tensorflow",
-    "strategy": "with --launcher tensorflow: multiworker, mirrored or one-device",
-    "preset": "named settings of our own training: digits, smoke, ...",
-    "set": "one setting of our own training, name=value; may be repeated",
-    "script": "your own program instead of our training",
-    "workdir": "what is shipped with the script, and where it runs; by default its folder",
-    "args": "the script's arguments, split as a shell would: --args='--epochs 3'",
-    "keras": "2 or 3; by default 2 for scripts on several workers, else 3",
-    "env": "a variable for the program, NAME=value; may be repeated",
+    "hosts": "user@host:port*slots, comma-separated; default: a stack's hosts, else the last ones",
+    "stack": "a Pulumi stack; default: the selected stack",
+    "start": "start the stack's machines that do not run",
+    "hours": "hours from now until the cloud stops the machines",
+    "slots": "Horovod ranks per host; default: one per GPU, or one",
+    "peer-address": "IP addresses that the hosts use among each other, comma-separated, in order",
+    "requirements": "a file of further packages, resolved together with the runtime's pins",
+    "runtime": "tf2.18 (with Horovod) or tf2.21; default: by GPU and launcher",
+    "system": "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
+    "allow-mixed": "allow several GPU types in one cluster",
+    "json": "print only the plan on stdout, as JSON",
+    "launcher": " or ".join(LAUNCHERS),
+    "strategy": f"with --launcher tensorflow: {', '.join(names('tensorflow'))}",
+    "preset": "a set of values for our own training: digits, smoke, ...",
+    "set": "a setting of our own training, name=value; repeatable",
+    "script": "your own program, instead of our own training",
+    "workdir": "the folder to ship with --script and to run in; default: the script's folder",
+    "args": "arguments of --script, quoted as in a shell: --args='--epochs 3'",
+    "keras": "2 or 3; default: 2 for a script with several workers, else 3",
+    "env": "an environment variable of the program, NAME=value; repeatable",
     "env-file": "a file of NAME=value lines",
-    "secret": "a variable taken from this shell, shown and logged nowhere; may be repeated",
-    "outputs": "a pattern for the files that come back, by default all; may be repeated",
-    "detach": "start the run and leave",
-    "keep": "minutes that a stack's machines run on after a failure, by default 20",
-    "no-stop": "a stack's machines are not stopped when the run has ended",
-    "max-hours": "the run is cancelled when it has taken so long",
-    "run": "a run's id; by default the last",
-    "yes": "do not ask",
+    "secret": "an environment variable to copy from this shell, never logged; repeatable",
+    "outputs": "a glob pattern of the files to fetch; default: all; repeatable",
+    "detach": "return when the run has started",
+    "keep": "minutes until a stack's machines stop after a failed run; default: 20",
+    "no-stop": "leave a stack's machines running after the run",
+    "max-hours": "cancel the run after so many hours",
+    "run": "a run id; default: the last run",
+    "yes": "do not ask for confirmation",
     "purge": "also remove ~/.railhead from the hosts",
-    "discard-results": "with --purge or --destroy: also when results were not fetched",
-    "destroy": "also remove the homes of local hosts, or all that the stack made",
-    "with-bucket": "with --destroy: also remove all that is in the stack's bucket",
-    "rank": "whose log: a rank's number, mpirun or supervisor",
+    "discard-results": "with --purge or --destroy: go on even if results were not fetched",
+    "destroy": "also delete local hosts, or all resources of the stack",
+    "with-bucket": "with --destroy: also delete the content of the stack's bucket",
+    "rank": "a rank's number, mpirun or supervisor",
     "cmd": "a shell command",
     "host": "a host's name",
 }
@@ -64,16 +64,15 @@ HELP = {
 def task(
     *, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None
 ) -> Callable[[Callable[..., None]], Task[Any]]:
-    """An Invoke task with our help texts and our way of telling errors."""
+    """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
 
     def made(body: Callable[..., None]) -> Task[Any]:
-        words = {
-            w.replace("_", "-") for w in body.__code__.co_varnames[: body.__code__.co_argcount]
-        }
+        code = body.__code__
+        options = {name.replace("_", "-") for name in code.co_varnames[: code.co_argcount]}
         return Task(
             report_errors(body),
             name=name,
-            help={word: text for word, text in HELP.items() if word in words},
+            help={option: text for option, text in HELP.items() if option in options},
             iterable=list(lists),
             positional=[first] if first else [],
             auto_shortflags=False,
@@ -82,22 +81,14 @@ def task(
     return made
 
 
-def inventory_of(
+def target_of(
     hosts: str | None, stack: str | None, slots: str | None = None, start: bool = False
-) -> Inventory:
-    """The hosts that a task is about; a stack's machines all run."""
+) -> Target:
+    """The hosts that a command is about, not yet resolved."""
+    from bootstrap.cli.targets import Target
     from bootstrap.inventory.hosts import whole_number
-    from bootstrap.workflows import journey
 
-    number = whole_number(slots, "--slots", 1, 1024)
-    return journey.hosts_of(hosts, slots=number, stack=stack, start=start)
-
-
-def machines_of(hosts: str | None, stack: str | None) -> Inventory:
-    """The hosts that a task is about, whether they run or not."""
-    from bootstrap.workflows import journey
-
-    return journey.look(hosts, stack=stack).inventory
+    return Target(hosts, stack, whole_number(slots, "--slots", 1, 1024), start)
 
 
 def options_of(
@@ -109,33 +100,25 @@ def options_of(
     *,
     mixed: bool,
 ) -> Options:
-    """What the hosts are surveyed with; UsageError for a word that means nothing."""
+    """How to make the hosts ready; UsageError for a value that is not valid."""
     from bootstrap.inventory.hosts import check_peer_address
     from bootstrap.plan.cluster import Options
     from bootstrap.plan.runtimes import row_named
 
     if runtime is not None:
         row_named(runtime, launcher)
-    named = [a.strip() for a in (peer_address or "").split(",")]
-    addresses = tuple(check_peer_address(a) for a in named if a)
-    asked = Path(requirements) if requirements else None
-    return Options(system, asked, addresses, launcher, runtime, mixed, _archive())
+    texts = [text.strip() for text in (peer_address or "").split(",")]
+    addresses = tuple(check_peer_address(text) for text in texts if text)
+    path = Path(requirements) if requirements else None
+    return Options(system, path, addresses, launcher, runtime, mixed, _debian_mirror())
 
 
-def _archive() -> str:
-    """The archive of Debian that the shell names; UsageError for what is no address."""
+def _debian_mirror() -> str:
+    """The Debian mirror in $DEBIAN_MIRROR, or ""; UsageError if it is not a URL."""
     from bootstrap.errors import UsageError
 
-    named = os.environ.get("DEBIAN_MIRROR", "")
-    if named and not re.fullmatch(r"https?://[^\s@/]+(/\S*)?", named):
+    url = os.environ.get("DEBIAN_MIRROR", "")
+    if url and not re.fullmatch(r"https?://[^\s@/]+(/\S*)?", url):
         rule = "an address like http://archive.example/debian, without a name and password"
         raise UsageError(f"DEBIAN_MIRROR: {rule}")
-    return named
-
-
-def run_of(inventory: Inventory, run_id: str | None) -> Run:
-    """The run that a task is about; by default the last of these hosts."""
-    from bootstrap.inventory import local_state
-    from bootstrap.runs.start import Run
-
-    return Run(*local_state.find_run(inventory, run_id))
+    return url

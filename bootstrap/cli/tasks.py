@@ -1,6 +1,6 @@
-"""What a person types: each task checks its words, names a journey and prints.
+"""The tasks of `fab`: each checks its options and calls one workflow.
 
-Modules are imported where they are used, so that `fab --list` stays quick.
+Modules are imported inside the tasks, so that `fab --list` stays quick.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from invoke import Context
 
-from bootstrap.cli.options import inventory_of, machines_of, options_of, run_of, task
+from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs")
@@ -45,20 +45,23 @@ def train(
     max_hours: str | None = None,
     start: bool = False,
 ) -> None:
-    """Train on the hosts: make them ready, run, show progress, bring the results here."""
+    """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
     from bootstrap.runs.request import TrainArgs, read_request
-    from bootstrap.workflows import journey
+    from bootstrap.workflows import train as workflow
 
-    ending = read_stop_policy(keep, no_stop, max_hours)
-    words = TrainArgs(
+    stop_policy = read_stop_policy(keep, no_stop, max_hours)
+    train_args = TrainArgs(
         launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
-    asked = read_request(words)
+    request = read_request(train_args)
     options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
-    trip = journey.TrainOptions(asked, options, Path.cwd() / "results", detach, ending)
-    journey.train(inventory_of(hosts, stack, slots, start), trip)
+    results = Path.cwd() / "results"
+    workflow.train(
+        target_of(hosts, stack, slots, start).running(),
+        workflow.TrainOptions(request, options, results, detach, stop_policy),
+    )
 
 
 @task()
@@ -73,12 +76,12 @@ def plan(
     allow_mixed: bool = False,
     json: bool = False,
 ) -> None:
-    """Print every step that bootstrap would do on each host, and why; changes nothing."""
-    from bootstrap.workflows import journey
+    """Print each step that bootstrap would do on each host, and why; changes nothing."""
+    from bootstrap.workflows import plan as workflow
 
     options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
     with json_output(json) as out:
-        journey.plan(inventory_of(hosts, stack), options, out)
+        workflow.plan(target_of(hosts, stack).running(), options, out)
 
 
 @task()
@@ -93,12 +96,12 @@ def bootstrap(
     allow_mixed: bool = False,
     json: bool = False,
 ) -> None:
-    """Make the hosts ready: runtime, Horovod, keys. A second time changes nothing."""
-    from bootstrap.workflows import journey
+    """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
+    from bootstrap.workflows import bootstrap as workflow
 
     options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
     with json_output(json) as out:
-        journey.bootstrap(inventory_of(hosts, stack), options, out)
+        workflow.bootstrap(target_of(hosts, stack).running(), options, out)
 
 
 @task()
@@ -111,22 +114,21 @@ def health(
     slots: str | None = None,
     peer_address: str | None = None,
 ) -> None:
-    """Check GPUs, TensorFlow, links, ports, clocks and room before a run; ends with 1 if unfit."""
-    from bootstrap.workflows import journey
+    """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
+    from bootstrap.workflows import health as workflow
 
     options = options_of(False, requirements, peer_address, runtime, mixed=True)
-    journey.health(inventory_of(hosts, stack, slots), options)
+    workflow.health(target_of(hosts, stack, slots).running(), options)
 
 
 @task()
 def status(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
-    """Where the hosts and the last run stand, asked of the hosts now."""
+    """Show the state of the machines, the hosts and the last run, as they are now."""
     from bootstrap.cli import status
-    from bootstrap.workflows import journey
 
-    status.tell(journey.look(hosts, stack=stack), run)
+    status.show(target_of(hosts, stack).status(), run)
 
 
 @task()
@@ -137,44 +139,40 @@ def logs(
     run: str | None = None,
     rank: str = "0",
 ) -> None:
-    """Print a rank's log as it is on the chief now."""
-    from bootstrap.workflows import watch
+    """Print the log of a rank, of mpirun or of the supervisor, from the chief."""
+    from bootstrap.workflows import attach
 
-    inventory = inventory_of(hosts, stack)
-    watch.logs(inventory, run_of(inventory, run), rank)
+    attach.logs(target_of(hosts, stack).running(), run, rank)
 
 
 @task()
 def attach(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
-    """Watch a run, then fetch its results. Ctrl-C detaches; the run goes on."""
-    from bootstrap.workflows import watch
+    """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
+    from bootstrap.workflows import attach as workflow
 
-    inventory = inventory_of(hosts, stack)
-    watch.attach(inventory, run_of(inventory, run))
+    workflow.attach(target_of(hosts, stack).running(), run)
 
 
 @task()
 def fetch(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
-    """Bring a run's results here, as far as there are any."""
-    from bootstrap.workflows import journey, watch
+    """Fetch what a run has written so far."""
+    from bootstrap.workflows import attach
 
-    seen = journey.look(hosts, stack=stack)
-    watch.fetch(seen, run_of(seen.inventory, run))
+    attach.fetch(target_of(hosts, stack).status(), run)
 
 
 @task()
 def cancel(
     c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
 ) -> None:
-    """End a run on every host, and verify that nothing of it is left."""
-    from bootstrap.workflows import watch
+    """Cancel a run on every host, and verify that none of its processes is left."""
+    from bootstrap.workflows import attach
 
-    inventory = inventory_of(hosts, stack)
-    watch.end(inventory, run_of(inventory, run))
+    attach.cancel(target_of(hosts, stack).running(), run)
 
 
 @task()
@@ -188,71 +186,70 @@ def teardown(
     yes: bool = False,
     with_bucket: bool = False,
 ) -> None:
-    """End what is ours; stop a stack's machines, or destroy them; ends with a receipt."""
-    from bootstrap.workflows import journey
+    """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
+    from bootstrap.workflows import teardown as workflow
 
-    journey.teardown(
-        machines_of(hosts, stack), purge=purge, discard=discard_results, destroy=destroy, yes=yes,
-        with_bucket=with_bucket,
-    )  # fmt: skip
+    options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
+    workflow.teardown(target_of(hosts, stack).status().inventory, options)
 
 
 @task()
 def start(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
-    """Start a stack's machines, with the cloud's own deadline armed, and wait for ssh."""
+    """Start a stack's machines, arm the cloud's deadline, and wait until ssh answers."""
     from bootstrap.lifecycle import power
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(machines_of(hosts, stack), print_lines, hours=length)
+    started = power.start(target_of(hosts, stack).status().inventory, print_lines, hours=length)
     print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
 def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Stop a stack's machines, and wait until the cloud says so; their disks stay."""
+    """Stop a stack's machines, and wait until the cloud reports them stopped; disks stay."""
     from bootstrap.lifecycle import power
 
-    power.stop(machines_of(hosts, stack), print_lines)
+    power.stop(target_of(hosts, stack).status().inventory, print_lines)
 
 
 @task()
 def extend(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
-    """Move the moment at which the cloud stops a stack's machines by itself."""
+    """Move the deadline at which the cloud stops a stack's machines."""
     from bootstrap.errors import UsageError
     from bootstrap.lifecycle import power
     from bootstrap.lifecycle.stop_policy import number
 
     if hours is None:
-        raise UsageError("for how long?", hint="fab extend --hours 4   # from now")
+        raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(machines_of(hosts, stack), length, print_lines)
+    power.extend(target_of(hosts, stack).status().inventory, length, print_lines)
 
 
 @task()
 def trust(
     c: Context, hosts: str | None = None, stack: str | None = None, yes: bool = False
 ) -> None:
-    """Show the host keys of hosts that are not known yet, ask, and pin them."""
+    """Show unknown host keys, ask for confirmation, and pin them."""
     from bootstrap.ssh import trust
 
-    found = trust.unknown(inventory_of(hosts, stack))
+    found = trust.unknown_keys(target_of(hosts, stack).running())
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
-    print_lines(*trust.pin(found, trust.by_person(yes)))
+    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
 @task(name="ssh", first="host")
 def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
-    """Open a shell on a host, with our pins and keys."""
+    """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from bootstrap.cli import shell
 
-    inventory = inventory_of(hosts, stack)
-    os.execvp("ssh", ["ssh", "-F", str(shell.write_own(inventory)), shell.known(inventory, host)])
+    inventory = target_of(hosts, stack).running()
+    config, name = shell.write_own(inventory), shell.known(inventory, host)
+    os.execvp("ssh", ["ssh", "-F", str(config), name])
 
 
 @task(name="exec")
@@ -265,21 +262,21 @@ def exec_(
 
     if not cmd:
         raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
-    shell.execute(inventory_of(hosts, stack), cmd)
+    shell.execute(target_of(hosts, stack).running(), cmd)
 
 
 @task()
 def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Write a file for ssh's Include, so that ssh, scp, rsync and editors know the hosts."""
+    """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
     from bootstrap.cli import shell
 
-    path = shell.write_config(inventory_of(hosts, stack))
+    path = shell.write_config(target_of(hosts, stack).running())
     print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
 @task()
 def demo(c: Context) -> None:
-    """The whole path on this machine: two SSH hosts, bootstrap, train, results, teardown."""
-    from bootstrap.workflows import journey
+    """Try everything on this machine: two SSH hosts, bootstrap, train, results, teardown."""
+    from bootstrap.workflows import demo as workflow
 
-    journey.demo(Path.cwd() / "results")
+    workflow.demo(Path.cwd() / "results")

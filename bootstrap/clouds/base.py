@@ -27,11 +27,11 @@ CONFIRM_SECONDS = 5.0  # a machine that is said to be stopped is looked at once 
 
 
 class Refused(RailheadError):
-    """The cloud said no; `word` is its own code for it, as `InsufficientInstanceCapacity`."""
+    """The cloud refused a call; `error_code` is its code: `InsufficientInstanceCapacity`."""
 
-    def __init__(self, message: str, word: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, error_code: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.word = word
+        self.error_code = error_code
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class InstanceState:
 
     state: str
     address: str | None
-    said_by: str
+    source: str
     at: str
-    why: str = ""
+    reason: str = ""
     port: int | None = None
     serial: str = ""
 
@@ -52,13 +52,13 @@ class InstanceState:
 class Deadline:
     """When the cloud stops the machines by itself, read back from it: armed, MISSING or past.
 
-    `at` None: it has a length (`why` says which) and begins when the machines start."""
+    `at` None: it has a length (`reason` says which) and begins when the machines start."""
 
     kind: str
     at: datetime | None
     state: str
-    said_by: str
-    why: str = ""
+    source: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Cloud(Protocol):
     def deadline(self) -> Deadline | None:
         """The cloud's own deadline; None where the stack has none (local hosts)."""
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         """Set the cloud's own deadline to so many hours from now."""
 
     def costs(self) -> list[Cost]:
@@ -105,7 +105,7 @@ class Cloud(Protocol):
         """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
 
 
-def of(inventory: Inventory) -> Cloud:
+def cloud_of(inventory: Inventory) -> Cloud:
     """The cloud that the inventory's machines are in.
 
     Raises:
@@ -147,7 +147,7 @@ def wait_for_state(
     begun: set[str] = set()
     while True:
         instance_states = cloud.instance_states()
-        if (line := told(instance_states)) != shown:
+        if (line := describe_states(instance_states)) != shown:
             report(line)
             shown = line
         before, calm = calm, all(s.state in wanted for s in instance_states.values())
@@ -158,7 +158,7 @@ def wait_for_state(
         clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
 
 
-def told(instance_states: dict[str, InstanceState]) -> str:
+def describe_states(instance_states: dict[str, InstanceState]) -> str:
     """One line: which hosts are in which state."""
     return "; ".join(
         f"{', '.join(n for n, s in instance_states.items() if s.state == state)} {state}"
@@ -167,6 +167,6 @@ def told(instance_states: dict[str, InstanceState]) -> str:
     )
 
 
-def utc() -> str:
+def utc_now() -> str:
     """Now, as receipts and standings write it."""
     return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -80,7 +80,7 @@ def _at_most(limit: int, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
         yield piece
 
 
-def of(inventory: Inventory) -> Bucket:
+def bucket_of(inventory: Inventory) -> Bucket:
     """The bucket of a stack.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bootstrap.clouds.aws.client import Ask
 from bootstrap.clouds.base import Cost
-from bootstrap.clouds.storage import NoBucket, Store, held
+from bootstrap.clouds.storage import NoBucket, Store, count_objects
 
 GP3 = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # per month, as of July 2026
 DAYS = 30.4  # in a month
@@ -52,7 +52,7 @@ def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
     """A bucket. All versions of its objects count: all are billed. One that is gone costs
     nothing."""
     try:
-        found = held(store)
+        found = count_objects(store)
     except NoBucket:
         return
     each = prices.of.get(region or "")

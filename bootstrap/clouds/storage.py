@@ -35,7 +35,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Held:
+class BucketContents:
     """What a bucket holds; `whole` is False where the counting was ended."""
 
     versions: int
@@ -65,13 +65,13 @@ class Store(Protocol):
         counts. Refused when none went."""
 
 
-def held(store: Store) -> Held:
+def count_objects(store: Store) -> BucketContents:
     """Count what is there, to a limit."""
     versions = size = 0
     pages = store.pages()
     for _ in range(PAGES):
         page = next(pages, None)
         if page is None:
-            return Held(versions, size, whole=True)
+            return BucketContents(versions, size, whole=True)
         versions, size = versions + len(page), size + sum(v.size for v in page)
-    return Held(versions, size, whole=next(pages, None) is None)
+    return BucketContents(versions, size, whole=next(pages, None) is None)

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.errors import UsageError
-from bootstrap.facts import egress as outside
-from bootstrap.facts import gpu as gpus
-from bootstrap.facts import system
+from bootstrap.facts import egress, gpu, system
 from bootstrap.facts.egress import Egress
 from bootstrap.facts.gpu import BOUNDED, GpuFacts
 from bootstrap.facts.system import SystemFacts, lines
@@ -48,7 +46,7 @@ class RunProcess:
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of what
     is complete; `inside` is this host's own (address, port) as our connection reached it; `gpus`
-    are the names that nvidia-smi tells, none where the driver does not work or is not there:
+    are the names that nvidia-smi prints, none where the driver does not work or is not there:
     `gpu.cards` are."""
 
     home: str
@@ -76,7 +74,7 @@ class HostFacts:
     run_processes: tuple[RunProcess, ...]
     system: SystemFacts
     gpu: GpuFacts
-    outside: Egress
+    egress: Egress
 
     @property
     def python(self) -> str | None:
@@ -195,8 +193,8 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "run_processes": (_TRACE_SEARCH, _traces),
 }
-FACTS = {**_HOST, **system.FACTS, **gpus.FACTS}
-FACTS["outside"] = (f"{outside.BEGIN}\n{outside.END}", outside.parse)
+FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
+FACTS["egress"] = (f"{egress.BEGIN}\n{egress.END}", egress.parse)
 
 
 def _kilobytes(out: str) -> int:
@@ -206,12 +204,12 @@ def _kilobytes(out: str) -> int:
 
 def script() -> str:
     """The POSIX sh that prints every fact between markers, whatever single commands answer."""
-    asked = (
+    commands = (
         f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
-        if name != "outside"  # it is tried beside all others, and waited for last
+        if name != "egress"  # runs in the background of all others; its result is read last
     )
-    return "\n".join([outside.BEGIN, *asked, "echo; echo @fact outside", outside.END])
+    return "\n".join([egress.BEGIN, *commands, "echo; echo @fact egress", egress.END])
 
 
 def parse(output: str) -> HostFacts:
@@ -234,8 +232,8 @@ def parse(output: str) -> HostFacts:
     return HostFacts(
         **{name: values[name] for name in _HOST},
         system=SystemFacts(**{name: values[name] for name in system.FACTS}),
-        gpu=GpuFacts(**{name: values[name] for name in gpus.FACTS}),
-        outside=values["outside"],
+        gpu=GpuFacts(**{name: values[name] for name in gpu.FACTS}),
+        egress=values["egress"],
     )
 
 

@@ -14,14 +14,14 @@ from statistics import median_low
 from bootstrap.console.text import count, size
 from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
-from bootstrap.plan.runtime_choice import gpus_of
+from bootstrap.plan.runtimes import gpus_of
 
 CLOCK_LIMIT = 1.0  # seconds: beyond it, records of two hosts stand in the wrong order
 DISK_LIMIT = 2_000_000_000  # bytes: a rank's log alone takes up to 100 MB, a model's files more
 MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone took 0.45 GB
 SLOW = 2.0  # times the time that the median takes
-ALL_PAIRS = 8  # hosts up to which each pair is measured; beyond, each host with the next
-HERE = "here"  # where a finding is about the machine on which the command was typed
+ALL_PAIRS_HOSTS = 8  # hosts up to which each pair is measured; beyond, each host with the next
+THIS_MACHINE = "here"  # where a finding is about the machine on which the command was typed
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Finding:
 
     host: str
     what: str
-    todo: str
+    action: str
     counts: bool = True
     stops_links: bool = False
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockOffset:
     """A host's clock against ours, in seconds; the answer's way may be off by `error`."""
 
     skew: float
@@ -50,10 +50,10 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Vitals:
+class HostReadings:
     """What a host answered without a runtime; `errors` is None where it has no GPU."""
 
-    clock: Clock
+    clock: ClockOffset
     memory: int
     errors: Errors | None = None
 
@@ -74,15 +74,15 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Bench:
+class TensorFlowReadings:
     """What the runtime's TensorFlow sees and does on one host.
 
-    `gpus` is None where it does not load; `said` is its last word on that, or on GPUs.
+    `gpus` is None where it does not load; `output` is its last word on that, or on GPUs.
     """
 
     gpus: int | None
     devices: tuple[Device, ...] = ()
-    said: str = ""
+    output: str = ""
 
     @property
     def slowest(self) -> Device:
@@ -113,36 +113,36 @@ class Reduction:
 # --- What needs no runtime -----------------------------------------------------------------
 
 
-def cards(facts: HostFacts) -> int:
+def gpu_cards(facts: HostFacts) -> int:
     """NVIDIA's cards on the PCI bus that a run would use; 0 also where the bus is not shown."""
     return len(facts.gpu.cards) if facts.gpus else len(gpus_of(facts))
 
 
 def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
     """The cards on the PCI bus against those that the driver shows."""
-    there, shown = cards(facts), len(facts.gpus)
+    there, shown = gpu_cards(facts), len(facts.gpus)
     if not there or there == shown:
         return
-    said = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
-    what = f"{count(there, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{said}"
-    todo = "restart the machine; if a GPU stays away, take another machine"
+    output = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
+    what = f"{count(there, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
+    action = "restart the machine; if a GPU stays away, take another machine"
     if facts.gpu.driver is None:
-        todo = "fab bootstrap   # installs the driver; with --system where hosts were only named"
-    yield Finding(name, what, todo)
+        action = "fab bootstrap   # installs the driver; with --system where hosts were only named"
+    yield Finding(name, what, action)
 
 
 def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
     """What the driver and the kernel's log say of the cards."""
     for memory in errors.memory:
-        card, todo = f"GPU {memory.bus}", RESET.format(bus=memory.bus)
+        card, action = f"GPU {memory.bus}", RESET.format(bus=memory.bus)
         if memory.reset:
-            yield Finding(name, f"{card}: the driver says that it requires a reset", todo)
+            yield Finding(name, f"{card}: the driver says that it requires a reset", action)
         if memory.uncorrected:
             what = f"{card}: {count(memory.uncorrected, 'memory error')} that ECC cannot correct"
-            again = f"{todo}; if they come again, take another machine"
+            again = f"{action}; if they come again, take another machine"
             yield Finding(name, what, again)
         if memory.pending:
-            yield Finding(name, f"{card}: bad memory waits to be taken out of use", todo)
+            yield Finding(name, f"{card}: bad memory waits to be taken out of use", action)
         if memory.failed:
             what = f"{card}: bad memory could not be taken out of use"
             yield Finding(name, what, "take another machine: this card is broken")
@@ -156,20 +156,20 @@ def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
         yield Finding(name, what, "let this user read it: adduser ... adm", counts=False)
 
 
-def clock_findings(clocks: Mapping[str, Clock]) -> Iterator[Finding]:
+def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
     """Clocks that are off. Where all are, and agree, it is ours."""
     off = {name: clock for name, clock in clocks.items() if clock.is_off}
     skews = [clock.skew for clock in clocks.values()]
     if len(clocks) > 1 and len(off) == len(clocks) and max(skews) - min(skews) < CLOCK_LIMIT:
         what = f"this machine's clock is {shown_skew(-median_low(skews))} against every host's"
-        yield Finding(HERE, what, "set this machine's clock: timedatectl set-ntp true")
+        yield Finding(THIS_MACHINE, what, "set this machine's clock: timedatectl set-ntp true")
         return
     for name, clock in off.items():
         what = f"its clock is {shown_skew(clock.skew)} against ours, {CLOCK_LIMIT:g} s is allowed"
         yield Finding(name, what, "on the host, as root: timedatectl set-ntp true")
 
 
-def room_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Finding]:
+def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Finding]:
     """Too little disk or memory for a run."""
     if disk < DISK_LIMIT:
         what = f"{size(disk)} free on the disk of its home, {size(DISK_LIMIT)} is the least"
@@ -183,28 +183,30 @@ def room_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Fin
 # --- What TensorFlow and Horovod say -------------------------------------------------------
 
 
-def fallback_findings(name: str, facts: HostFacts, bench: Bench) -> Iterator[Finding]:
+def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) -> Iterator[Finding]:
     """TensorFlow that does not load, or sees other GPUs than the driver: it would use the CPU."""
     if bench.gpus is None:
-        what = f"the runtime's TensorFlow does not run: {bench.said}"
+        what = f"the runtime's TensorFlow does not run: {bench.output}"
         yield Finding(name, what, "fab bootstrap", stops_links=True)
     elif bench.gpus < len(facts.gpus):
         sees = "no GPU: it would train on the CPU" if not bench.gpus else f"{bench.gpus} alone"
         what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, TensorFlow sees {sees}"
-        said = f" ({bench.said})" if bench.said else ""
-        todo = "fab plan   # which runtime and driver it has, and why"
-        yield Finding(name, what + said, todo, stops_links=True)
+        output = f" ({bench.output})" if bench.output else ""
+        action = "fab plan   # which runtime and driver it has, and why"
+        yield Finding(name, what + output, action, stops_links=True)
 
 
-def bench_findings(benches: Mapping[str, Bench], machines: Mapping[str, str]) -> Iterator[Finding]:
+def speed_findings(
+    tensorflow_readings: Mapping[str, TensorFlowReadings], machines: Mapping[str, str]
+) -> Iterator[Finding]:
     """Devices that multiply wrong, and hosts that are far slower than the median. Hosts that share
     one machine took its time from each other: what they took says nothing of them."""
-    for name, bench in benches.items():
+    for name, bench in tensorflow_readings.items():
         for device in bench.devices:
             if not device.right:
                 what = f"{device.name}: a product of matrices came out wrong"
                 yield Finding(name, what, "take another machine: this device is broken")
-    done = {name: bench.slowest for name, bench in benches.items() if bench.devices}
+    done = {name: bench.slowest for name, bench in tensorflow_readings.items() if bench.devices}
     if len({machines[name] for name in done}) < 2:
         return
     usual = median_low([x.seconds for x in done.values()])
@@ -222,17 +224,17 @@ def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
     for (one, other), rate in pairs.items():
         if rate * SLOW < good:
             what = f"{size(rate)}/s between them, good pairs reach {size(good)}/s"
-            todo = (
+            action = (
                 "look at their network: the same zone, the same type of machine, no other traffic"
             )
-            yield Finding(f"{one} and {other}", what, todo)
+            yield Finding(f"{one} and {other}", what, action)
 
 
 def pairs_of(hosts: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs to measure: all, or each host with the next, so that the time stays bounded."""
     if len(hosts) < 3:
         return []
-    if len(hosts) <= ALL_PAIRS:
+    if len(hosts) <= ALL_PAIRS_HOSTS:
         return list(combinations(hosts, 2))
     return [(host, hosts[(i + 1) % len(hosts)]) for i, host in enumerate(hosts)]
 

@@ -18,7 +18,14 @@ from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.facts import xid
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import checks
-from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
+from bootstrap.health.checks import (
+    ClockOffset,
+    Device,
+    Finding,
+    HostReadings,
+    Reduction,
+    TensorFlowReadings,
+)
 from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
@@ -35,53 +42,55 @@ from bootstrap.ssh.session import Reply, Session
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
-ASKINGS = 3  # of the clock; the answer that came quickest counts
+CLOCK_READINGS = 3  # of the clock; the answer that came quickest counts
 BENCH_SECONDS = 180.0
 LINK_SECONDS = 180  # also when nobody is there any more to end it
 TIMED_OUT = 124  # what timeout(1) ends with
-SHOWN = 6  # lines of what went wrong
+SHOWN_LINES = 6  # lines of what went wrong
 TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
 # The rank that mpirun names: one that ended, that was killed, that called MPI_Abort.
 FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
-SAID = 200  # letters of what a program said
+REASON_LENGTH = 200  # letters of what a program said
 # TensorFlow's own reasons for doing without a GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
 
 
-def vitals(opened: Mapping[str, Session], facts: Mapping[str, HostFacts]) -> dict[str, Vitals]:
+def readings(
+    opened: Mapping[str, Session], facts: Mapping[str, HostFacts]
+) -> dict[str, HostReadings]:
     """Clock, memory and the GPUs' errors of every host; needs no Python there."""
     return everywhere(
-        opened, lambda s: _vitals(s, facts[s.host.name]), what="asking for clock and memory"
+        opened, lambda s: _read_host(s, facts[s.host.name]), what="asking for clock and memory"
     )
 
 
-def _vitals(session: Session, facts: HostFacts) -> Vitals:
+def _read_host(session: Session, facts: HostFacts) -> HostReadings:
     clock = best_clock(session)
-    said = session.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")
-    memory = int(said.strip() or 0) * 1024 or facts.memory
-    has_gpu = bool(checks.cards(facts) or facts.gpus)
-    return Vitals(clock, memory, xid.parse(session.sh(xid.script())) if has_gpu else None)
+    output = session.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")
+    memory = int(output.strip() or 0) * 1024 or facts.memory
+    has_gpu = bool(checks.gpu_cards(facts) or facts.gpus)
+    return HostReadings(clock, memory, xid.parse(session.sh(xid.script())) if has_gpu else None)
 
 
-def best_clock(session: Session, now: Callable[[], float] = time.time) -> Clock:
+def best_clock(session: Session, now: Callable[[], float] = time.time) -> ClockOffset:
     """The host's clock by the answer that came quickest."""
-    return min((clock_of(session, now) for _ in range(ASKINGS)), key=lambda c: c.error)
+    return min((clock_of(session, now) for _ in range(CLOCK_READINGS)), key=lambda c: c.error)
 
 
-def clock_of(session: Session, now: Callable[[], float] = time.time) -> Clock:
+def clock_of(session: Session, now: Callable[[], float] = time.time) -> ClockOffset:
     """The host's clock against the middle of the question's way there and back."""
     asked = now()
-    said = session.sh("date +%s.%N")
+    output = session.sh("date +%s.%N")
     answered = now()
-    found = re.search(r"\d+(?:\.\d+)?", said)
+    found = re.search(r"\d+(?:\.\d+)?", output)
     there = float(found[0]) if found else asked
-    return Clock(there - (asked + answered) / 2, (answered - asked) / 2)
+    return ClockOffset(there - (asked + answered) / 2, (answered - asked) / 2)
 
 
-def without_runtime(
-    facts: Mapping[str, HostFacts], found: Mapping[str, Vitals], slots: Mapping[str, int]
+def host_findings(
+    facts: Mapping[str, HostFacts], found: Mapping[str, HostReadings], slots: Mapping[str, int]
 ) -> list[Finding]:
     """What is wrong with the hosts, as far as no runtime is needed to know."""
     wrong = list(checks.clock_findings({name: v.clock for name, v in found.items()}))
@@ -89,11 +98,11 @@ def without_runtime(
         wrong += checks.gpu_findings(name, host)
         if (errors := found[name].errors) is not None:
             wrong += checks.error_findings(name, errors)
-        wrong += checks.room_findings(name, host.disk_free, found[name].memory, slots[name])
+        wrong += checks.capacity_findings(name, host.disk_free, found[name].memory, slots[name])
     return wrong
 
 
-def lacking(cluster: Cluster) -> list[str]:
+def hosts_not_ready(cluster: Cluster) -> list[str]:
     """The hosts that have no runtime yet, or do not let the chief in."""
     digest = cluster.environment.digest
     return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
@@ -109,14 +118,14 @@ def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Findi
     return [Finding(name, line, start.OPEN_PORTS, stops_links=True) for name, line in lines]
 
 
-def benches(
+def tensorflow_readings(
     cluster: Cluster, opened: Mapping[str, Session], *, count: bool = False
-) -> dict[str, Bench]:
+) -> dict[str, TensorFlowReadings]:
     """What TensorFlow sees on every host and, unless only GPUs are counted, how fast it is."""
     words = ["count"] if count else []
     python = f"{cluster.environment.folder}/bin/python"
 
-    def bench(session: Session) -> Bench:
+    def bench(session: Session) -> TensorFlowReadings:
         argv = [python, "-I", "-", *words]  # -I: whatever lies in the home is no module
         reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
@@ -124,29 +133,29 @@ def benches(
     return everywhere(opened, bench, what="asking TensorFlow")
 
 
-def read_probe(reply: Reply) -> Bench:
+def read_probe(reply: Reply) -> TensorFlowReadings:
     """What the probe answered; without an answer, the last that was said."""
     lines = [clean(line) for line in reply.tail if line.strip()]
     reasons = [m[0] for m in map(REASONS.search, lines) if m]
     answers = [line for line in lines if line.startswith("{")]
     if reply.rc or not answers:
         last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
-        return Bench(None, said=last[:SAID])
+        return TensorFlowReadings(None, output=last[:REASON_LENGTH])
     answer = json.loads(answers[-1])
     devices = tuple(Device(**device) for device in answer["devices"])
-    return Bench(answer["gpus"], devices, "".join(reasons[-1:])[:SAID])
+    return TensorFlowReadings(answer["gpus"], devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
-def refuse_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None:
+def refuse_cpu_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None:
     """Where hosts have GPUs: HostsNotReady unless TensorFlow sees all of them. Free elsewhere."""
-    if not any(checks.cards(f) or f.gpus for f in cluster.facts.values()):
+    if not any(checks.gpu_cards(f) or f.gpus for f in cluster.facts.values()):
         return
     found = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
     if not any(found.values()):
-        seen = benches(cluster, opened, count=True)
+        seen = tensorflow_readings(cluster, opened, count=True)
         found = {n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()}
     if any(found.values()):
-        told = {n: "\n".join(f"{x.what}\ndo: {x.todo}" for x in xs) for n, xs in found.items()}
+        told = {n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in found.items()}
         raise HostsNotReady(
             "not every GPU would be used: nothing was started",
             {name: text or "ok" for name, text in told.items()},
@@ -161,23 +170,23 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
         RailheadError: mpirun failed or took too long; its last words are told.
     """
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
-    asked = _asked(cluster, pairs)
+    asked = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
     document = start.document_of(HEALTH, cluster, opened, asked, StopPolicy(stop=False))
-    start.take_back(opened, check)
+    start.remove_run(opened, check)
     start.lay_out(cluster, opened, asked, document, check)
     try:
-        said = _measured(cluster, opened[cluster.chief], check)
+        output = _run_link_check(cluster, opened[cluster.chief], check)
     except RailheadError:
         with contextlib.suppress(RailheadError):
-            _clear(cluster, opened, check)
+            _clean_up(cluster, opened, check)
         raise
-    _clear(cluster, opened, check)
-    rates = dict(zip(pairs, said["rates"], strict=True))
-    return Reduction(said["ranks"], said["size"], said["seconds"], rates)
+    _clean_up(cluster, opened, check)
+    rates = dict(zip(pairs, output["rates"], strict=True))
+    return Reduction(output["ranks"], output["size"], output["seconds"], rates)
 
 
-def abandon(cluster: Cluster) -> None:
+def end_interrupted(cluster: Cluster) -> None:
     """End a reduction in whose midst Ctrl-C came, on every host, and remove its files.
 
     The connections of the check still wait for mpirun's answer: these are new ones.
@@ -187,10 +196,10 @@ def abandon(cluster: Cluster) -> None:
     """
     with reach.sessions(cluster.inventory) as opened:
         start_agents(cluster, opened)
-        _clear(cluster, opened, Run(HEALTH, Path()))
+        _clean_up(cluster, opened, Run(HEALTH, Path()))
 
 
-def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
+def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     """The program of the check: it knows a host by the first of its ranks."""
     first, ranks = {}, 0
     for peer in cluster.peers:
@@ -201,46 +210,48 @@ def _asked(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
-def _measured(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:
+def _run_link_check(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += start.read_json(chief, f"{check.folder}/mpirun.json")
     reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
-    said = start.read_json(chief, f"{check.folder}/results/health.json")
+    output = start.read_json(chief, f"{check.folder}/results/health.json")
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
-    if reply.rc or said is None:
-        raise RailheadError(f"mpirun ended with {reply.rc}{blame(reply.tail, cluster.peers)}")
-    return dict(said)
+    if reply.rc or output is None:
+        raise RailheadError(
+            f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
+        )
+    return dict(output)
 
 
-def blame(tail: Sequence[str], peers: Sequence[Peer]) -> str:
+def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
     """The host whose rank ended first, and what that rank said; else mpirun's own last words.
 
     mpirun puts a tag before what a rank says, and a rank ends its lines with no newline.
     """
     own, *tagged = TAG.split("\n".join(tail))
-    said: dict[int, str] = {}
+    output: dict[int, str] = {}
     for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
         words, _, rest = text.partition("\n")
-        said[int(rank)] = said.get(int(rank), "") + words
+        output[int(rank)] = output.get(int(rank), "") + words
         own += rest
     hosts = [peer.name for peer in peers for _ in range(peer.slots)]
     found = FIRST_ENDED.search(own)
     first = int(found[1] or found[2] or found[3]) if found else len(hosts)
     if first < len(hosts):
-        return f", first on {hosts[first]}\n{_last(said.get(first, own))}"
+        return f", first on {hosts[first]}\n{_last(output.get(first, own))}"
     return f"\n{_last(own)}"
 
 
 def _last(text: str) -> str:
     lines = [clean(line).rstrip() for line in text.replace("\x1e", "\n").split("\n")]
     kept = [x for x in lines if x.strip(" -") and not x.startswith("@railhead ")]
-    return "\n".join(kept[-SHOWN:])
+    return "\n".join(kept[-SHOWN_LINES:])
 
 
-def _clear(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
+def _clean_up(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
     """End what is left of the check, and remove its files."""
     pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
     everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
-    start.take_back(opened, check)
+    start.remove_run(opened, check)

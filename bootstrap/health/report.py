@@ -8,7 +8,15 @@ from statistics import median_low
 
 from bootstrap.console.text import clean, columns_of, count, size
 from bootstrap.facts.host import HostFacts
-from bootstrap.health.checks import Bench, Finding, Reduction, Vitals, cards, shown_skew, times
+from bootstrap.health.checks import (
+    Finding,
+    HostReadings,
+    Reduction,
+    TensorFlowReadings,
+    gpu_cards,
+    shown_skew,
+    times,
+)
 from bootstrap.plan.hostfile import Link, Peer
 
 HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interface")
@@ -19,10 +27,10 @@ class HealthReport:
     """All that was measured; what could not be is empty."""
 
     facts: Mapping[str, HostFacts]
-    vitals: Mapping[str, Vitals]
+    readings: Mapping[str, HostReadings]
     peers: Sequence[Peer] = ()
     links: Sequence[Link] = ()
-    benches: Mapping[str, Bench] = field(default_factory=dict)
+    tensorflow_readings: Mapping[str, TensorFlowReadings] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """A row for each host, and the slowest of them."""
@@ -30,15 +38,15 @@ class HealthReport:
         return [*table(rows), *self._slowest()]
 
     def _row(self, name: str) -> tuple[str, ...]:
-        facts, vitals = self.facts[name], self.vitals[name]
-        clock = f"{shown_skew(vitals.clock.skew)}, +-{vitals.clock.error * 1000:.1f} ms"
-        room = (size(facts.disk_free), size(vitals.memory))
-        return (name, self._gpus(name), clock, *room, self._matmul(name), self._way(name))
+        facts, readings = self.facts[name], self.readings[name]
+        clock = f"{shown_skew(readings.clock.skew)}, +-{readings.clock.error * 1000:.1f} ms"
+        room = (size(facts.disk_free), size(readings.memory))
+        return (name, self._gpus(name), clock, *room, self._matmul(name), self._interface(name))
 
     def _gpus(self, name: str) -> str:
         """One number where the bus, the driver and TensorFlow agree."""
-        facts, bench = self.facts[name], self.benches.get(name)
-        counts = {"PCI": cards(facts)} if cards(facts) else {}
+        facts, bench = self.facts[name], self.tensorflow_readings.get(name)
+        counts = {"PCI": gpu_cards(facts)} if gpu_cards(facts) else {}
         counts["nvidia-smi"] = len(facts.gpus)
         if bench and bench.gpus is not None:
             counts["TensorFlow"] = bench.gpus
@@ -47,20 +55,20 @@ class HealthReport:
         return ", ".join(f"{number} by {who}" for who, number in counts.items())
 
     def _matmul(self, name: str) -> str:
-        bench = self.benches.get(name)
+        bench = self.tensorflow_readings.get(name)
         if not bench or not bench.devices:
             return "-"
         slowest = bench.slowest
         return f"{slowest.speed / 1e9:,.0f} GFLOP/s in {slowest.seconds * 1000:.1f} ms"
 
-    def _way(self, name: str) -> str:
+    def _interface(self, name: str) -> str:
         for peer, link in zip(self.peers, self.links, strict=True):
             if peer.name == name:
                 return f"{link.device or 'behind a NAT'} {peer.address}"
         return "-"
 
     def _slowest(self) -> list[str]:
-        spent = {n: bench.slowest for n, bench in self.benches.items() if bench.devices}
+        spent = {n: bench.slowest for n, bench in self.tensorflow_readings.items() if bench.devices}
         if len(spent) < 2:
             return []
         usual = median_low([device.seconds for device in spent.values()])
@@ -109,5 +117,5 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
         first, *rest = [clean(line) for line in found.what.splitlines()]
         lines.append(f"[{found.host}] {'' if found.counts else 'note: '}{first}")
         lines += [f"  | {line}" for line in rest]
-        lines.append(f"  do: {found.todo}")
+        lines.append(f"  do: {found.action}")
     return lines

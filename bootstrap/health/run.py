@@ -17,7 +17,7 @@ from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
-from bootstrap.plan.runtime_choice import gpus_of
+from bootstrap.plan.runtimes import gpus_of
 from bootstrap.provision.survey import survey
 from bootstrap.runs import start
 from bootstrap.ssh.agents import start_agents
@@ -34,28 +34,28 @@ def check_hosts(
         UsageError: the hosts have no runtime yet, or fit none; what needs none was checked.
         RailheadError: there are findings.
     """
-    cluster, refused = _settle(inventory, options, opened)
+    cluster, refused = _survey(inventory, options, opened)
     facts = cluster.facts if cluster else all_facts(opened)
     slots = {h.name: h.slots or len(gpus_of(facts[h.name])) or 1 for h in inventory.hosts}
-    vitals = measure.vitals(opened, facts)
-    chart = HealthReport(facts, vitals)
-    findings = measure.without_runtime(facts, vitals, slots)
+    readings = measure.readings(opened, facts)
+    measured = HealthReport(facts, readings)
+    findings = measure.host_findings(facts, readings, slots)
     if cluster:
         links = hostfile.links(cluster.peers, cluster.facts)
-        chart = replace(chart, peers=cluster.peers, links=links)
-        findings += _ports(cluster, opened, report)
+        measured = replace(measured, peers=cluster.peers, links=links)
+        findings += _check_ports(cluster, opened, report)
     if cluster and not refused:
-        chart, more = _runtime(cluster, opened, chart, findings, report)
+        measured, more = _check_tensorflow(cluster, opened, measured, findings, report)
         findings += more
     else:
-        for line in chart.lines():
+        for line in measured.lines():
             report(line)
     for line in finding_lines(findings):
         report(line)
     _end(findings, refused, len(facts), report)
 
 
-def _settle(
+def _survey(
     inventory: Inventory, options: Options, opened: Mapping[str, Session]
 ) -> tuple[Cluster | None, UsageError | None]:
     """What follows from the facts, and why no runtime can be asked, if so."""
@@ -64,7 +64,7 @@ def _settle(
     except UsageError as wrong:
         return None, wrong
     start.refuse_second(cluster)
-    if without := measure.lacking(cluster):
+    if without := measure.hosts_not_ready(cluster):
         named = ", ".join(without) + (" is" if len(without) == 1 else " are")
         return cluster, UsageError(
             f"TensorFlow and the links were not checked: {named} not ready yet",
@@ -73,7 +73,9 @@ def _settle(
     return cluster, None
 
 
-def _ports(cluster: Cluster, opened: Mapping[str, Session], report: Reporter) -> list[Finding]:
+def _check_ports(
+    cluster: Cluster, opened: Mapping[str, Session], report: Reporter
+) -> list[Finding]:
     start_agents(cluster, opened)
     closed = measure.port_findings(cluster, opened)
     pairs = len(opened) * (len(opened) - 1)
@@ -82,10 +84,10 @@ def _ports(cluster: Cluster, opened: Mapping[str, Session], report: Reporter) ->
     return closed
 
 
-def _runtime(
+def _check_tensorflow(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    chart: HealthReport,
+    measured: HealthReport,
     before: list[Finding],
     report: Reporter,
 ) -> tuple[HealthReport, list[Finding]]:
@@ -93,22 +95,22 @@ def _runtime(
     report(
         f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each"
     )
-    benches = measure.benches(cluster, opened)
-    chart = replace(chart, benches=benches)
-    for line in chart.lines():
+    tensorflow_readings = measure.tensorflow_readings(cluster, opened)
+    measured = replace(measured, tensorflow_readings=tensorflow_readings)
+    for line in measured.lines():
         report(line)
     unfit = [
         finding
-        for name, bench in benches.items()
+        for name, bench in tensorflow_readings.items()
         for finding in checks.fallback_findings(name, cluster.facts[name], bench)
     ]
     machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
-    findings = [*unfit, *checks.bench_findings(benches, machines)]
+    findings = [*unfit, *checks.speed_findings(tensorflow_readings, machines)]
     if why := _no_links(cluster, unfit + before):
         report(f"all-reduce: not measured, {why}")
     else:
-        findings += _links(cluster, opened, report)
-    return chart, findings
+        findings += _measure_links(cluster, opened, report)
+    return measured, findings
 
 
 def _no_links(cluster: Cluster, found: list[Finding]) -> str:
@@ -121,25 +123,27 @@ def _no_links(cluster: Cluster, found: list[Finding]) -> str:
     return "because of what is found below" if any(x.stops_links for x in found) else ""
 
 
-def _links(cluster: Cluster, opened: Mapping[str, Session], report: Reporter) -> list[Finding]:
+def _measure_links(
+    cluster: Cluster, opened: Mapping[str, Session], report: Reporter
+) -> list[Finding]:
     report("all-reduce by mpirun and Horovod, as a run does it")
     try:
         found = measure.reduction(cluster, opened)
     except RailheadError as wrong:
-        todo = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
-        return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", todo)]
+        action = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
+        return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", action)]
     except KeyboardInterrupt:
-        _abandon(cluster, report)
+        _end_interrupted(cluster, report)
         raise
     for line in reduction_lines(found, [peer.name for peer in cluster.peers]):
         report(line)
     return list(checks.pair_findings(found.pairs))
 
 
-def _abandon(cluster: Cluster, report: Reporter) -> None:
+def _end_interrupted(cluster: Cluster, report: Reporter) -> None:
     report("\nCtrl-C: ending the all-reduce on every host; once more leaves it to the next check")
     try:
-        measure.abandon(cluster)
+        measure.end_interrupted(cluster)
     except RailheadError as wrong:
         report(f"left to the next check: {wrong.message}")
 

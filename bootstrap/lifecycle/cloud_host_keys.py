@@ -1,8 +1,8 @@
-"""Which key each machine of a cloud has: read through its cloud, and pinned for that very machine.
+"""Reads each machine's host key through its cloud, and pins it for that machine.
 
-Pins stand under the host's name in the cluster's known_hosts, so that another address changes
-nothing, and with the cloud's own number of the machine: one that was made anew is asked anew.
-Nothing is ever trusted because it was there first.
+A pin in the cluster's known_hosts has the host's name, so that a new address changes nothing, and
+the cloud's serial number of the machine: the key of a recreated machine is read again. There is no
+trust on first use.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from paramiko.hostkeys import HostKeyEntry
 
 from bootstrap.clouds.base import Cloud, InstanceState
 from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock
+from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh.host_keys import alias
+from bootstrap.ssh.host_keys import host_key_alias
 
 INJECTED = "injected"  # behind a pin: others may know this key, too; rotation.py changes it
 WAIT_SECONDS = 300.0  # EC2's console shows keys some minutes after boot
 POLL_SECONDS = 10.0
-WHERE = {
+KEY_SOURCES = {
     "console": "EC2's console output, which shows keys after a machine's first boot alone",
     "guest-attributes": "its guest attributes, which the guest agent writes at boot",
 }
@@ -43,37 +43,49 @@ def pin(
         HostsNotReady: a host's key was not to be had within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
-    wanting = [h for h in inventory.hosts if _wants(h, inventory, instance_states)]
-    keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in wanting if h.host_key}
-    asked = [h for h in wanting if h.name not in keys]
-    if asked:
-        report(f"reading the host keys of {', '.join(h.name for h in asked)} through their cloud")
-        keys |= _read(asked, cloud, clock or Clock())
-    missing = {h.name: _why(h, inventory) for h in asked if h.name not in keys}
-    put(
-        inventory, {n: _pins(hosts[n], instance_states[n].serial, told) for n, told in keys.items()}
+    unpinned = [h for h in inventory.hosts if _needs_pin(h, inventory, instance_states)]
+    keys: dict[str, tuple[str, ...]] = {h.name: (h.host_key,) for h in unpinned if h.host_key}
+    unread = [h for h in unpinned if h.name not in keys]
+    if unread:
+        report(f"reading the host keys of {', '.join(h.name for h in unread)} through their cloud")
+        keys |= _read_keys(unread, cloud, clock or Clock())
+    missing = {h.name: _missing_key_reason(h, inventory) for h in unread if h.name not in keys}
+    replace_pins(
+        inventory,
+        {
+            n: _pin_texts(hosts[n], instance_states[n].serial, key_texts)
+            for n, key_texts in keys.items()
+        },
     )
     if missing:
-        told = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
-        raise HostsNotReady("host keys that nobody vouches for yet", told, hint="the same again")
+        outcomes = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
+        raise HostsNotReady(
+            "host keys that nobody vouches for yet", outcomes, hint="the same again"
+        )
 
 
-def _wants(host: Host, inventory: Inventory, instance_states: Mapping[str, InstanceState]) -> bool:
-    if alias(host, inventory) is None or instance_states[host.name].state != "running":
+def _needs_pin(
+    host: Host, inventory: Inventory, instance_states: Mapping[str, InstanceState]
+) -> bool:
+    if host_key_alias(host, inventory) is None or instance_states[host.name].state != "running":
         return False
-    serials = {line[3] for line in lines(inventory) if line[0] == host.name and len(line) > 3}
+    serials = {line[3] for line in pin_fields(inventory) if line[0] == host.name and len(line) > 3}
     return instance_states[host.name].serial not in serials
 
 
-def _read(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:
+def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:
     """The keys of these hosts, as far as their cloud has them within the time."""
     names = {h.name for h in hosts}
-    end = clock.now() + WAIT_SECONDS
-    while True:
-        found = {n: k for n, k in cloud.host_keys().items() if n in names and any(map(is_key, k))}
-        if len(found) == len(names) or clock.now() >= end:
-            return found
-        clock.sleep(POLL_SECONDS)
+    found: dict[str, tuple[str, ...]] = {}
+
+    def complete() -> bool:
+        nonlocal found
+        keys = cloud.host_keys()
+        found = {n: k for n, k in keys.items() if n in names and any(map(is_key, k))}
+        return len(found) == len(names)
+
+    wait_until(complete, seconds=WAIT_SECONDS, every=POLL_SECONDS, clock=clock)
+    return found
 
 
 def is_key(text: str) -> bool:
@@ -84,32 +96,33 @@ def is_key(text: str) -> bool:
         return False
 
 
-def _pins(host: Host, serial: str, keys: Sequence[str]) -> list[str]:
-    """What is pinned: each key, the machine's own number, and a mark where others know it."""
+def _pin_texts(host: Host, serial: str, keys: Sequence[str]) -> list[str]:
+    """Each key with the machine's serial, and a mark where others may know the key."""
     mark = f" {INJECTED}" if host.host_key_source == INJECTED else ""
     return [f"{' '.join(key.split()[:2])} {serial}{mark}" for key in keys if is_key(key)]
 
 
-def put(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> None:
-    """Replace all pins of these hosts, each what stands behind the name; those of others stay."""
+def replace_pins(inventory: Inventory, pins: Mapping[str, Sequence[str]]) -> None:
+    """Replace all pins of these hosts (the text after the name); other hosts keep theirs."""
     if not pins:
         return
-    kept = [" ".join(line) for line in lines(inventory) if line[0] not in pins]
+    kept = [" ".join(line) for line in pin_fields(inventory) if line[0] not in pins]
     kept += [f"{name} {pin}" for name, each in pins.items() for pin in each]
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
     atomic_write(path, "\n".join(kept) + "\n")
 
 
-def lines(inventory: Inventory) -> list[list[str]]:
-    """The words of every pin of the cluster."""
+def pin_fields(inventory: Inventory) -> list[list[str]]:
+    """The fields of every pin of the cluster."""
     path = local_state.cluster_folder(inventory.name) / "known_hosts"
     text = path.read_text() if path.exists() else ""
     return [line.split() for line in text.splitlines() if line.strip()]
 
 
-def _why(host: Host, inventory: Inventory) -> str:
+def _missing_key_reason(host: Host, inventory: Inventory) -> str:
     folder = local_state.cluster_folder(inventory.name)
+    source = KEY_SOURCES[host.host_key_source or "console"]
     return (
-        f"its key does not stand in {WHERE[host.host_key_source or 'console']}. If it was used "
+        f"its key does not stand in {source}. If it was used "
         f"from another computer before, copy that one's {folder / 'known_hosts'}"
     )

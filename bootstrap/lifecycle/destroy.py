@@ -1,11 +1,10 @@
-"""Ends the machines of a stack: stopped through their cloud, or destroyed with the whole stack.
+"""Stops the machines of a stack through their cloud, or destroys the whole stack.
 
-Either ends with a receipt of what the cloud says, and of what still costs something.
+Both end with a receipt: the states that the cloud reports, and what still costs money.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -14,14 +13,13 @@ from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import STOPPED, Cloud, Cost, InstanceState
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.clouds.storage import NoBucket
-from bootstrap.console import output
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import Reporter, confirm, print_lines
 from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle.receipt import Line, Receipt, of_costs, of_machine
+from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
 from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.runs.results import LEFT
 
@@ -29,70 +27,72 @@ BUCKETS = ("aws:s3/", "gcp:storage/")  # kinds of resources that may stay with t
 
 
 @dataclass
-class Witness:
-    """Asks a cloud how machines stand, and remembers when each was first said to be at rest."""
+class StopTimes:
+    """Asks a cloud how machines stand, and remembers when each was first states to be at rest."""
 
-    asked: Cloud
-    rested: dict[str, str] = field(default_factory=dict)
+    cloud: Cloud
+    stopped_at: dict[str, str] = field(default_factory=dict)
 
     def instance_states(self) -> dict[str, InstanceState]:
-        """As the cloud says."""
-        said = self.asked.instance_states()
-        for name, standing in said.items():
-            if standing.state in STOPPED:
-                self.rested.setdefault(name, standing.at)
-        return said
+        """The state of each machine."""
+        states = self.cloud.instance_states()
+        for name, state in states.items():
+            if state.state in STOPPED:
+                self.stopped_at.setdefault(name, state.at)
+        return states
 
 
-def end(
+def teardown_stack(
     inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
     """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
-    asked = base.of(inventory)
+    cloud = base.cloud_of(inventory)
     if not destroyed:
-        receipt = stop(inventory, asked, output.print_lines)
+        receipt = stop(inventory, cloud, print_lines)
     else:
-        agree = by_name(inventory.stack or "", yes)
+        agree = confirm_by_name(inventory.stack or "", yes)
         receipt = destroy(
             inventory,
-            asked,
-            output.print_lines,
+            cloud,
+            print_lines,
             agree=agree,
             discard=discard,
             with_bucket=with_bucket,
         )
-    output.print_lines(*receipt.describe())
+    print_lines(*receipt.describe())
     return receipt
 
 
 def stop(
-    inventory: Inventory, asked: Cloud, report: Reporter, *, clock: Clock | None = None
+    inventory: Inventory, cloud: Cloud, report: Reporter, *, clock: Clock | None = None
 ) -> Receipt:
     """Stop the machines, wait until the cloud says that they are, and write the receipt."""
     lines = []
     try:
-        asked.stop()
+        cloud.stop()
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
-    lines += at_rest(asked, report, clock)
-    lines += of_costs_now(asked)
-    lines += of_results(inventory)
-    return Receipt(inventory.name, base.utc(), tuple(lines))
+    lines += wait_for_stop(cloud, report, clock)
+    lines += cost_lines(cloud)
+    lines += result_lines(inventory)
+    return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
 
-def at_rest(asked: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
-    """Wait within limits for the cloud's word; a line for each machine as it then stands."""
-    witness = Witness(asked)
-    said = base.wait_for_state(cast("Cloud", witness), STOPPED, report=report, clock=clock)
-    return [of_machine(n, s, witness.rested.get(n, "")) for n, s in said.items()]
+def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
+    """Wait, within a bound, until the cloud reports all as stopped; a line for each machine."""
+    cloud_with_times = StopTimes(cloud)
+    states = base.wait_for_state(
+        cast("Cloud", cloud_with_times), STOPPED, report=report, clock=clock
+    )
+    return [machine_line(n, s, cloud_with_times.stopped_at.get(n, "")) for n, s in states.items()]
 
 
-def of_results(inventory: Inventory) -> list[Line]:
-    """Where the results are of runs that nobody fetched, or not all of them."""
-    left = [*unfetched(inventory), *fetched_in_part(inventory)]
+def result_lines(inventory: Inventory) -> list[Line]:
+    """Where the results are of runs that are not fetched, or only in part."""
+    left = [*unfetched(inventory), *partly_fetched(inventory)]
     chief = inventory.chief.name
     try:
-        there = only_there(inventory, with_bucket=False)
+        there = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
@@ -104,17 +104,17 @@ def of_results(inventory: Inventory) -> list[Line]:
     ]
 
 
-def of_costs_now(asked: Cloud) -> list[Line]:
-    """What still bills; that it cannot be told is a line too."""
+def cost_lines(cloud: Cloud) -> list[Line]:
+    """What still costs money; a line too if that cannot be read."""
     try:
-        return of_costs(asked.costs())
+        return billing_lines(cloud.costs())
     except RailheadError as error:
         return [Line("bills", f"the cloud does not say: {error.message}", verified=False)]
 
 
 def destroy(
     inventory: Inventory,
-    asked: Cloud,
+    cloud: Cloud,
     report: Reporter,
     *,
     agree: Callable[[str], None],
@@ -122,10 +122,10 @@ def destroy(
     with_bucket: bool = False,
     clock: Clock | None = None,
 ) -> Receipt:
-    """Destroy the stack, and look through the cloud whether its machines are gone.
+    """Destroy the stack, and verify through the cloud that its machines are gone.
 
     Raises:
-        UsageError: results of a run would be lost, or nobody agreed; nothing was touched.
+        UsageError: results of a run would be lost, or the user did not agree; nothing changed.
     """
     name = inventory.stack or ""
     if not name:
@@ -134,32 +134,32 @@ def destroy(
             hint="fab teardown --destroy --stack NAME",
         )
     refuse_unfetched(inventory, discard, with_bucket)
-    kept = bucket.of(inventory) if with_bucket else None
-    costs = asked.costs()
-    agree("\n".join(what_goes(inventory, costs, with_bucket)))
-    lines = [emptied(kept, report)] if kept else without_wheels(inventory, report)
+    kept = bucket.bucket_of(inventory) if with_bucket else None
+    costs = cloud.costs()
+    agree("\n".join(resources_to_destroy(inventory, costs, with_bucket)))
+    lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
     try:
         pulumi_stack.destroy(name)
     except RailheadError as error:
-        lines += after_failure(name, error)
-    lines += at_rest(asked, report, clock)
-    lines += of_costs_now(asked)
+        lines += failure_lines(name, error)
+    lines += wait_for_stop(cloud, report, clock)
+    lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
-    return Receipt(f"stack {name}", base.utc(), tuple(lines))
+    return Receipt(f"stack {name}", base.utc_now(), tuple(lines))
 
 
-def emptied(kept: Bucket, report: Reporter) -> Line:
+def empty_bucket(kept: Bucket, report: Reporter) -> Line:
     """Remove all that is in the bucket."""
     return Line("bucket", f"{count(kept.empty(report), 'object')} removed, with old versions")
 
 
-def without_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
+def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     """Remove the wheels alone from the bucket, if there is one: they can be built again, and a
     bucket that held nothing else goes with its stack."""
     if not inventory.bucket:
         return []
     try:
-        gone = bucket.of(inventory).empty(report, bucket.WHEELS)
+        gone = bucket.bucket_of(inventory).empty(report, bucket.WHEELS)
     except RailheadError as error:
         return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
     told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
@@ -168,7 +168,7 @@ def without_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
 
 def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> None:
     """UsageError when results of a run would be lost: they are neither here nor kept elsewhere."""
-    left = [] if discard else only_there(inventory, with_bucket)
+    left = [] if discard else only_on_machines(inventory, with_bucket)
     if left:
         raise UsageError(
             f"results of {', '.join(left)} were not fetched: destroying would lose them",
@@ -176,26 +176,28 @@ def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> 
         )
 
 
-def only_there(inventory: Inventory, with_bucket: bool) -> list[str]:
+def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
     """Runs whose results are neither here nor in a bucket that is kept."""
-    left = [*unfetched(inventory), *fetched_in_part(inventory)]
+    left = [*unfetched(inventory), *partly_fetched(inventory)]
     if not left or with_bucket or not inventory.bucket:
         return left
-    kept = bucket.of(inventory)
+    kept = bucket.bucket_of(inventory)
     try:
         return [run_id for run_id in left if kept.manifest(run_id) is None]
     except NoBucket:
         return left
 
 
-def fetched_in_part(inventory: Inventory) -> list[str]:
+def partly_fetched(inventory: Inventory) -> list[str]:
     """Runs of which files were too large to be fetched: they are listed beside the results."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
     return [i for i in ids if (local_state.find_run(inventory, i)[1] / LEFT).exists()]
 
 
-def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) -> list[str]:
-    """What a destroy takes away, for the person who is asked."""
+def resources_to_destroy(
+    inventory: Inventory, costs: Sequence[Cost], with_bucket: bool
+) -> list[str]:
+    """What a destroy removes, for the user to confirm."""
     hosts = [f"  machine {h.name} ({h.id or h.address}) with its disk" for h in inventory.hosts]
     others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
     how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
@@ -208,8 +210,8 @@ def what_goes(inventory: Inventory, costs: Sequence[Cost], with_bucket: bool) ->
     return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
 
 
-def after_failure(name: str, error: RailheadError) -> list[Line]:
-    """Pulumi did not remove all: fine where only a bucket with objects is left."""
+def failure_lines(name: str, error: RailheadError) -> list[Line]:
+    """Lines for an incomplete destroy. A bucket that keeps its objects is no failure."""
     try:
         left = pulumi_stack.resources(name)
     except RailheadError as unknown:
@@ -220,17 +222,14 @@ def after_failure(name: str, error: RailheadError) -> list[Line]:
     return [Line("pulumi", f"{error.message}; in its state: {told}", verified=False)]
 
 
-def by_name(name: str, yes: bool) -> Callable[[str], None]:
-    """Agreement by typing the stack's name; with `yes` the list is only printed."""
+def confirm_by_name(name: str, yes: bool) -> Callable[[str], None]:
+    """A function that prints what is destroyed and asks for the stack's name, unless `yes`."""
 
     def agree(listed: str) -> None:
-        print(listed, flush=True)
-        if yes:
-            return
-        again = "fab teardown --destroy --yes"
-        if not sys.stdin.isatty():
-            raise UsageError("nobody is here to agree to it", hint=again)
-        if input(f"Type the stack's name, {name}, to destroy it: ").strip() != name:
-            raise UsageError("that is not its name: nothing was destroyed", hint=again)
+        print_lines(listed)
+        hint = "fab teardown --destroy --yes"
+        question = f"Type the stack's name, {name}, to destroy it"
+        if not yes and not confirm(question, hint=hint, answer=name):
+            raise UsageError("that is not its name: nothing was destroyed", hint=hint)
 
     return agree

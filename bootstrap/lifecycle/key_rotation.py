@@ -1,9 +1,9 @@
-"""A host key that came by injection is changed at the first contact: others could read it.
+"""Replaces an injected host key at the first connection.
 
-It stood in the machine's user data. The new one is made on the host, read back through the
-connection that the injected one vouches for, and pinned beside it before sshd is told. So
-whenever this breaks off, the next time goes on with whichever of them the host shows; and when
-the host has shown a new one, the injected one counts no more.
+The injected key was in the machine's user data, which others may read. The new key is made on the
+host, read through the connection that the injected key verifies, and pinned beside it before sshd
+uses it. If this is interrupted, the next attempt continues with the key that the host shows. When
+the host has shown the new key, the pin of the injected key is removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock
+from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -24,7 +24,7 @@ from bootstrap.ssh.as_root import run_as_root
 from bootstrap.ssh.session import ConnectionLost, Session
 
 NEXT = "next"  # behind a pin: made on the host, and not seen in use yet
-SEEN_SECONDS = 20.0  # sshd takes some tenths of a second
+NEW_KEY_SECONDS = 20.0  # sshd takes some tenths of a second
 POLL_SECONDS = 0.5
 KEY = "/etc/ssh/ssh_host_ed25519_key"  # where cloud-init puts it, and sshd looks by default
 
@@ -48,28 +48,28 @@ else "$(command -v sshd)" -t && kill -HUP "$(cat /run/sshd.pid)"; fi"""
 
 def due(inventory: Inventory) -> Inventory | None:
     """Those hosts whose pinned key is an injected one; None where there are none."""
-    marked = {line[0] for line in cloud_host_keys.lines(inventory) if line[4:] == [INJECTED]}
+    marked = {line[0] for line in cloud_host_keys.pin_fields(inventory) if line[4:] == [INJECTED]}
     hosts = tuple(h for h in inventory.hosts if h.name in marked)
     return replace(inventory, hosts=hosts) if hosts else None
 
 
 def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Change the keys of the hosts that are due. It may be broken off anywhere, and done again.
+    """Change the keys of the hosts that are due. It can be interrupted at any point and repeated.
 
     Raises:
         HostsNotReady: a host cannot be reached, or its key not be changed.
     """
     with local_state.alone_in(inventory.name):
-        some = due(inventory)
-        if some is None:
+        due_hosts = due(inventory)
+        if due_hosts is None:
             return
-        report(f"changing the injected host keys of {', '.join(h.name for h in some.hosts)}")
-        with reach.sessions(some) as opened:
-            _change(some, _settle(some, opened))
-        _see(some, clock or Clock())
+        report(f"changing the injected host keys of {', '.join(h.name for h in due_hosts.hosts)}")
+        with reach.sessions(due_hosts) as opened:
+            _change(due_hosts, _drop_old_pins(due_hosts, opened))
+        _wait_for_new_keys(due_hosts, clock or Clock())
 
 
-def _settle(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:
+def _drop_old_pins(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:
     """Where a host shows a key that was made on it, drop all its other pins; returns the rest."""
     seen = {}
     for name, session in opened.items():
@@ -77,37 +77,37 @@ def _settle(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Se
         shown = [pin for pin in pins if pin[1:3] == [key.get_name(), key.get_base64()]]
         if shown and shown[0][4:] == [NEXT]:
             seen[name] = [" ".join(shown[0][1:4])]
-    cloud_host_keys.put(inventory, seen)
+    cloud_host_keys.replace_pins(inventory, seen)
     return {name: session for name, session in opened.items() if name not in seen}
 
 
 def _pins(inventory: Inventory, name: str) -> list[list[str]]:
-    return [line for line in cloud_host_keys.lines(inventory) if line[0] == name]
+    return [line for line in cloud_host_keys.pin_fields(inventory) if line[0] == name]
 
 
 def _change(inventory: Inventory, opened: Mapping[str, Session]) -> None:
     """Make keys, pin them beside what is pinned, and only then let sshd use them."""
-    made = connect.everywhere(opened, _made, what="making host keys", error=HostsNotReady)
+    made = connect.everywhere(opened, _make_key, what="making host keys", error=HostsNotReady)
     pinned = {name: _pins(inventory, name) for name in opened}
     put = {
         name: [*(" ".join(p[1:]) for p in pins), f"{made[name]} {pins[0][3]} {NEXT}"]
         for name, pins in pinned.items()
     }
-    cloud_host_keys.put(inventory, put)
+    cloud_host_keys.replace_pins(inventory, put)
     known = {name: " ".join(" ".join(p[1:3]) for p in pins) for name, pins in pinned.items()}
 
     def switch(session: Session) -> None:
         name = session.host.name
-        told = f"NEW={shlex.quote(made[name])} KNOWN={shlex.quote(known[name])}"
-        _as_root(session, f"{told}\n{SWITCH}")
+        variables = f"NEW={shlex.quote(made[name])} KNOWN={shlex.quote(known[name])}"
+        _as_root(session, f"{variables}\n{SWITCH}")
 
     connect.everywhere(opened, switch, what="changing host keys", error=HostsNotReady)
 
 
-def _made(session: Session) -> str:
+def _make_key(session: Session) -> str:
     key = " ".join(_as_root(session, MAKE).split()[-2:])
     if not cloud_host_keys.is_key(key):
-        raise _cannot(key)
+        raise _rotation_error(key)
     return key
 
 
@@ -118,22 +118,29 @@ def _as_root(session: Session, script: str) -> str:
     except ConnectionLost:
         raise
     except RailheadError as error:
-        raise _cannot(error.message) from None
+        raise _rotation_error(error.message) from None
 
 
-def _cannot(said: str) -> RailheadError:
-    return RailheadError(f"its injected host key cannot be changed: {said}")
+def _rotation_error(reason: str) -> RailheadError:
+    return RailheadError(f"its injected host key cannot be changed: {reason}")
 
 
-def _see(inventory: Inventory, clock: Clock) -> None:
-    """Wait until every host has shown its new key."""
-    end = clock.now() + SEEN_SECONDS
-    while some := due(inventory):
-        opened, failed = connect.reach(some)
-        old = _settle(some, opened)
+def _wait_for_new_keys(inventory: Inventory, clock: Clock) -> None:
+    """Wait until every host has shown its new key; HostsNotReady if one does not in time."""
+    outcomes: dict[str, str] = {}
+
+    def all_shown() -> bool:
+        nonlocal outcomes
+        remaining = due(inventory)
+        if remaining is None:
+            return True
+        opened, failed = connect.open_sessions(remaining)
+        old = _drop_old_pins(remaining, opened)
         for session in opened.values():
             session.close()
-        if (old or failed) and clock.now() >= end:
-            told = connect.tell(some, failed) | dict.fromkeys(old, "it shows the injected key")
-            raise HostsNotReady("injected host keys are still in use", told, hint="the same again")
-        clock.sleep(POLL_SECONDS)
+        outcomes = connect.describe_outcomes(remaining, failed)
+        outcomes |= dict.fromkeys(old, "it shows the injected key")
+        return due(inventory) is None
+
+    if not wait_until(all_shown, seconds=NEW_KEY_SECONDS, every=POLL_SECONDS, clock=clock):
+        raise HostsNotReady("injected host keys are still in use", outcomes, hint="the same again")

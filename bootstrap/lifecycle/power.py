@@ -1,11 +1,10 @@
-"""The machines of a stack: where they are now, and starting and stopping them.
+"""Starts and stops the machines of a stack, and reads their states and addresses.
 
-Addresses and states come from the cloud, asked by the machines' ids, never from Pulumi's state.
+States and addresses come from the cloud, by the machines' ids, never from Pulumi's state.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -14,9 +13,9 @@ from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from bootstrap.clouds import base
 from bootstrap.clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import Reporter, confirm
 from bootstrap.console.text import duration
-from bootstrap.console.wait import Clock
+from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -26,14 +25,16 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and knows the user
+ADDRESS_SECONDS = 120.0
 DEFAULT_HOURS = 8.0
+NO_LOGIN = "the machines run, and do not let us in"
 
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """An inventory with the addresses that its cloud tells now, and what it says of each machine.
+    """An inventory with its current addresses, and the state of each machine in its cloud.
 
-    Machines that were only named have no standings: nobody can be asked.
+    Ad-hoc hosts (given by --hosts) have no instance states: no cloud knows them.
     """
 
     inventory: Inventory
@@ -46,82 +47,82 @@ class ClusterStatus:
         return [name for name, s in self.instance_states.items() if s.state != "running"]
 
 
-def look(inventory: Inventory) -> ClusterStatus:
-    """Where the machines are and how they stand: asked of their cloud, if a stack made them."""
+def cluster_status(inventory: Inventory) -> ClusterStatus:
+    """The current addresses and states of the machines, if a stack made them."""
     if not inventory.is_managed:
         return ClusterStatus(inventory, {}, inventory.cloud)
-    return _ask(inventory, base.of(inventory))
+    return _query(inventory, base.cloud_of(inventory))
 
 
-def _ask(inventory: Inventory, asked: Cloud) -> ClusterStatus:
-    instance_states = asked.instance_states()
-    hosts = tuple(_moved(h, instance_states[h.name]) for h in inventory.hosts)
-    words = [inventory.cloud, "" if inventory.kind.this_machine else asked.account()]
-    words += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
+def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
+    instance_states = cloud.instance_states()
+    hosts = tuple(_at_current_address(h, instance_states[h.name]) for h in inventory.hosts)
+    parts = [inventory.cloud, "" if inventory.kind.this_machine else cloud.account()]
+    parts += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
     return ClusterStatus(
-        replace(inventory, hosts=hosts), instance_states, ", ".join(filter(None, words))
+        replace(inventory, hosts=hosts), instance_states, ", ".join(filter(None, parts))
     )
 
 
-def _moved(host: Host, standing: InstanceState) -> Host:
-    """The host where it is now; by its name where it has no address, which another may have."""
-    address = standing.address or host.name
-    return replace(host, address=address, port=standing.port or host.port)
+def _at_current_address(host: Host, state: InstanceState) -> Host:
+    """The host with its current address. Without one it gets its name: another machine may have
+    the last address now."""
+    address = state.address or host.name
+    return replace(host, address=address, port=state.port or host.port)
 
 
-def ensure_running(seen: ClusterStatus, report: Reporter, *, start_them: bool = False) -> Inventory:
+def ensure_running(
+    status: ClusterStatus, report: Reporter, *, start_them: bool = False
+) -> Inventory:
     """The inventory, once all its machines run and their keys are pinned.
 
     Raises:
-        UsageError: some do not run, and nobody agreed to start them.
+        UsageError: some do not run, and the user did not agree to start them.
     """
-    if not seen.instance_states:
-        return seen.inventory
-    if seen.not_running:
-        _may_start(seen, start_them)
-        return start(seen.inventory, report)
-    pin_host_keys(seen, report)
-    return seen.inventory
+    if not status.instance_states:
+        return status.inventory
+    if status.not_running:
+        _confirm_start(status, start_them)
+        return start(status.inventory, report)
+    pin_host_keys(status, report)
+    return status.inventory
 
 
-def pin_host_keys(seen: ClusterStatus, report: Reporter) -> None:
-    """Pin the keys of the machines that run, where that was not done before; injected ones are
-    changed at once."""
-    if seen.instance_states:
-        _pin_host_keys(seen, base.of(seen.inventory), report, Clock())
+def pin_host_keys(status: ClusterStatus, report: Reporter) -> None:
+    """Pin the keys of running machines that have no pin yet, and replace injected keys."""
+    if status.instance_states:
+        _pin_host_keys(status, base.cloud_of(status.inventory), report, Clock())
 
 
-def _pin_host_keys(seen: ClusterStatus, asked: Cloud, report: Reporter, clock: Clock) -> None:
-    cloud_host_keys.pin(seen.inventory, seen.instance_states, asked, report=report, clock=clock)
-    if some := key_rotation.due(seen.inventory):
-        _answers(some, report, clock)
+def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:
+    cloud_host_keys.pin(status.inventory, status.instance_states, cloud, report=report, clock=clock)
+    if some := key_rotation.due(status.inventory):
+        _wait_for_ssh(some, report, clock)
         key_rotation.rotate(some, report, clock=clock)
 
 
-def _may_start(seen: ClusterStatus, start_them: bool) -> None:
-    _refuse_lost(seen)
-    told = base.told(dict(seen.instance_states))
+def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
+    _refuse_missing(status)
     if start_them:
         return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"not all machines run: {told}", hint="fab start   # or: fab train --start"
-        )
-    cost = stop_policy.price(seen.inventory)
-    if input(f"not all machines run: {told}\nStart them{cost}? [y/N] ").strip().lower() != "y":
+    states = base.describe_states(dict(status.instance_states))
+    question = f"not all machines run: {states}\nStart them{stop_policy.price(status.inventory)}?"
+    if not confirm(question, hint="fab start   # or: fab train --start"):
         raise UsageError("the machines were not started", hint="fab start")
 
 
-def _refuse_lost(seen: ClusterStatus) -> None:
-    """UsageError for machines that are gone, or that the cloud does not show us."""
+def _refuse_missing(status: ClusterStatus) -> None:
+    """UsageError for machines that are gone, or whose state the cloud does not report."""
+    states = status.instance_states
     for state, hint in (("gone", "pulumi up   # makes them anew"), ("unknown", "fab status")):
-        lost = {n: s for n, s in seen.instance_states.items() if s.state == state}
-        if lost:
-            told = {
-                n: f"{s.state}, says {s.said_by}: {s.why}".rstrip(": ") for n, s in lost.items()
+        missing = {n: s for n, s in states.items() if s.state == state}
+        if missing:
+            reasons = {
+                n: f"{s.state}, says {s.source}: {s.reason}".rstrip(": ")
+                for n, s in missing.items()
             }
-            every = {n: told.get(n, s.state) for n, s in seen.instance_states.items()}
-            raise HostsNotReady(f"{', '.join(lost)}: {state}", every, hint=hint)
+            outcomes = {n: reasons.get(n, s.state) for n, s in states.items()}
+            raise HostsNotReady(f"{', '.join(missing)}: {state}", outcomes, hint=hint)
 
 
 def start(
@@ -138,40 +139,40 @@ def start(
         HostsFailed: not all run, or answer, within the time.
     """
     clock = clock or Clock()
-    asked = base.of(inventory)
-    seen = _settled_first(inventory, asked, report, clock)
-    _refuse_lost(seen)
-    _arm(inventory, asked, hours, report)
-    if seen.not_running:
-        _start(asked, seen, report, clock)
-    now = _found(inventory, asked, clock)
-    _pin_host_keys(now, asked, report, clock)
-    _answers(now.inventory, report, clock)
+    cloud = base.cloud_of(inventory)
+    status = _wait_while_stopping(inventory, cloud, report, clock)
+    _refuse_missing(status)
+    _arm(inventory, cloud, hours, report)
+    if status.not_running:
+        _start(cloud, status, report, clock)
+    now = _wait_for_addresses(inventory, cloud, clock)
+    _pin_host_keys(now, cloud, report, clock)
+    _wait_for_ssh(now.inventory, report, clock)
     local_state.save_cluster(now.inventory)
     return now.inventory
 
 
-def _settled_first(
-    inventory: Inventory, asked: Cloud, report: Reporter, clock: Clock
+def _wait_while_stopping(
+    inventory: Inventory, cloud: Cloud, report: Reporter, clock: Clock
 ) -> ClusterStatus:
-    """A machine that is still stopping cannot be started: wait for it."""
-    seen = _ask(inventory, asked)
-    if any(s.state == "stopping" for s in seen.instance_states.values()):
+    """The status once no machine is stopping: such a machine cannot be started."""
+    status = _query(inventory, cloud)
+    if any(s.state == "stopping" for s in status.instance_states.values()):
         states = ("running", "starting", *STOPPED)
-        base.wait_for_state(asked, states, report=report, clock=clock)
-        seen = _ask(inventory, asked)
-    return seen
+        base.wait_for_state(cloud, states, report=report, clock=clock)
+        status = _query(inventory, cloud)
+    return status
 
 
-def _arm(inventory: Inventory, asked: Cloud, hours: float | None, report: Reporter) -> None:
+def _arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
     """A deadline that begins with each start needs no arming, unless it is to be another."""
-    deadline = asked.deadline()
+    deadline = cloud.deadline()
     if deadline is None:
         return
     if hours is not None or deadline.state != "armed" or deadline.at is not None:
-        asked.arm(hours or default_hours(inventory))
-    if (armed := asked.deadline()) is not None:
-        report(told(armed))
+        cloud.set_deadline(hours or default_hours(inventory))
+    if (armed := cloud.deadline()) is not None:
+        report(describe_deadline(armed))
 
 
 def default_hours(inventory: Inventory) -> float:
@@ -180,61 +181,70 @@ def default_hours(inventory: Inventory) -> float:
     return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
 
 
-def _start(asked: Cloud, seen: ClusterStatus, report: Reporter, clock: Clock) -> None:
-    """Start them, and wait; if one cannot be, those that were started with it stop again."""
-    report(f"starting {', '.join(seen.not_running)}{stop_policy.price(seen.inventory)}")
+def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) -> None:
+    """Start the machines and wait. If one does not start, stop those that were started with it."""
+    report(f"starting {', '.join(status.not_running)}{stop_policy.price(status.inventory)}")
     try:
-        asked.start()
-        said = base.wait_for_state(asked, ("running",), report=report, clock=clock)
+        cloud.start()
+        states = base.wait_for_state(cloud, ("running",), report=report, clock=clock)
     except RailheadError:
-        _undo(asked, seen, report)
+        _stop_started(cloud, status, report)
         raise
-    if any(s.state != "running" for s in said.values()):
-        _undo(asked, seen, report)
-        every = {n: f"{s.state} {s.why}".strip() for n, s in said.items()}
+    if any(s.state != "running" for s in states.values()):
+        _stop_started(cloud, status, report)
+        outcomes = {n: f"{s.state} {s.reason}".strip() for n, s in states.items()}
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
-            every,
+            outcomes,
             hint="fab start   # later",
         )
 
 
-def _undo(asked: Cloud, seen: ClusterStatus, report: Reporter) -> None:
-    """Stop what was started in vain, unless some ran before: those may be somebody's."""
-    if len(seen.not_running) == len(seen.instance_states):
+def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None:
+    """Stop what was started, unless some machines ran before: somebody may use them."""
+    if len(status.not_running) == len(status.instance_states):
         report("stopping again what was started")
-        asked.stop()
+        cloud.stop()
 
 
-def _found(inventory: Inventory, asked: Cloud, clock: Clock) -> ClusterStatus:
-    """The machines with their addresses; an address that is not there yet is waited for."""
-    end = clock.now() + 120
-    while True:
-        seen = _ask(inventory, asked)
-        if all(s.address for s in seen.instance_states.values()) or clock.now() >= end:
-            return seen
-        clock.sleep(base.POLL_SECONDS)
+def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> ClusterStatus:
+    """The machines with their addresses, which a cloud may assign after it reports "running"."""
+
+    def complete() -> ClusterStatus | None:
+        status = _query(inventory, cloud)
+        return status if all(s.address for s in status.instance_states.values()) else None
+
+    found = wait_until(complete, seconds=ADDRESS_SECONDS, every=base.POLL_SECONDS, clock=clock)
+    return found or _query(inventory, cloud)
 
 
-def _answers(inventory: Inventory, report: Reporter, clock: Clock) -> None:
-    """Wait until every host lets us in; a changed key is no matter of waiting."""
-    end, told_once = clock.now() + SSH_SECONDS, False
-    while True:
-        opened, failed = connect.reach(inventory)
+def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
+    """Wait until a login on every host succeeds. A changed host key ends the wait at once.
+
+    Raises:
+        HostsNotReady: a login does not succeed in time, or fails for a reason that will not pass.
+    """
+    failed: dict[str, Exception] = {}
+    reported = False
+
+    def all_succeed() -> bool:
+        nonlocal failed, reported
+        opened, failed = connect.open_sessions(inventory)
         for session in opened.values():
             session.close()
-        if not failed:
-            return
-        if clock.now() >= end or not all(_may_pass(e) for e in failed.values()):
-            raise reach.not_reached("the machines run, and do not let us in", inventory, failed)
-        if not told_once:
+        if not all(_is_transient(error) for error in failed.values()):
+            raise reach.not_reached(NO_LOGIN, inventory, failed)
+        if failed and not reported:
             report(f"waiting for ssh on {', '.join(failed)}")
-            told_once = True
-        clock.sleep(base.POLL_SECONDS)
+            reported = True
+        return not failed
+
+    if not wait_until(all_succeed, seconds=SSH_SECONDS, every=base.POLL_SECONDS, clock=clock):
+        raise reach.not_reached(NO_LOGIN, inventory, failed)
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether an error is one of a machine that still boots, which lets nobody in for a while."""
+def _is_transient(error: Exception) -> bool:
+    """Whether a machine that still boots may cause this error."""
     if isinstance(error, (UnknownHostKey, ChangedHostKey)):
         return False
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
@@ -242,43 +252,43 @@ def _may_pass(error: Exception) -> bool:
 
 def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
-    asked = base.of(inventory)
-    asked.stop()
-    stop_policy.wait(asked, report, clock=clock)
-    for cost in asked.costs():
+    cloud = base.cloud_of(inventory)
+    cloud.stop()
+    stop_policy.wait_for_stop(cloud, report, clock=clock)
+    for cost in cloud.costs():
         report(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
 
 
 def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
     """Move the cloud's own deadline of machines that may be running."""
-    asked = base.of(inventory)
-    asked.arm(hours)
-    armed = asked.deadline()
-    report(told(armed) if armed else "these machines have no deadline of a cloud")
+    cloud = base.cloud_of(inventory)
+    cloud.set_deadline(hours)
+    armed = cloud.deadline()
+    report(describe_deadline(armed) if armed else "these machines have no deadline of a cloud")
 
 
-def told(deadline: Deadline, now: datetime | None = None) -> str:
-    """A deadline in words, with who said so."""
-    why = f": {deadline.why}" if deadline.why else ""
+def describe_deadline(deadline: Deadline, now: datetime | None = None) -> str:
+    """A deadline in parts, with who states so."""
+    why = f": {deadline.reason}" if deadline.reason else ""
     if deadline.at is None:
-        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.said_by})"
+        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
     left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
     when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
     when += f", in {duration(left)}" if left > 0 else ""
-    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.said_by})"
+    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
 
 
-def print_status(seen: ClusterStatus, report: Reporter) -> RailheadError | None:
+def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | None:
     """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
     error to end with, when machines run and nothing of the cloud would ever stop them."""
-    for name, s in seen.instance_states.items():
-        why = f"; {s.why}" if s.why else ""
-        report(f"[{name}] {s.state}{why} (says {s.said_by}, {s.at})")
-    deadline = base.of(seen.inventory).deadline()
+    for name, s in status.instance_states.items():
+        why = f"; {s.reason}" if s.reason else ""
+        report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")
+    deadline = base.cloud_of(status.inventory).deadline()
     if deadline:
-        report(told(deadline))
-    some = len(seen.not_running) < len(seen.instance_states)
-    if price := stop_policy.price(seen.inventory):
+        report(describe_deadline(deadline))
+    some = len(status.not_running) < len(status.instance_states)
+    if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
     if not deadline or (deadline.state != MISSING and (deadline.state == "armed" or not some)):
         return None

@@ -1,5 +1,5 @@
-"""The way in to all hosts of an inventory at once; where it is shut, whether that is the
-cloud's firewall, and the command that opens it."""
+"""Sessions with all hosts of an inventory; if some cannot be reached, whether the cloud's firewall
+is the reason, and the command that opens it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.agents import STARTING, start_agent
 from bootstrap.ssh.session import Session
 
-SEEN_FROM_OUTSIDE = "https://checkip.amazonaws.com"  # AWS's own; it answers with an address
+OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # AWS's own; it answers with an address
 SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known about hosts that cannot be reached, and the next command; both may be empty,
-    where each host's own word has it."""
+    """Why hosts cannot be reached, and the next command. Both are empty where each host's own
+    message has them."""
 
-    said: str = ""
-    next: str = ""
+    reason: str = ""
+    hint: str = ""
 
 
 @contextlib.contextmanager
@@ -36,9 +36,9 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
     """Connect to every host of the inventory; closes all at the end.
 
     Raises:
-        HostsNotReady: one or more could not be reached; every host's outcome is told.
+        HostsNotReady: one or more could not be reached; every host's outcome is networks_text.
     """
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         if failed:
             what = f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached"
@@ -59,47 +59,47 @@ def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str,
 
 def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:
     """The error for hosts that could not be reached."""
-    way = diagnose(inventory, failed)
-    said = f"{what}; {way.said}" if way.said else what
-    return HostsNotReady(said, connect.tell(inventory, failed), hint=way.next)
+    diagnosis = diagnose(inventory, failed)
+    message = f"{what}; {diagnosis.reason}" if diagnosis.reason else what
+    return HostsNotReady(message, connect.describe_outcomes(inventory, failed), hint=diagnosis.hint)
 
 
 def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
     """What to do about hosts that cannot be reached."""
     if inventory.kind.this_machine:
         again = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
-        return Diagnosis(next=again)
+        return Diagnosis(hint=again)
     silent = any(_timed_out(error) for error in failed.values())
-    return _firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
+    return _check_firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
 
 
 def _timed_out(error: Exception) -> bool:
     return isinstance(error, TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT
 
 
-def _firewall(inventory: Inventory) -> Diagnosis:
-    """Whether the cloud's firewall lets in whoever asks."""
+def _check_firewall(inventory: Inventory) -> Diagnosis:
+    """Whether the cloud's firewall allows this machine's address."""
     try:
-        admitted = base.of(inventory).allowed_cidrs()
+        allowed = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
         return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
-    return verdict(admitted, own_address(inventory.chief.address))
+    return compare_cidrs(allowed, own_address(inventory.chief.address))
 
 
-def verdict(admitted: Sequence[str], own: str | None) -> Diagnosis:
-    """What follows from the networks that are let in and from one's own address."""
-    told = ", ".join(admitted) or "nobody"
+def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
+    """The diagnosis for the allowed networks and this machine's address, None if unknown."""
+    listed = ", ".join(allowed) or "nobody"
     if own is None:
         return Diagnosis(
-            f"its firewall lets in {told}, and your own address could not be found out",
-            f"curl {SEEN_FROM_OUTSIDE}   # is it among them?",
+            f"its firewall lets in {listed}, and your own address could not be found out",
+            f"curl {OWN_ADDRESS_URL}   # is it among them?",
         )
-    if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in admitted):
-        said = f"its firewall lets you in ({own} is in {told}), so the machine itself is silent"
-        return Diagnosis(said, "fab status   # what the cloud says of it")
-    networks = ",".join([*admitted, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
+    if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in allowed):
+        reason = f"its firewall lets you in ({own} is in {listed}), so the machine itself is silent"
+        return Diagnosis(reason, "fab status   # what the cloud says of it")
+    networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
     return Diagnosis(
-        f"its firewall lets in {told}, and you come from {own}",
+        f"its firewall lets in {listed}, and you come from {own}",
         f"pulumi config set ssh_cidrs {networks} && pulumi up",
     )
 
@@ -111,17 +111,17 @@ def own_address(target: str) -> str | None:
     changed it, so somebody outside is asked.
     """
     with contextlib.suppress(ValueError, OSError):
-        ours = _source(target)
+        ours = _local_address(target)
         if ipaddress.ip_address(target).is_private or ipaddress.ip_address(ours).is_global:
             return ours
     try:
-        with urllib.request.urlopen(SEEN_FROM_OUTSIDE, timeout=SECONDS) as answer:
+        with urllib.request.urlopen(OWN_ADDRESS_URL, timeout=SECONDS) as answer:
             return str(ipaddress.ip_address(answer.read(64).decode().strip()))
     except (OSError, ValueError):
         return None
 
 
-def _source(target: str) -> str:
+def _local_address(target: str) -> str:
     """Our address on the way to another one. Nothing is sent."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

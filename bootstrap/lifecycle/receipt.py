@@ -1,4 +1,4 @@
-"""What was taken away, and who says so: the last thing that `fab teardown` prints. Pure."""
+"""The receipt that `fab teardown` prints last: what was removed, and what was verified. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Receipt:
 
     @property
     def verified(self) -> bool:
-        """Whether everything that was said was also seen."""
+        """Whether every line was verified."""
         return all(line.verified for line in self.lines)
 
     def describe(self) -> list[str]:
@@ -47,23 +47,23 @@ def check(receipt: Receipt) -> None:
         )
 
 
-def of_machine(name: str, said: InstanceState, rested: str = "") -> Line:
-    """A machine: its state, who says so and when. `rested` is when it was at rest before."""
-    source = f"says {said.said_by}, {said.at}"
-    if said.state in STOPPED:
-        return Line(name, f"{said.state} ({source}); it costs nothing by the hour")
-    before = f"; it was said to be stopped at {rested}" if rested else ""
-    why = f"; {said.why}" if said.why else ""
-    return Line(name, f"{said.state} ({source}){why}{before}", verified=False)
+def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
+    """A machine's state with its source and time. `stopped_at`: when it was stopped before."""
+    source = f"says {state.source}, {state.at}"
+    if state.state in STOPPED:
+        return Line(name, f"{state.state} ({source}); it costs nothing by the hour")
+    before = f"; it was said to be stopped at {stopped_at}" if stopped_at else ""
+    why = f"; {state.reason}" if state.reason else ""
+    return Line(name, f"{state.state} ({source}){why}{before}", verified=False)
 
 
-def of_costs(costs: Iterable[Cost]) -> list[Line]:
+def billing_lines(costs: Iterable[Cost]) -> list[Line]:
     """What bills although the machines are stopped, and what ends it."""
     return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}") for c in costs]
 
 
 def price(cost: Cost) -> str:
-    """What something costs, in words, and whose word that is."""
+    """A cost as text, with the source of the price."""
     if cost.amount is None:
         return "its price is not known here"
     amount = "less than 0.01" if 0 < cost.amount < 0.005 else f"{cost.amount:.2f}"

@@ -18,13 +18,13 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.start import Run, read_json
 from bootstrap.ssh.session import Session
 
-STOPPING = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
+STOP_SECONDS = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
 DEFAULT_KEEP = 20
-MOVE = "fab extend --hours HOURS"
+EXTEND_HINT = "fab extend --hours HOURS"
 
 
 def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> StopPolicy:
-    """The words of a person about a run's end, checked.
+    """The checked options about the end of a run.
 
     Raises:
         UsageError: a number is none, is out of its range, or contradicts --no-stop.
@@ -47,7 +47,7 @@ def number(text: str, what: str, low: float, high: float) -> float:
     return value
 
 
-def check_before(inventory: Inventory, ending: StopPolicy) -> str:
+def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
     """Ask the cloud for its deadline before anything is shipped; a line that says when it is.
 
     Raises:
@@ -55,13 +55,13 @@ def check_before(inventory: Inventory, ending: StopPolicy) -> str:
             was asked of a stop that machines of this kind never get.
     """
     if not inventory.is_managed:
-        _refuse_stop_words(inventory, ending)
+        _refuse_stop_options(inventory, policy)
         return ""
-    return check_deadline(base.of(inventory).deadline(), ending, datetime.now(timezone.utc))
+    return check_deadline(base.cloud_of(inventory).deadline(), policy, datetime.now(timezone.utc))
 
 
-def _refuse_stop_words(inventory: Inventory, ending: StopPolicy) -> None:
-    if (ending.keep_minutes, ending.stop) != (DEFAULT_KEEP, True):
+def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
+    if (policy.keep_minutes, policy.stop) != (DEFAULT_KEEP, True):
         raise UsageError(
             f"--keep and --no-stop are for machines of a stack: those of {inventory.name} are "
             "never stopped by a run",
@@ -69,31 +69,31 @@ def _refuse_stop_words(inventory: Inventory, ending: StopPolicy) -> None:
         )
 
 
-def check_deadline(deadline: Deadline | None, ending: StopPolicy, now: datetime) -> str:
-    """As `check_before`, of a deadline that is known."""
+def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime) -> str:
+    """As `check_before_run`, of a deadline that is known."""
     if deadline is None:
         return ""
     if deadline.state != "armed":
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
-            f"(says {deadline.said_by}): nothing would stop them if all else fails",
-            hint=MOVE,
+            f"(says {deadline.source}): nothing would stop them if all else fails",
+            hint=EXTEND_HINT,
         )
     if deadline.at is None:
-        return f"the cloud stops these machines by itself: {deadline.why}"
+        return f"the cloud stops these machines by itself: {deadline.reason}"
     left = (deadline.at - now).total_seconds() / 3600
-    if ending.max_hours is not None and ending.max_hours > left:
+    if policy.max_hours is not None and policy.max_hours > left:
         raise UsageError(
-            f"--max-hours {ending.max_hours:g} is more than the {left:.1f} hours until "
+            f"--max-hours {policy.max_hours:g} is more than the {left:.1f} hours until "
             f"{deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines",
-            hint=f"{MOVE}   # or: --max-hours {int(left * 10) / 10:g}",
+            hint=f"{EXTEND_HINT}   # or: --max-hours {int(left * 10) / 10:g}",
         )
     return f"the cloud stops these machines at {deadline.at:%Y-%m-%d %H:%M} UTC, {left:.1f} h left"
 
 
 @contextmanager
 def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
-    """What is done before a run's supervisor begins: if it fails, nobody stops the machines."""
+    """The steps before a run's supervisor starts: if one fails, nothing stops the machines."""
     try:
         yield
     except BaseException:
@@ -102,8 +102,10 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
         raise
 
 
-def after(inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Say what becomes of the machines; after a success wait until the cloud says they stopped.
+def wait_after_run(
+    inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None
+) -> None:
+    """Report what happens to the machines; after a success wait until they are stopped.
 
     Raises:
         HostsFailed: some do not stop.
@@ -116,9 +118,9 @@ def after(inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | No
     elif not result:
         report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
-        wait(base.of(inventory), report, clock=clock)
+        wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:
-        report(kept(document, result, price(inventory)))
+        report(describe_kept(document, result, price(inventory)))
 
 
 def _read(run: Run, name: str) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def price(inventory: Inventory) -> str:
     return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
 
 
-def kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
+def describe_kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
     """Until when machines are kept after a run that did not succeed."""
     minutes = document["stop"]["keep_minutes"]
     if not minutes:
@@ -149,29 +151,29 @@ def kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
 
 
 def phase(chief: Session, run: Run) -> list[str]:
-    """What the keeper on the chief does now: a line, or none where machines do not stop."""
+    """What stop_machines.py on the chief does now: a line, or none where machines do not stop."""
     state = read_json(chief, f"{run.folder}/state.json") or {}
     return [describe_phase(state["machines"])] if "machines" in state else []
 
 
-def describe_phase(said: Mapping[str, Any]) -> str:
-    """The keeper's own words, for people."""
-    until = f", kept until {said['until'][11:16]} UTC" if said.get("until") else ""
-    each = "".join(f", {name}: {why}" for name, why in (said.get("stopped") or {}).items())
-    return f"machines: {said['phase']}{until}{each}; results {said['results']}"
+def describe_phase(machines: Mapping[str, Any]) -> str:
+    """What stop_machines.py on the chief does now, as a line."""
+    until = f", kept until {machines['until'][11:16]} UTC" if machines.get("until") else ""
+    each = "".join(f", {name}: {why}" for name, why in (machines.get("stopped") or {}).items())
+    return f"machines: {machines['phase']}{until}{each}; results {machines['results']}"
 
 
-def wait(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Wait until the cloud says of every machine that it is stopped; HostsFailed if it does not."""
-    said = base.wait_for_state(
+def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
+    """Wait until the cloud reports every machine as stopped; HostsFailed if it does not."""
+    states = base.wait_for_state(
         cloud_,
         STOPPED,
         report=lambda line: report(f"stopping: {line}"),
-        limit=STOPPING,
+        limit=STOP_SECONDS,
         clock=clock,
     )
-    told = {n: f"{s.state}, says {s.said_by} at {s.at}" for n, s in said.items()}
-    if any(s.state not in STOPPED for s in said.values()):
-        raise HostsFailed("machines do not stop", told, hint="fab teardown")
-    for name, text in told.items():
+    outcomes = {n: f"{s.state}, says {s.source} at {s.at}" for n, s in states.items()}
+    if any(s.state not in STOPPED for s in states.values()):
+        raise HostsFailed("machines do not stop", outcomes, hint="fab teardown")
+    for name, text in outcomes.items():
         report(f"[{name}] {text}")

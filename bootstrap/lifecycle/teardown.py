@@ -1,7 +1,7 @@
-"""Takes away what is ours and proves it: the receipt says per host what ended, and who looked.
+"""Removes everything of Railhead from hosts; the receipt has what was verified for each host.
 
-Machines that were only named are never powered off; the demo's local hosts are stopped. What
-becomes of a stack's machines is told in demolition.py.
+Ad-hoc hosts (given by --hosts) are never powered off; the demo's local hosts are stopped. The
+machines of a stack are handled in destroy.py.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def unfetched(inventory: Inventory) -> list[str]:
     return [i for i in ids if not (local_state.find_run(inventory, i)[1] / "result.json").exists()]
 
 
-def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
-    """Leave hosts that no stack made, with a receipt; with `destroy`, local ones lose their homes.
+def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
+    """Tear down hosts that no stack made; with `destroy`, remove the homes of local hosts too.
 
     Raises:
-        UsageError: `destroy` of hosts that were only named, or what `take_away` raises.
+        UsageError: `destroy` of ad-hoc hosts, or what `remove_from_hosts` raises.
     """
     if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; on named machines it is --purge")
-    receipt = take_away(inventory, purge=purge or destroy, discard=discard)
+    receipt = remove_from_hosts(inventory, purge=purge or destroy, discard=discard)
     print_lines(*receipt.describe())
     if destroy:
         local_state.forget_cluster(inventory.name)
@@ -48,8 +48,10 @@ def leave(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) ->
     return receipt
 
 
-def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = False) -> Receipt:
-    """End our processes, take away our keys, with `purge` also ~/.railhead; local sshd too.
+def remove_from_hosts(
+    inventory: Inventory, *, purge: bool = False, discard: bool = False
+) -> Receipt:
+    """End processes of runs and remove keys; with `purge` also ~/.railhead. Stop local sshds.
 
     Raises:
         UsageError: `purge` would lose results that were never fetched.
@@ -60,11 +62,11 @@ def take_away(inventory: Inventory, *, purge: bool = False, discard: bool = Fals
             f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
             hint=f"fab fetch --run {left[-1]}   # or --discard-results",
         )
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     try:
         lines = [
             Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
-            for n, w in connect.tell(inventory, failed).items()
+            for n, w in connect.describe_outcomes(inventory, failed).items()
             if n in failed
         ]
         lines += _everywhere(opened, inventory.name, purge)
@@ -98,29 +100,29 @@ def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> lis
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
-    system = _of_system(session)
+    system = _restore_system(session)
     if not facts.python:
         return [*system, Line(name, "no Python of ours could run here: nothing to take away")]
     session.start_agent(facts.python)
-    swept = sweep(session, "all", facts.python)
+    ended = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
-    gone = not session.ask("remove", paths=paths)["left"]
-    left = f"; LEFT: {swept['left']}" if swept["left"] else ", none is left (looked through /proc)"
+    gone = not session.call("remove", paths=paths)["left"]
+    left = f"; LEFT: {ended['left']}" if ended["left"] else ", none is left (looked through /proc)"
     what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
     return [
         *system,
         Line(
             name,
-            f"{count(swept['ended'], 'process')} of runs ended{left}",
-            verified=not swept["left"],
+            f"{count(ended['ended'], 'process')} of runs ended{left}",
+            verified=not ended["left"],
         ),
         Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
     ]
 
 
-def _of_system(session: Session) -> list[Line]:
-    """What root's work left: holds, settings of unattended upgrades, timers. Drivers stay."""
+def _restore_system(session: Session) -> list[Line]:
+    """Revert system changes: holds, settings of unattended upgrades, timers. Drivers stay."""
     there, left = undo_system_changes(session)
     if not there:
         return []
@@ -131,11 +133,13 @@ def _of_system(session: Session) -> list[Line]:
 
 def _stop_local(inventory: Inventory) -> list[Line]:
     lines = []
-    for name, said in local_cluster.stop(inventory.name).items():
-        gone = not said["left"] and said["port_closed"]
+    for name, stopped in local_cluster.stop(inventory.name).items():
+        gone = not stopped["left"] and stopped["port_closed"]
         text = (
-            f"sshd stopped with {count(said['ended'], 'process')}; "
+            f"sshd stopped with {count(stopped['ended'], 'process')}; "
             "its port is closed, /proc has none of it"
         )
-        lines.append(Line(name, text if gone else f"still running: {said['left']}", verified=gone))
+        lines.append(
+            Line(name, text if gone else f"still running: {stopped['left']}", verified=gone)
+        )
     return lines

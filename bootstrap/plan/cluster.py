@@ -70,7 +70,7 @@ class Cluster:
         def lacks(name: str) -> tuple[bool, bool, bool, bool]:
             host, chief = self.facts[name], name == self.chief
             done = name not in self.incomplete
-            return done, not host.builds_wheels, host.outside.apt.open is False, not chief
+            return done, not host.builds_wheels, host.egress.apt.open is False, not chief
 
         return min(self.facts, key=lacks)
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.facts.host import HostFacts
+from bootstrap.facts.gpu import TOO_OLD
+from bootstrap.facts.host import HostFacts, common_python
 
 REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"
@@ -117,31 +119,58 @@ RUNTIMES = {
 }
 
 
+class LockedEnvironment(ABC):
+    """A Python environment on a host, installed from a lock."""
+
+    python: str
+
+    @property
+    @abstractmethod
+    def lock(self) -> Path:
+        """The locked requirements."""
+
+    @property
+    @abstractmethod
+    def content(self) -> list[str]:
+        """All that the environment is made of, the locked text included."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the environment on a host: 16 hex digits over its content."""
+        return hashlib.sha256("\0".join(self.content).encode()).hexdigest()[:16]
+
+    @property
+    def folder(self) -> str:
+        """Its folder on a host."""
+        return f"~/.railhead/envs/{self.digest}"
+
+    @property
+    def megabytes(self) -> int:
+        """The size of the download in MB, as measured when the lock was made; 0 if unknown."""
+        header = self.lock.read_text().splitlines()[0]
+        match = re.search(rf"\b{re.escape(self.python)} (\d+) MB", header)
+        return int(match[1]) if match else 0
+
+
 @dataclass(frozen=True)
-class Environment:
-    """A runtime on one Python, perhaps with packages of the user's (`extra`, a locked text)."""
+class Environment(LockedEnvironment):
+    """A runtime on one Python; `extra` is the locked text of the user's own packages."""
 
     runtime: Runtime
     python: str
     why: str
     extra: str = ""
 
-    @cached_property
-    def digest(self) -> str:
-        """Names the environment on a host: 16 hex digits over all that goes into it."""
-        parts = [self.runtime.name, self.python, self.runtime.lock.read_text(), self.extra]
-        parts += [path.read_text() for path in self.runtime.recipe]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    @property
+    def lock(self) -> Path:
+        """The locked requirements."""
+        return self.runtime.lock
 
     @property
-    def folder(self) -> str:
-        """Where it lives on a host."""
-        return f"~/.railhead/envs/{self.digest}"
-
-    @property
-    def megabytes(self) -> int:
-        """What the lock fetches, in MB, as it was measured when the lock was made."""
-        return fetched(self.runtime.lock, self.python)
+    def content(self) -> list[str]:
+        """The runtime's name, the Python, the locked texts and the recipe of Horovod."""
+        parts = [self.runtime.name, self.python, self.lock.read_text(), self.extra]
+        return parts + [path.read_text() for path in self.runtime.recipe]
 
     def wheel_key(self, builder: HostFacts) -> str:
         """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
@@ -152,8 +181,8 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class BucketClient:
-    """The environment on the chief that writes to the stack's bucket, on one Python."""
+class BucketClient(LockedEnvironment):
+    """The environment on the chief that uploads to the stack's bucket."""
 
     python: str
 
@@ -162,33 +191,15 @@ class BucketClient:
         """The locked requirements."""
         return LOCKS / "bucket.txt"
 
-    @cached_property
-    def digest(self) -> str:
-        """Names the environment on a host."""
-        parts = ["bucket", self.python, self.lock.read_text()]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
     @property
-    def folder(self) -> str:
-        """Where it lives on a host."""
-        return f"~/.railhead/envs/{self.digest}"
-
-    @property
-    def megabytes(self) -> int:
-        """What the lock fetches, in MB."""
-        return fetched(self.lock, self.python)
+    def content(self) -> list[str]:
+        """Its kind, the Python and the locked text."""
+        return ["bucket", self.python, self.lock.read_text()]
 
 
 def uv_digest() -> str:
     """Names the uv binary on a host."""
     return hashlib.sha256((LOCKS / "uv.txt").read_bytes()).hexdigest()[:16]
-
-
-def fetched(lock: Path, python: str) -> int:
-    """What a lock fetches on one Python, in MB, as it was measured when the lock was made."""
-    header = lock.read_text().splitlines()[0]
-    match = re.search(rf"\b{re.escape(python)} (\d+) MB", header)
-    return int(match[1]) if match else 0
 
 
 def row_named(name: str, launcher: str | None) -> Row:
@@ -208,29 +219,53 @@ def row_named(name: str, launcher: str | None) -> Row:
     return ROWS[name]
 
 
-def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
-    """Lock the user's requirements together with the runtime's pins; returns the locked text.
+def choose_runtime(
+    facts: Mapping[str, HostFacts], launcher: str | None, name: str | None
+) -> Environment:
+    """The environment that serves all hosts and the launcher, and why; `name` is of a row.
 
     Raises:
-        UsageError: the file is missing, or cannot be had beside the runtime; uv's words say why.
+        UsageError: a host has an architecture that no runtime is locked for, only some of the
+            hosts have GPUs, or no Python of the row is on all of them.
     """
-    if not requirements.is_file():
-        raise UsageError(f"--requirements {requirements}: there is no such file")
-    runtime = environment.runtime
-    argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
-    argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
-    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
-    argv += ["--constraints", str(runtime.lock), str(requirements)]
-    if runtime.override:
-        argv += ["--overrides", "-"]
-    done = subprocess.run(argv, input=runtime.override, capture_output=True, text=True)
-    if done.returncode:
-        tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
-        raise UsageError(
-            f"{requirements} does not go together with runtime {runtime.name}:\n  {tail}",
-            hint=f"loosen the versions in {requirements.name}; the pins are in {runtime.lock}",
-        )
-    return done.stdout
+    gpu, hosts_are = _hosts_with_gpu(facts)
+    row, why = _choose_row(facts, launcher, name)
+    python = common_python(facts, row.pythons)
+    return Environment(Runtime(row, gpu), python, f"{hosts_are}; {why}")
+
+
+def _choose_row(
+    facts: Mapping[str, HostFacts], launcher: str | None, name: str | None
+) -> tuple[Row, str]:
+    if name is not None:
+        return row_named(name, launcher), f"--runtime {name}"
+    able = [row for row in ROWS.values() if row.serves(launcher)]
+    installed = [
+        r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)
+    ]
+    if installed and installed[0] != able[0]:
+        return installed[0], f"{able[0].name} has no Python that all hosts have"
+    return able[0], "serves both launchers"
+
+
+def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
+    """Whether the hosts have GPUs, and the reason as text."""
+    for name, host in facts.items():
+        if host.arch != "x86_64":
+            raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 alone")
+    with_gpu = [name for name, host in facts.items() if gpus_of(host)]
+    if with_gpu and len(with_gpu) < len(facts):
+        without = ", ".join(name for name in facts if name not in with_gpu)
+        raise UsageError(f"GPUs on {', '.join(with_gpu)} but none on {without}: name one kind only")
+    if with_gpu:
+        return True, f"GPUs: {gpus_of(facts[with_gpu[0]])[0]}"
+    return False, "no GPU on any host"
+
+
+def gpus_of(host: HostFacts) -> tuple[str, ...]:
+    """The GPUs that a host trains on: those that its driver knows; where none works yet, the cards
+    that a driver will make work. TensorFlow uses none that is older."""
+    return host.gpus or tuple(str(card) for card in host.gpu.cards if card.arch not in TOO_OLD)
 
 
 def missing_parts(facts: HostFacts, *, chief: bool, builds: bool) -> dict[str, str]:

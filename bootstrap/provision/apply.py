@@ -52,7 +52,7 @@ def apply_system_changes(
         return cluster
     seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
     # The plan decided which downloads go through the connection: that stays.
-    seen = {n: replace(host, outside=cluster.facts[n].outside) for n, host in seen.items()}
+    seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _still_needed(cluster, name))}:
         outcomes = {name: left.get(name, "ok") for name in opened}
@@ -126,7 +126,7 @@ class _Installation:
                 self.built.set()
 
     def _mark_ready(self, name: str) -> None:
-        self.board.line(name, f"ready in {traffic.to(name).told()}", state="ready")
+        self.board.line(name, f"ready in {traffic.host_traffic(name).summary()}", state="ready")
 
     def _install_uv(self, step_host: HostStep) -> None:
         step_host.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
@@ -146,7 +146,7 @@ class _Installation:
         """Check that the environment can be imported, and mark it as complete."""
         folder = self.environment.folder
         step_host.run(step, self._import_command(imports), env=QUIET)
-        step_host.session.ask(
+        step_host.session.call(
             "write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]]
         )
 
@@ -159,13 +159,13 @@ class _Installation:
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
         self._create_environment(step_host, "bucket", folder, locks)
-        step_host.session.ask("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        step_host.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
     def _create_environment(
         self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
         """Create an environment on a host with exactly the packages of `locks` {path: text}."""
-        step_host.session.ask("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        step_host.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
         python = step_host.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
         step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
@@ -237,7 +237,7 @@ class _Installation:
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
             self._host_step(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
-            public = chief.ask("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
+            public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
         everywhere(working, lambda s: authorize(s, name, [line]), what="letting the chief in")

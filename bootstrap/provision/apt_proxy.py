@@ -22,7 +22,7 @@ from bootstrap.facts.egress import origin
 from bootstrap.inventory import local_state
 from bootstrap.provision import apt_upstream
 from bootstrap.provision.apt_cache import PIECE, DownloadCache
-from bootstrap.ssh.port_forward import forwarded
+from bootstrap.ssh.port_forward import forward_port
 from bootstrap.ssh.session import Session
 
 # Of apt's request. Without its Range a file that had come in part comes whole, for all hosts.
@@ -52,7 +52,7 @@ class AptProxy:
             with contextlib.closing(channel), contextlib.suppress(OSError, EOFError, ValueError):
                 _RequestHandler(channel, host, allowed, files)
 
-        with forwarded(session, serve) as port:
+        with forward_port(session, serve) as port:
             yield f"http://127.0.0.1:{port}"
 
 

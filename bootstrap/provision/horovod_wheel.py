@@ -35,14 +35,14 @@ def build(step_host: HostStep) -> Path:
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
     files = [[f"{BUILD}/{path.name}", 0o644, path.read_text()] for path in recipe]
-    step_host.session.ask("write", files=files)
+    step_host.session.call("write", files=files)
     argv = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
     with supplied(step_host) as found:
         built = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=found)
     step_host.install_wheel(built.tail[-1])
     _try(step_host)
     wheel = _bring(step_host)
-    step_host.session.ask("remove", paths=[BUILD])
+    step_host.session.call("remove", paths=[BUILD])
     return wheel
 
 
@@ -60,11 +60,11 @@ def supplied(step_host: HostStep) -> Iterator[Mapping[str, str]]:
                 report = step_host.reporter("horovod")
                 stack.enter_context(wheels.deliver(step_host.session, house, report))
             found |= wheels.FOR_PIP
-        if fetches_nvcc and facts.outside.apt.open is False:
+        if fetches_nvcc and facts.egress.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
             places = downloads.archives(facts, archive)
             address = stack.enter_context(proxy.on(step_host.session, places))
-            step_host.session.ask("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
+            step_host.session.call("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
             found |= {"APT_CONFIG": APT}
         yield found
 

@@ -68,7 +68,7 @@ class HostStep:
                 report(clean(event["line"]))
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
-        reply = self.session.run(argv, told=told, **options)
+        reply = self.session.run(argv, on_event=told, **options)
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
@@ -76,11 +76,11 @@ class HostStep:
 
     def send(self, step: str, bundle: Bundle, dest: str) -> None:
         """Add files to a folder of ours; over a slow way it is seen that they move."""
-        self.session.send_tree(bundle, dest, prune=False, sent=self._progress(step))
+        self.session.send_tree(bundle, dest, prune=False, on_sent=self._progress(step))
 
     def send_folder(self, step: str, bundle: Bundle, dest: str) -> None:
         """Make a folder that is named by a digest appear, complete or not at all."""
-        self.session.send_folder(bundle, dest, sent=self._progress(step))
+        self.session.send_folder(bundle, dest, on_sent=self._progress(step))
 
     def _progress(self, step: str) -> Callable[[int], None]:
         report = self.reporter(step)

@@ -90,10 +90,10 @@ def _come_back(
 
 def _call(inventory: Inventory, host: Host, before: str) -> Session | str:
     """A session with the host in a new boot; else why there is none yet."""
-    opened, failed = connect.reach(replace(inventory, hosts=(host,)))
+    opened, failed = connect.open_sessions(replace(inventory, hosts=(host,)))
     if host.name in failed:
         error = failed[host.name]
-        why = connect.why_not(host, error)
+        why = connect.failure_reason(host, error)
         if isinstance(error, (ChangedHostKey, UnknownHostKey)):
             raise RailheadError(f"after its reboot: {why}")
         return why

@@ -11,13 +11,11 @@ from bootstrap.facts import host as fact
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
-from bootstrap.plan.runtime_choice import choose, gpus_of
-from bootstrap.plan.runtimes import Environment
+from bootstrap.plan.runtimes import Environment, choose_runtime, gpus_of
 from bootstrap.provision import wheel_store
-from bootstrap.provision.uv import local_uv
+from bootstrap.provision.uv import local_uv, resolve_extra
 from bootstrap.ssh.connect import all_facts
 from bootstrap.ssh.session import Session
 
@@ -26,10 +24,10 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
     """Read the facts of all hosts and derive the cluster; writes nothing on any host."""
     facts, idle = without_idle_cards(inventory, all_facts(opened))
     _refuse_one_machine_twice(facts, opened)
-    environment = choose(facts, options.launcher, options.runtime)
+    environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
-        extra = runtimes.resolve_extra(environment, options.requirements, local_uv())
+        extra = resolve_extra(environment, options.requirements, local_uv())
         environment = replace(environment, extra=extra)
     peers = resolve_peers(inventory, facts, opened, options.peer_addresses)
     return with_wheel(Cluster(inventory, facts, environment, peers, None, None, options.archive))

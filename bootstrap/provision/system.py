@@ -121,10 +121,14 @@ class _SystemChanges:
         if not disconnected:
             return
         again = replace(self.inventory, hosts=tuple(disconnected))
-        found, failed = connect.reach(again)
+        found, failed = connect.open_sessions(again)
         self.opened.update(found)
         self.failed.update(
-            {h.name: connect.why_not(h, failed[h.name]) for h in disconnected if h.name in failed}
+            {
+                h.name: connect.failure_reason(h, failed[h.name])
+                for h in disconnected
+                if h.name in failed
+            }
         )
 
     def _reporter(self, name: str) -> Reporter:

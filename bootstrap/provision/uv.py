@@ -3,14 +3,14 @@ a Python."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from bootstrap.errors import RailheadError
+from bootstrap.console import log
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.plan.runtimes import LOCKS, uv_digest
+from bootstrap.plan.runtimes import LOCKS, Environment, uv_digest
 from bootstrap.ssh.bundle import Bundle, pack_folder
 
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
@@ -37,9 +37,34 @@ def _uv_for_hosts() -> Bundle:
         argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
         argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
         argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
-        done = subprocess.run(argv, capture_output=True, text=True)
+        done = log.run(argv, capture_output=True)
         if done.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
         folder.mkdir(parents=True, exist_ok=True)
         (part / "bin" / "uv").replace(folder / "uv")
     return pack_folder(folder)
+
+
+def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
+    """Lock the user's requirements together with the runtime's pins; returns the locked text.
+
+    Raises:
+        UsageError: the file is missing, or cannot be had beside the runtime; uv's words say why.
+    """
+    if not requirements.is_file():
+        raise UsageError(f"--requirements {requirements}: there is no such file")
+    runtime = environment.runtime
+    argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
+    argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
+    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
+    argv += ["--constraints", str(runtime.lock), str(requirements)]
+    if runtime.override:
+        argv += ["--overrides", "-"]
+    done = log.run(argv, input=runtime.override, capture_output=True)
+    if done.returncode:
+        tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+        raise UsageError(
+            f"{requirements} does not go together with runtime {runtime.name}:\n  {tail}",
+            hint=f"loosen the versions in {requirements.name}; the pins are in {runtime.lock}",
+        )
+    return done.stdout

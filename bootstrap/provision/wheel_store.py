@@ -36,7 +36,7 @@ def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
         return None
     url = f"{inventory.bucket}/{WHEELS}{folder.name}"
     try:
-        stack_bucket = bucket.of(inventory)
+        stack_bucket = bucket.bucket_of(inventory)
         entry = _entry(stack_bucket, folder.name)
         return CachedWheel(
             url, entry is not None, entry is not None and _download(stack_bucket, entry, folder)
@@ -56,7 +56,7 @@ def store_wheel(inventory: Inventory, wheel: Path) -> None:
     Raises:
         RailheadError: the upload failed.
     """
-    store, data = bucket.of(inventory).store, wheel.read_bytes()
+    store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     entry = {"schema": 1, "name": wheel.name, "bytes": len(data), "sha256": digest}
     store.write(f"{WHEELS}{wheel.parent.name}/{digest}/{wheel.name}", data)

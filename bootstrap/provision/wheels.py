@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from bootstrap.console import log
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import size
 from bootstrap.errors import RailheadError
@@ -111,24 +113,24 @@ def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) ->
 
 
 def _download(part: Path, requirements: str, options: Sequence[str], report: ByteReporter) -> None:
-    lock, log = part / "lock.txt", part / "log"
+    lock, pip_log = part / "lock.txt", part / "log"
     lock.write_text(requirements)
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
     argv += ["--dest", str(part / "files"), "--requirement", str(lock)]
     # pip copies the files to their place at the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(part / "incoming")}
-    with log.open("wb") as out:
+    with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
-    try:
-        while process.poll() is None:
-            report(_size(part / "incoming"))
-            time.sleep(0.5)
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            while process.poll() is None:
+                report(_size(part / "incoming"))
+                time.sleep(0.5)
+        finally:
+            process.kill()
+            notes.append(f"exit {process.wait()}")
     if process.returncode:
-        tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-4:])
+        tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
         raise RailheadError(
             f"the wheels for hosts without outbound access could not be downloaded:\n{tail}"
         )
@@ -158,8 +160,8 @@ def deliver(session: Session, folder: Path, report: Reporter) -> Iterator[None]:
         report(f"{size(before + count)} of {whole} went through this connection")
 
     for bundle in bundles:
-        session.send_tree(bundle, FOLDER, prune=False, sent=sent)
+        session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)
         before += bundle.total_bytes
     yield
     contents = [f"~/.railhead/blobs/{file.sha256}" for bundle in bundles for file in bundle.files]
-    session.ask("remove", paths=[FOLDER, *contents])
+    session.call("remove", paths=[FOLDER, *contents])

@@ -1,4 +1,4 @@
-"""Watches a run: its records become the board's lines, through connections that break."""
+"""Follows a run: shows its records and output lines until it ends, across broken connections."""
 
 from __future__ import annotations
 
@@ -8,64 +8,107 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.start import Run
-from bootstrap.ssh.connect import reach
+from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
+
+RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
+
+
+@dataclass
+class RunConnection:
+    """A run, its hosts, and the open session with its chief, which `reopen` replaces."""
+
+    run: Run
+    inventory: Inventory
+    chief: Session
+
+    def ensure_open(self) -> None:
+        """Connect again if the connection to the chief is closed."""
+        if not self.chief.connection.is_connected:
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Replace the session by a new one with an agent; keep the old one if that fails."""
+        sessions, _ = open_sessions(replace(self.inventory, hosts=self.inventory.hosts[:1]))
+        for session in sessions.values():
+            if python := session.facts().python:
+                session.start_agent(python)
+                self.chief = session
+            else:
+                session.close()
 
 
 @dataclass
 class FollowState:
-    """What `follow` has seen so far; kept across a connection that breaks."""
+    """How far `follow` has read metrics.jsonl; kept across a connection that breaks."""
 
     offset: int = 0
     lost: bool = False
     done: bool = False
 
 
-def follow(session: Session, run: Run, board: Board, watch: FollowState) -> None:
-    """Show the run until it ends. A broken connection raises ConnectionLost; the run goes on."""
-    mark_controller_here(session, run)
-    hosts = _first_ranks(session, run)
-    shown: set[str] = set()  # hosts whose records show progress; the others show their last line
+def follow_to_end(connection: RunConnection, board: Board) -> None:
+    """Follow a run to its end. A broken connection is opened again, up to five times; then
+    ConnectionLost is raised. The run itself continues either way."""
+    state = FollowState()
+    for pause in RETRY_PAUSES:
+        try:
+            follow(connection.chief, connection.run, board, state)
+            return
+        except ConnectionLost as lost:
+            board.print_lines(f"{lost}; the run continues, connecting again in {pause} s")
+            time.sleep(pause)
+            connection.reopen()
+    follow(connection.chief, connection.run, board, state)
 
-    def told(event: Mapping[str, Any]) -> None:
+
+def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
+    """Show the run until it ends; ConnectionLost when the connection breaks."""
+    mark_attached(chief, run)
+    hosts = _first_ranks(chief, run)
+    with_progress: set[str] = set()  # for all other hosts their last output line is shown
+
+    def show(event: Mapping[str, Any]) -> None:
         if "metrics" in event:
-            watch.offset = event["offset"]
-            show_record(event["metrics"], board, shown)
+            state.offset = event["offset"]
+            show_record(event["metrics"], board, with_progress)
         for rank, host in hosts.items():
             line = (event.get("last") or {}).get(rank)
-            if line and host not in shown:
+            if line and host not in with_progress:
                 board.line(host, clean(line))
 
-    answer = session.ask("follow", told=told, folder=run.folder, offset=watch.offset)
-    watch.lost, watch.done = answer["lost"], True
+    reply = chief.call("follow", on_event=show, folder=run.folder, offset=state.offset)
+    state.lost, state.done = reply["lost"], True
+    log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
-def mark_controller_here(session: Session, run: Run) -> None:
-    """Leave our agent's pid with the run: while it lives, results are waited for."""
+def mark_attached(session: Session, run: Run) -> None:
+    """Write the pid of this connection's agent into the run's folder: while that process lives,
+    the supervisor waits for the results to be fetched."""
     session.run(["sh", "-c", "echo $PPID >attached"], cwd=run.folder)
 
 
-def _first_ranks(session: Session, run: Run) -> dict[str, str]:
-    """{rank: host} for the first rank of each host."""
-    document = json.loads(
-        session.ask("read", paths=[f"{run.folder}/run.json"])[f"{run.folder}/run.json"]
-    )
-    first, found = 0, {}
+def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
+    """{rank: host name} for the first rank of each host."""
+    path = f"{run.folder}/run.json"
+    document = json.loads(chief.call("read", paths=[path])[path])
+    rank, first = 0, {}
     for host in document["hosts"]:
-        found[str(first)] = host["name"]
-        first += host["slots"]
-    return found
+        first[str(rank)] = host["name"]
+        rank += host["slots"]
+    return first
 
 
-def show_record(line: str, board: Board, shown: set[str]) -> None:
+def show_record(line: str, board: Board, with_progress: set[str]) -> None:
     """Show a line of metrics.jsonl: progress and messages in their host's line, the rest above.
 
-    A line that is no record, or whose host the board does not have, is shown nowhere: the run's
-    program can write into that file too. `shown` gets the hosts that show progress.
+    A line that is no record, or whose host is not on the board, is not shown: the run's program
+    can write into that file too. Hosts that show progress are added to `with_progress`.
     """
     try:
         entry = json.loads(line)
@@ -80,33 +123,4 @@ def show_record(line: str, board: Board, shown: set[str]) -> None:
     elif host in board.names:
         board.line(host, text)
         if kind == "progress":
-            shown.add(host)
-
-
-def follow_to_end(inventory: Inventory, session: Session, run: Run, board: Board) -> None:
-    """Follow a run to its end, through broken connections: five tries, then the word to attach."""
-    watch = FollowState()
-    for pause in (1, 2, 4, 8, 16, None):
-        try:
-            follow(session, run, board, watch)
-            return
-        except ConnectionLost as lost:
-            if pause is None:
-                raise
-            board.print_lines(f"{lost}; the run goes on, trying again in {pause} s")
-            time.sleep(pause)
-            session = reconnect(inventory) or session
-    raise AssertionError("unreachable")
-
-
-def reconnect(inventory: Inventory) -> Session | None:
-    """A new session with the chief, its agent started; None when it cannot be reached now."""
-    alone = replace(inventory, hosts=inventory.hosts[:1])
-    opened, _ = reach(alone)
-    for session in opened.values():
-        facts = session.facts()
-        if facts.python:
-            session.start_agent(facts.python)
-            return session
-        session.close()
-    return None
+            with_progress.add(host)

@@ -1,4 +1,4 @@
-"""The run document and the argv of mpirun, made from the options of `fab train`. Pure.
+"""The run document (run.json) and the argv of mpirun, from the options of `fab train`. Pure.
 
 `RunOptions` validates every option of the run before anything is sent to a host.
 """
@@ -10,34 +10,20 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from difflib import get_close_matches
 from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs.tf_config import tf_cluster
+from bootstrap.runs import strategies
+from bootstrap.runs.strategies import LAUNCHERS, Strategy, choose
 
 SCHEMA = 1
-LAUNCHERS: Mapping[str, tuple[str, ...]] = {
-    "horovod": ("horovod",),
-    "tensorflow": ("multiworker", "mirrored", "one-device"),
-}
-ONE_HOST = ("mirrored", "one-device")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def choose(value: str, choices: Sequence[str], what: str) -> str:
-    """Return `value` if it is one of `choices`; UsageError with the nearest one otherwise."""
-    if value in choices:
-        return value
-    near = get_close_matches(value, choices, 1)
-    guess = f". Did you mean {near[0]}?" if near else ""
-    raise UsageError(f"{what} {value!r}: one of {', '.join(choices)}{guess}")
 
 
 @dataclass(frozen=True)
 class Program:
-    """What runs: our own training with resolved settings, or the user's script with its words."""
+    """What runs: our own training with resolved settings, or the user's script with arguments."""
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +39,7 @@ class Program:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What was asked for, checked. `keras` None means: by launcher and strategy."""
+    """The options of a run, validated. `strategy` and `keras` None: the default is chosen."""
 
     launcher: str = "horovod"
     strategy: str | None = None
@@ -64,9 +50,10 @@ class RunOptions:
     outputs: tuple[str, ...] = ("**",)
 
     def __post_init__(self) -> None:
-        choose(self.launcher, tuple(LAUNCHERS), "launcher")
+        choose(self.launcher, LAUNCHERS, "launcher")
         if self.strategy is not None:
-            choose(self.strategy, LAUNCHERS[self.launcher], f"strategy of {self.launcher}")
+            names = strategies.names(self.launcher)
+            choose(self.strategy, names, f"strategy of {self.launcher}")
         if self.keras not in (None, 2, 3):
             raise UsageError(f"keras {self.keras}: 2 or 3")
         if self.keras == 2 and not self.script:
@@ -77,34 +64,28 @@ class RunOptions:
             if name.startswith("RAILHEAD_"):
                 raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
         if both := sorted({*self.env} & {*self.secrets}):
-            raise UsageError(f"{both[0]} is given twice: a secret's value stands in no --env")
+            raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 
-    def settled_strategy(self, hosts: int) -> str:
-        """The strategy: as asked, else by launcher and the number of hosts."""
-        if self.launcher == "horovod":
-            return "horovod"
-        strategy = self.strategy or ("multiworker" if hosts > 1 else "mirrored")
-        if strategy in ONE_HOST and hosts > 1:
-            raise UsageError(
-                f"strategy {strategy} runs on one host; {hosts} were named",
-                hint="--strategy multiworker, or name one host",
-            )
-        return strategy
+    def resolved_strategy(self, hosts: int) -> Strategy:
+        """The strategy that was given, else the launcher's default for so many hosts."""
+        return strategies.resolve(self.launcher, self.strategy, hosts)
 
-    def settled_keras(self, strategy: str) -> tuple[int, str]:
+    def resolved_keras(self, strategy: Strategy) -> tuple[int, str]:
         """The Keras version and why."""
         if self.keras is not None:
-            return self.keras, "as asked"
+            return self.keras, "given by --keras"
         if not self.script:
             return 3, "our own training is written for it"
-        if strategy in ONE_HOST:
-            return 3, "a script on one host; --keras 2 for the older API"
-        return 2, "scripts under Horovod or several workers need it; --keras 3 if yours does not"
+        if strategy.script_keras == 2:
+            why = "scripts under Horovod or several workers need it; --keras 3 if yours does not"
+        else:
+            why = "a script on one host; --keras 2 for the older API"
+        return strategy.script_keras, why
 
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """What was asked of a run's end, checked. `max_hours` None: as long as it takes."""
+    """What happens to the machines at a run's end, validated. `max_hours` None: no limit."""
 
     keep_minutes: int = 20
     stop: bool = True
@@ -113,7 +94,7 @@ class StopPolicy:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where results go by themselves, and the digest of the environment on the chief that can."""
+    """The URL that results are uploaded to, and the digest of the chief's upload environment."""
 
     url: str
     client: str
@@ -130,66 +111,70 @@ def run_document(
     run_id: str,
     cluster: str,
     created: str,
-    ask: RunOptions,
+    options: RunOptions,
     program: Program,
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
     links: Sequence[Link],
     ports: Sequence[int],
-    ending: StopPolicy,
+    stop_policy: StopPolicy,
     stops: Sequence[Sequence[str] | None],
     bucket: Bucket | None,
 ) -> dict[str, Any]:
-    """run.json, schema 1: what supervisor, rank and training need to know; no secret's value.
+    """run.json, schema 1: what supervisor, ranks and training read; no secret's value.
 
-    `stops` are the commands that stop the hosts, in their order; empty for machines that are not
-    ours to stop.
+    `stops` has the command that stops each host, in order; empty for hosts of no stack.
     """
-    strategy = ask.settled_strategy(len(peers))
-    slots = [p.slots if ask.launcher == "horovod" else 1 for p in peers]
-    several = strategy == "multiworker"
-    cluster_spec = tf_cluster([(p.address, q) for p, q in zip(peers, ports, strict=True)])
+    strategy = options.resolved_strategy(len(peers))
+    processes = [strategy.processes(peer.slots) for peer in peers]
     return {
         "schema": SCHEMA,
         "run_id": run_id,
         "cluster": cluster,
         "created": created,
-        "launcher": ask.launcher,
-        "strategy": strategy,
-        "keras": ask.settled_keras(strategy)[0],
+        "launcher": options.launcher,
+        "strategy": strategy.name,
+        "keras": options.resolved_keras(strategy)[0],
         "runtime": dict(runtime),
         "program": program.document(),
         "bundle": bundle,
         "hosts": [
-            {"name": p.name, "peer_address": p.address, "interface": x.device}
-            | {"slots": s, "port": q}
-            for p, x, s, q in zip(peers, links, slots, ports, strict=True)
+            {
+                "name": peer.name,
+                "peer_address": peer.address,
+                "interface": link.device,
+                "slots": slots,
+                "port": port,
+            }
+            for peer, link, slots, port in zip(peers, links, processes, ports, strict=True)
         ],
-        "size": sum(slots),
-        "tf_cluster": cluster_spec if several else None,
-        "env": dict(ask.env),
-        "secrets": list(ask.secrets),
-        "outputs": list(ask.outputs),
-        "max_hours": ending.max_hours,
-        "stop": _stop(ending, stops),
+        "size": sum(processes),
+        "tf_cluster": strategy.tf_cluster(
+            [(peer.address, port) for peer, port in zip(peers, ports, strict=True)]
+        ),
+        "env": dict(options.env),
+        "secrets": list(options.secrets),
+        "outputs": list(options.outputs),
+        "max_hours": stop_policy.max_hours,
+        "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,
     }
 
 
-def _stop(ending: StopPolicy, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
-    """How the machines stop after the run; None when they do not."""
-    if not ending.stop or not stops:
+def _stop(policy: StopPolicy, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
+    """`stop` of run.json: how the machines stop after the run; None when they do not."""
+    if not policy.stop or not stops:
         return None
-    argv = [list(words) if words else None for words in stops]
-    return {"argv": argv, "keep_minutes": ending.keep_minutes}
+    argv = [list(command) if command else None for command in stops]
+    return {"argv": argv, "keep_minutes": policy.keep_minutes}
 
 
 def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> list[str]:
-    """mpirun for a run, to be started on the chief in `run_folder` (absolute, on the chief).
+    """The argv of mpirun, started on the chief in `run_folder` (an absolute path there).
 
     Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0.
-    Dead links are noticed by TCP keepalive within half a minute instead of OpenMPI's 5 minutes.
+    TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
     """
     mca = {
         "plm_rsh_agent": "ssh",
@@ -204,8 +189,8 @@ def mpirun_argv(run_id: str, *, size: int, run_folder: str, networks: str) -> li
         "btl": "self,vader,tcp",
         "pml": "ob1",
     }
-    words = ["mpirun", "--hostfile", f"{run_folder}/hostfile", "-np", str(size)]
-    words += ["--bind-to", "none", "--map-by", "slot", "--tag-output"]
+    argv = ["mpirun", "--hostfile", f"{run_folder}/hostfile", "-np", str(size)]
+    argv += ["--bind-to", "none", "--map-by", "slot", "--tag-output"]
     for name, value in mca.items():
-        words += ["-mca", name, value]
-    return [*words, "sh", "-c", f'exec sh "$HOME/.railhead/runs/{run_id}/rank.sh"']
+        argv += ["-mca", name, value]
+    return [*argv, "sh", "-c", f'exec sh "$HOME/.railhead/runs/{run_id}/rank.sh"']

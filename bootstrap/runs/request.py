@@ -1,23 +1,23 @@
-"""From the words of a command to what is to run: checked here, before any host hears of it."""
+"""Turns the options of `fab train` into a validated run request, before any host is contacted."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import UsageError
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
-# The pieces of a shell's words; `open` is a quote that nothing closes.
+# The pieces of a shell's command line; `open` is a quote that is not closed.
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\n]+)|(?P<joined>\\\n)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)\"
     |\\(?P<escaped>.)|(?P<plain>[^ \t\n'"\\]+|\\\Z)|(?P<open>['"])""",
@@ -45,44 +45,46 @@ class TrainArgs:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to run: validated options, the program, its files, and the secrets' values."""
+    """What to run: validated options, the program, its files, and the secrets' values."""
 
-    ask: RunOptions
+    options: RunOptions
     program: Program
     bundle: Bundle
     secrets: Mapping[str, str]
 
 
-def read_request(words: TrainArgs, environment: Mapping[str, str] = os.environ) -> RunRequest:
+def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -> RunRequest:
     """Check everything that can be checked without a host.
 
     Raises:
         UsageError: an option breaks a rule; the message names rule, value and choices.
     """
-    secrets = _secrets(words.secrets, environment)
-    ask = RunOptions(
-        launcher=words.launcher,
-        strategy=words.strategy,
-        script=words.script is not None,
-        keras=_keras(words.keras),
-        env=_variables(words),
+    secrets = _secrets(args.secrets, environment)
+    options = RunOptions(
+        launcher=args.launcher,
+        strategy=args.strategy,
+        script=args.script is not None,
+        keras=_keras(args.keras),
+        env=_variables(args),
         secrets=tuple(secrets),
-        outputs=words.outputs or ("**",),
+        outputs=args.outputs or ("**",),
     )
-    if words.script is None:
-        _refuse_script_options(words)
-        settings = training_settings(words.preset, ask, words.settings)
-        return RunRequest(ask, Program("training", settings=settings), pack_training(REPO), secrets)
-    if words.preset or words.settings:
+    if args.script is None:
+        _refuse_script_options(args)
+        settings = training_settings(args.preset, args.settings)
+        return RunRequest(
+            options, Program("training", settings=settings), pack_training(REPO), secrets
+        )
+    if args.preset or args.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
-    args = split(words.args or "")
-    bundle, path = pack_script(Path(words.script), Path(words.workdir) if words.workdir else None)
-    return RunRequest(ask, Program("script", path=path, args=args), bundle, secrets)
+    argv = split(args.args or "")
+    bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
+    return RunRequest(options, Program("script", path=path, args=argv), bundle, secrets)
 
 
-def _refuse_script_options(words: TrainArgs) -> None:
+def _refuse_script_options(args: TrainArgs) -> None:
     for name in ("args", "workdir"):
-        if getattr(words, name) is not None:
+        if getattr(args, name) is not None:
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
 
 
@@ -93,14 +95,14 @@ def _keras(text: str | None) -> int | None:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The words of `text` as a shell splits and unquotes them; nothing in them is expanded.
+    """The arguments in `text`, split and unquoted as by a POSIX shell; nothing is expanded.
 
-    (`shlex` keeps the backslash of "\\$" and of a line that goes on.)
+    Not `shlex.split`: it keeps the backslash of "\\$" and of a line continuation.
 
     Raises:
         UsageError: a quote is not closed.
     """
-    words: list[str] = []
+    argv: list[str] = []
     between = True
     for piece in _PIECE.finditer(text):
         if piece["open"]:
@@ -109,14 +111,14 @@ def split(text: str) -> tuple[str, ...]:
             between = True
         elif not piece["joined"]:
             if between:
-                words.append("")
-            words[-1] += _bare(piece)
+                argv.append("")
+            argv[-1] += _unquoted(piece)
             between = False
-    return tuple(words)
+    return tuple(argv)
 
 
-def _bare(piece: re.Match[str]) -> str:
-    """What a piece stands for, without its quotes and backslashes."""
+def _unquoted(piece: re.Match[str]) -> str:
+    """The text of a piece, without its quotes and backslashes."""
     if piece["double"] is not None:
         return re.sub(r"\\([$`\"\\\n])", lambda m: m[1].strip("\n"), piece["double"])
     return next(x for x in (piece["single"], piece["escaped"], piece["plain"]) if x is not None)
@@ -129,12 +131,14 @@ def _secrets(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, 
             f"--secret {', '.join(missing)}: not set here, or empty",
             hint=f"export {missing[0]}=...   # in this shell, then the same command again",
         )
+    for name in names:
+        log.add_secret(environment[name])
     return {name: environment[name] for name in names}
 
 
-def _variables(words: TrainArgs) -> dict[str, str]:
-    entries = _env_file(words.env_file) if words.env_file else []
-    entries += [(f"--env {entry!r}", entry) for entry in words.env]
+def _variables(args: TrainArgs) -> dict[str, str]:
+    entries = _env_file(args.env_file) if args.env_file else []
+    entries += [(f"--env {entry!r}", entry) for entry in args.env]
     pairs = {}
     for where, entry in entries:
         name, equals, value = entry.removeprefix("export ").partition("=")
@@ -145,30 +149,28 @@ def _variables(words: TrainArgs) -> dict[str, str]:
 
 
 def _env_file(path: str) -> list[tuple[str, str]]:
-    """The lines that say something, each with where it stands: what it says may be private."""
+    """The entries of a file, each with its place for error messages: its text may be a secret."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
         raise UsageError(f"--env-file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--env-file {path}: not a text in UTF-8") from None
-    said = [(f"--env-file {path}, line {i}", line.strip()) for i, line in enumerate(lines, 1)]
-    return [(where, line) for where, line in said if line and not line.startswith("#")]
+        raise UsageError(f"--env-file {path}: not UTF-8 text") from None
+    numbered = [(f"--env-file {path}, line {i}", line.strip()) for i, line in enumerate(lines, 1)]
+    return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
 
-def training_settings(
-    preset: str | None, ask: RunOptions, settings: Sequence[str]
-) -> dict[str, Any]:
-    """Ask our own training, through its `--check`, what these settings come to.
+def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
+    """The resolved settings of our own training, from its `--check`.
 
-    It runs without site-packages: the check needs neither TensorFlow nor anything of ours.
+    It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
     """
     argv = [sys.executable, "-S", "-B", "-m", "training", "--check", "--json"]
     argv += ["--preset", preset] if preset else []
     for setting in settings:
         argv += ["--set", setting]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAILHEAD_", "PYTHON"))}
-    done = subprocess.run(argv, cwd=REPO, env=environment, capture_output=True, text=True)
+    done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if done.returncode:
         raise UsageError(done.stderr.strip())
     resolved: dict[str, Any] = json.loads(done.stdout)["settings"]

@@ -1,4 +1,4 @@
-"""Brings a run's results home, and judges how it ended."""
+"""Fetches a run's results from its chief, and judges how the run ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from bootstrap.untrusted.manifest import (
     skipped_line,
 )
 
-OUTPUT_LIMIT = 1_000_000_000  # bytes fetched at once; what is more stays on the host, listed
+OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
 SCORES = ("accuracy", "threshold", "loss")  # of an evaluation
-LEFT = "left-on-host.txt"  # beside the results: files that were not brought
+LEFT = "left-on-host.txt"  # beside the results: the files that were not fetched
 RESULT = "results/result.json"
 
-# What a script under the wrong Keras says, and what mends it (docs/troubleshooting.md).
+# Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
 WRONG_KERAS = {
     "3": (
         "'Variable' object has no attribute 'ref'",
@@ -49,45 +49,45 @@ WRONG_KERAS = {
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
-    """Bring a run's results into its folder here; returns result.json ({} while it still runs).
+    """Fetch a run's results into its local folder; returns result.json ({} while the run goes on).
 
-    Files lie in a folder of their own until all have come. Once the run has ended, each is compared
-    by sha256, and the chief gets the word that its machines need not be kept for them.
+    Files are received in a temporary folder and moved when all are complete. If the run has ended,
+    each is compared by sha256, and the chief is notified that its machines may stop.
 
     Args:
-        report: gets a line on what was not brought.
+        report: gets a line on each kind of file that was not fetched.
 
     Raises:
-        Hostile: the host sent what no host of ours sends; nothing of it is in the folder.
-        RailheadError: a file here is not what the chief has.
+        Hostile: the host broke the rules of the transfer; nothing of it is in the folder.
+        RailheadError: a fetched file differs from the one on the chief.
     """
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
-        answer = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
-        left, left_out = unpack.pairs(answer["left"]), skipped(answer["skipped"])
-        torn = {unpack.checked(name) for name in answer["changed"]}
-        came = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
-        ended = RESULT in came
+        reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)
+        left, not_sent = unpack.pairs(reply["left"]), skipped(reply["skipped"])
+        torn = {unpack.checked(name) for name in reply["changed"]}
+        received = [p for p in unpack.unpack(packed, files, OUTPUT_LIMIT) if p not in torn]
+        ended = RESULT in received
         if ended:
             _verify(session, run, files, {path for path, _ in left})
-        accept(files, run.results, came)
-        _note_left(left, left_out, stage, run.results)
+        accept(files, run.results, received)
+        _note_left(left, not_sent, stage, run.results)
         _draw(stage, run)
-    for line in [*skipped_line(left_out), *_torn_line(torn)]:
+    for line in [*skipped_line(not_sent), *_torn_line(torn)]:
         report(line)
     if ended:
-        word = json.dumps({"left": len(left)})
-        session.ask("write", files=[[f"{run.folder}/fetched", 0o644, word]])
+        notice = json.dumps({"left": len(left)})
+        session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
     return result_of(run.results)
 
 
 def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
-    """RailheadError when a file is not what the manifest of the ended run says, or did not come.
+    """RailheadError when a file of the ended run's manifest is missing or differs.
 
     A run whose disk was full may have no manifest.
     """
     path = f"{run.folder}/results/manifest.json"
-    if text := session.ask("read", paths=[path])[path]:
+    if text := session.call("read", paths=[path])[path]:
         entries = Manifest.read(text).files
         refuse_changed(
             [e.path for e in entries if e.path not in left and not e.is_in(files / e.path)]
@@ -95,7 +95,7 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
 
 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
-    """Move files of a run's folder to their places here. The result comes last: where it is, the
+    """Move received files into the results folder. result.json is moved last: where it exists, the
     run counts as fetched."""
     (results / "result.json").unlink(missing_ok=True)
     named = homes(paths)
@@ -104,11 +104,11 @@ def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
 
 
 def _note_left(
-    left: Sequence[tuple[str, int]], left_out: Sequence[Skipped], stage: Path, results: Path
+    left: Sequence[tuple[str, int]], not_sent: Sequence[Skipped], stage: Path, results: Path
 ) -> None:
-    """List beside the results which files stayed on the host."""
+    """List the files that stayed on the host in a file beside the results."""
     lines = [f"{size(count):>9}  {path}\n" for path, count in left]
-    lines += [f"        -  {clean(s.path)}: {clean(s.kind)}\n" for s in left_out if s.is_file]
+    lines += [f"        -  {clean(s.path)}: {clean(s.kind)}\n" for s in not_sent if s.is_file]
     if lines:
         unpack.place_text("".join(lines), stage, results, LEFT)
     else:
@@ -118,11 +118,11 @@ def _note_left(
 def _torn_line(torn: AbstractSet[str]) -> list[str]:
     if not torn:
         return []
-    return [f"{count(len(torn), 'file')} changed while it was read, not brought: fab fetch again"]
+    return [f"{count(len(torn), 'file')} changed during the transfer, not fetched: fab fetch again"]
 
 
 def _draw(stage: Path, run: Run) -> None:
-    """The curves of metrics.jsonl, in place of an older picture."""
+    """Draw the curves of metrics.jsonl; replaces an older picture."""
     metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
     if metrics.is_file() and curves(metrics, picture, run.run_id):
         unpack.place(picture, run.results, picture.name)
@@ -132,7 +132,7 @@ def result_of(results: Path) -> dict[str, Any]:
     """result.json of a run that was fetched; {} when it is not there.
 
     Raises:
-        Hostile: it is no result.
+        Hostile: the file is not a result.
     """
     try:
         text = (results / "result.json").read_text()
@@ -146,8 +146,14 @@ def result_of(results: Path) -> dict[str, Any]:
     raise unpack.Hostile("a result.json that is no result")
 
 
+def trouble_line(result: Mapping[str, Any]) -> list[str]:
+    """One line if the run's files could not all be written or read on the chief; else none."""
+    trouble = result.get("trouble")
+    return [f"not everything could be written: {clean(str(trouble))[:400]}"] if trouble else []
+
+
 def judge(run: Run, result: Mapping[str, Any]) -> str:
-    """One line on a run that did what it should.
+    """One line on a run that succeeded.
 
     Raises:
         RunFailed: it failed or was cancelled. BelowThreshold: its evaluation is too low.
@@ -163,7 +169,9 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
-        raise RunFailed(_failure(run, result), hint=_mend(result) or f"fab logs --run {run.run_id}")
+        raise RunFailed(
+            _failure(run, result), hint=_keras_hint(result) or f"fab logs --run {run.run_id}"
+        )
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
@@ -172,12 +180,12 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
 
 
 def _below(evaluation: Mapping[str, Any]) -> str:
-    """How an evaluation missed its threshold; a script's record need not have either number."""
+    """Why an evaluation did not pass; a script's record may lack either number."""
     accuracy, threshold = number(evaluation, "accuracy"), number(evaluation, "threshold")
     if accuracy is not None and threshold is not None and accuracy < threshold:
         return f"accuracy {accuracy:.4f} is below min_accuracy {threshold}"
-    told = [f"{key} {clean(str(evaluation[key]))[:80]}" for key in SCORES if key in evaluation]
-    return f"the evaluation says that it has not passed ({', '.join(told) or 'and not why'})"
+    values = [f"{key} {clean(str(evaluation[key]))[:80]}" for key in SCORES if key in evaluation]
+    return f"the evaluation did not pass ({', '.join(values) or 'without numbers'})"
 
 
 def _failure(run: Run, result: Mapping[str, Any]) -> str:
@@ -195,10 +203,10 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
-def _mend(result: Mapping[str, Any]) -> str:
+def _keras_hint(result: Mapping[str, Any]) -> str:
     text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    for keras, signs in WRONG_KERAS.items():
-        if any(sign in text for sign in signs):
+    for keras, errors in WRONG_KERAS.items():
+        if any(error in text for error in errors):
             other = "2" if keras == "3" else "3"
             return f"this is the error of a script written for Keras {other}: add --keras {other}"
     return ""

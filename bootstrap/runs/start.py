@@ -1,6 +1,6 @@
-"""Starts a run: the hosts are asked once more, the program is shipped, the supervisor begins.
+"""Starts a run: check the hosts, ship the program, start the supervisor on the chief.
 
-From then on the supervisor on the chief holds the run; this side may vanish and come back.
+From then on the supervisor controls the run; this computer may disconnect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -29,15 +30,15 @@ SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py"),
 )
-KEEPER = ("stop_machines.py", "stop_policy.py", "upload.py")
-OPEN_PORTS = "open all TCP ports between the hosts, or tell addresses: --peer-address a,b"
+STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "upload.py")
+OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its id, and the folder here where its results belong."""
+    """One run: its id, and the local folder of its results."""
 
     run_id: str
     results: Path
@@ -48,138 +49,145 @@ class Run:
         return f"~/.railhead/runs/{self.run_id}"
 
 
+def find_run(inventory: Inventory, run_id: str | None) -> Run:
+    """The run with this id, by default the last run of these hosts; UsageError if there is none."""
+    return Run(*local_state.find_run(inventory, run_id))
+
+
 def refuse_second(cluster: Cluster) -> None:
-    """UsageError when a run, or somebody's health check, is going on on any of the hosts."""
+    """UsageError when a run or a health check is in progress on any of the hosts."""
     for name, facts in cluster.facts.items():
-        for trace in facts.run_processes:
-            known = f"fab attach --run {trace.run_id}   # or: fab cancel --run {trace.run_id}"
-            check = "wait until it has ended; fab teardown ends what a broken one has left"
+        for process in facts.run_processes:
+            of_run = f"fab attach --run {process.run_id}   # or: fab cancel --run {process.run_id}"
+            of_check = "wait until it has ended; fab teardown ends what a broken one has left"
             raise UsageError(
-                f"{name} is busy with run {trace.run_id}: one run at a time",
-                hint=check if trace.run_id == HEALTH else known,
+                f"{name} is busy with run {process.run_id}: one run at a time",
+                hint=of_check if process.run_id == HEALTH else of_run,
             )
 
 
 def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None:
-    """Let every host call every other one, both ways; HostsNotReady names the pairs that fail."""
-    told = closed_pairs(cluster, opened)
-    if any(told.values()):
+    """Connect every host to every other one; HostsNotReady names the pairs that fail."""
+    closed = closed_pairs(cluster, opened)
+    if any(closed.values()):
         raise HostsNotReady(
             "the hosts do not reach each other",
-            {name: text or "ok" for name, text in told.items()},
+            {name: text or "ok" for name, text in closed.items()},
             hint=OPEN_PORTS,
         )
 
 
 def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, str]:
-    """Let every host call every other one, both ways; for each host a line per peer that it does
-    not reach."""
+    """Connect every host to every other one. Returns for each host a line per peer that it cannot
+    reach."""
     if len(cluster.peers) < 2:
         return {}
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
         opened,
-        lambda s: s.ask("listen", address=address[s.host.name])["port"],
+        lambda s: s.call("listen", address=address[s.host.name])["port"],
         what="listening on the address for peers",
         error=HostsNotReady,
     )
 
-    def call(session: Session) -> str:
-        others = [name for name in opened if name != session.host.name]
-        peers = [[address[name], ports[name]] for name in others]
-        wrong = session.ask("dial", peers=peers, timeout=5)["wrong"]
+    def connect(session: Session) -> str:
+        peers = [name for name in opened if name != session.host.name]
+        targets = [[address[name], ports[name]] for name in peers]
+        reasons = session.call("dial", peers=targets, timeout=5)["wrong"]
         return "\n".join(
             f"cannot reach {name} at {address[name]}: {why}"
-            for name, why in zip(others, wrong, strict=True)
+            for name, why in zip(peers, reasons, strict=True)
             if why
         )
 
-    return everywhere(opened, call, what="calling the peers", error=HostsNotReady)
+    return everywhere(opened, connect, what="connecting to the peers", error=HostsNotReady)
 
 
 def start(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: RunRequest,
+    request: RunRequest,
     results: Path,
-    ending: launch.StopPolicy,
+    stop_policy: launch.StopPolicy,
 ) -> Run:
     """Ship the bundle to every host and start the supervisor on the chief."""
-    document = document_of(launch.new_run_id(), cluster, opened, asked, ending)
+    document = document_of(launch.new_run_id(), cluster, opened, request, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
+    log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(opened)}")
     local_state.save_run(document, run.results)
     try:
-        lay_out(cluster, opened, asked, document, run)
+        lay_out(cluster, opened, request, document, run)
     except BaseException:
         local_state.forget_run(document)
         raise
     chief = opened[cluster.chief]
     python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
-    chief.ask(
+    chief.call(
         "start",
         argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
         cwd=run.folder,
         env=environment_of(run),
         log=f"{run.folder}/logs/supervisor.log",
     )
+    log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
 
 def lay_out(
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: RunRequest,
+    request: RunRequest,
     document: Mapping[str, Any],
     run: Run,
 ) -> None:
-    """Ship all that a run is made of, and see that the chief can start ranks; or take it back."""
+    """Ship the files of a run and check that the chief can log in everywhere; else remove them."""
     chief = opened[cluster.chief]
     try:
         everywhere(
-            opened, lambda s: _prepare(s, cluster, asked, document, run), what="shipping the run"
+            opened, lambda s: _prepare(s, cluster, request, document, run), what="shipping the run"
         )
-        chief.ask("write", files=_chief_files(cluster, document, run))
-        _refuse_closed_doors(cluster, chief, run)
+        chief.call("write", files=_chief_files(cluster, document, run))
+        _check_logins(cluster, chief, run)
     except BaseException:
-        take_back(opened, run)
+        remove_run(opened, run)
         raise
 
 
-# All at once, by the very words with which mpirun will start a rank there; the last line that
-# ssh says of a host that it cannot log in to.
-KNOCK = """for name in "$@"; do
-  { said=$(ssh -n -F ssh_config "$name" true 2>&1) ||
-    echo "$name $(echo "$said" | tail -n 1)"; } &
-done >knock.txt; wait"""
+# Logs in to all hosts at once, with the ssh command that mpirun uses; prints the last line of ssh's
+# output for each host that fails.
+LOGIN_CHECK = """for name in "$@"; do
+  { output=$(ssh -n -F ssh_config "$name" true 2>&1) ||
+    echo "$name $(echo "$output" | tail -n 1)"; } &
+done >login_check.txt; wait"""
 
 
-def _refuse_closed_doors(cluster: Cluster, chief: Session, run: Run) -> None:
-    """Let the chief log in to every other host; HostsNotReady tells where it cannot."""
+def _check_logins(cluster: Cluster, chief: Session, run: Run) -> None:
+    """Let the chief log in to every other host; HostsNotReady names the hosts where it cannot."""
     others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
     if not others:
         return
-    path = f"{run.folder}/knock.txt"
-    chief.run(["sh", "-c", KNOCK, "knock", *others], cwd=run.folder)
-    lines = chief.ask("read", paths=[path])[path].splitlines()
+    path = f"{run.folder}/login_check.txt"
+    chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
+    lines = chief.call("read", paths=[path])[path].splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
-        told = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
+        outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
         raise HostsNotReady(
             f"the chief, {cluster.chief}, cannot log in to every host",
-            {cluster.chief: "ok", **told},
-            hint="let it reach their sshd, or tell addresses: --peer-address a,b",
+            {cluster.chief: "ok", **outcomes},
+            hint="let it reach their sshd, or give addresses: --peer-address a,b",
         )
 
 
-def take_back(opened: Mapping[str, Session], run: Run) -> None:
-    """Remove all of a run from the hosts, secrets too, where that can be done."""
+def remove_run(opened: Mapping[str, Session], run: Run) -> None:
+    """Remove the files of a run, secrets included, from the hosts that can be reached."""
     for session in opened.values():
         with contextlib.suppress(Exception):
-            session.ask("remove", paths=[run.folder])
+            session.call("remove", paths=[run.folder])
 
 
 def environment_of(run: Run) -> dict[str, str]:
-    """What marks the processes of a run, and lets root start them."""
+    """The variables that mark the processes of a run and let root start them."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {"RAILHEAD_RUN": run.run_id, "RAILHEAD_HOME": "~", **root}
 
@@ -188,57 +196,57 @@ def document_of(
     run_id: str,
     cluster: Cluster,
     opened: Mapping[str, Session],
-    asked: RunRequest,
-    ending: launch.StopPolicy,
+    request: RunRequest,
+    stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with ports that are free on them."""
+    """run.json for these hosts, with a free port on each."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
         created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        ask=asked.ask,
-        program=asked.program,
+        options=request.options,
+        program=request.program,
         runtime={"name": environment.runtime.name, "digest": environment.digest},
-        bundle=asked.bundle.digest,
+        bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
         ports=_ports(cluster, opened),
-        ending=ending,
+        stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
     )
 
 
 def _bucket(cluster: Cluster) -> launch.Bucket | None:
-    """Where results go by themselves, if the stack has a bucket."""
+    """The bucket that results are uploaded to, if the stack has one."""
     url, client = cluster.inventory.bucket, cluster.bucket_client
     return launch.Bucket(url, client.digest) if url and client else None
 
 
 def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
-    """What stops each host, where the machines are ours to stop."""
+    """The command that stops each host; empty for hosts of no stack."""
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
 def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
-    """A free port on each host, no number twice: hosts may share a machine."""
-    found: list[int] = []
+    """A free port on each host, all different: hosts may share a machine."""
+    ports: list[int] = []
     for peer in cluster.peers:
-        offered = opened[peer.name].ask("ports", count=len(cluster.peers) + 1)["ports"]
-        found.append(next(port for port in offered if port not in found))
-    return found
+        offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
+        ports.append(next(port for port in offered if port not in ports))
+    return ports
 
 
 def _prepare(
-    session: Session, cluster: Cluster, asked: RunRequest, document: Mapping[str, Any], run: Run
+    session: Session, cluster: Cluster, request: RunRequest, document: Mapping[str, Any], run: Run
 ) -> None:
-    """The run's folder on one host: a fresh copy of the program, and what makes a rank of it."""
-    session.send_tree(asked.bundle, f"{run.folder}/work")
+    """Write the run's folder on one host: the program and the files that start a rank."""
+    session.send_tree(request.bundle, f"{run.folder}/work")
     python = f'"$HOME/.railhead/envs/{cluster.environment.digest}/bin/python"'
-    here = f'"$HOME/.railhead/runs/{run.run_id}"'
-    starter = f"cd {here}/work && export PYTHONUNBUFFERED=1 && exec {python} {here}/rank.py\n"
+    folder = f'"$HOME/.railhead/runs/{run.run_id}"'
+    starter = f"cd {folder}/work && export PYTHONUNBUFFERED=1 && exec {python} {folder}/rank.py\n"
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
         [f"{run.folder}/rank.sh", 0o755, starter],
@@ -247,9 +255,9 @@ def _prepare(
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
     ]
-    if asked.secrets:
-        files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(asked.secrets))])
-    session.ask("write", files=files)
+    if request.secrets:
+        files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
+    session.call("write", files=files)
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -267,7 +275,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     return [
         *(
             [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
-            for n in (*SUPERVISOR, *KEEPER)
+            for n in (*SUPERVISOR, *STOP_MACHINES)
         ),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
@@ -277,13 +285,13 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
 
 
 def read_json(session: Session, path: str) -> Any:
-    """A small JSON file of a host; None when it is not there."""
-    text = session.ask("read", paths=[path])[path]
+    """The content of a small JSON file on a host; None if the file does not exist."""
+    text = session.call("read", paths=[path])[path]
     return json.loads(text) if text else None
 
 
 def state(chief: Session, run: Run) -> str:
-    """How a run stands, from its supervisor's heartbeat."""
+    """The state of a run, from its supervisor's heartbeat."""
     found = read_json(chief, f"{run.folder}/state.json")
     if not found:
         return "not on its chief any more"

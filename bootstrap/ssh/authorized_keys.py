@@ -12,8 +12,8 @@ def authorize(session: Session, cluster: str, lines: list[str]) -> None:
 
     A line belongs to a cluster when its comment is `railhead:CLUSTER`.
     """
-    text = session.ask("read", paths=[PATH])[PATH] or ""
+    text = session.call("read", paths=[PATH])[PATH] or ""
     kept = [line for line in text.splitlines() if not line.endswith(f" railhead:{cluster}")]
     wanted = "".join(f"{line}\n" for line in [*kept, *lines])
     if wanted != text:
-        session.ask("write", files=[[PATH, 0o600, wanted]])
+        session.call("write", files=[[PATH, 0o600, wanted]])

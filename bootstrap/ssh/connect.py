@@ -24,15 +24,20 @@ from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageErr
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, fingerprint
-from bootstrap.ssh.jump_hosts import CONNECT_SECONDS, JumpFailed, close_connection, connected
+from bootstrap.ssh.jump_hosts import (
+    CONNECT_SECONDS,
+    JumpHostFailed,
+    close_connections,
+    open_connections,
+)
 from bootstrap.ssh.session import Session
 
 T = TypeVar("T")
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
-    hops = connected(host, inventory)
-    close = partial(close_connection, hops)
+    hops = open_connections(host, inventory)
+    close = partial(close_connections, hops)
     try:
         return Session(host, hops[-1], close)
     except BaseException:
@@ -40,7 +45,7 @@ def _open(host: Host, inventory: Inventory) -> Session:
         raise
 
 
-def why_not(host: Host, error: Exception) -> str:
+def failure_reason(host: Host, error: Exception) -> str:
     """For a person: why `host` could not be reached, and what to do about it."""
     for kind, tell in _REASONS:
         if isinstance(error, kind):
@@ -102,11 +107,11 @@ def _shut_in(host: Host, error: Any) -> str:
 
 
 def _jump(host: Host, error: Any) -> str:
-    return f"its jump host {error.name}: {why_not(error.jump, error.why)}"
+    return f"its jump host {error.name}: {failure_reason(error.jump, error.cause)}"
 
 
 _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
-    (JumpFailed, _jump),
+    (JumpHostFailed, _jump),
     (UnknownHostKey, _unknown),
     (ChangedHostKey, _changed),
     (PasswordRequiredException, _locked_key),
@@ -130,14 +135,16 @@ def _dest(host: Host) -> str:
     return (f"-p {host.port} " if host.port else "") + user + host.address
 
 
-def tell(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:
-    """A word for every host: "ok", or why it could not be reached."""
-    return {
-        h.name: why_not(h, failed[h.name]) if h.name in failed else "ok" for h in inventory.hosts
-    }
+def describe_outcomes(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:
+    """Each host's outcome: "ok", or the reason why it could not be reached."""
+
+    def outcome(host: Host) -> str:
+        return failure_reason(host, failed[host.name]) if host.name in failed else "ok"
+
+    return {host.name: outcome(host) for host in inventory.hosts}
 
 
-def reach(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
+def open_sessions(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
     """Connect to all; the sessions, and for each host that failed the error, in their order."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}

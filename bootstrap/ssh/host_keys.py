@@ -1,6 +1,6 @@
-"""Whom we believe to be which machine: host keys are pinned, and never accepted unseen.
+"""Host key verification: every host key must be pinned; an unknown or changed key is refused.
 
-Fabric's own policy accepts any key, a swapped one too; it is replaced on every hop.
+Fabric's own policy accepts any key, even a changed one; `verify_host_key` replaces it on each hop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 
 
 class UnknownHostKey(SSHException):
-    """No pin for this host; `key` is what it showed, `hostname` its name in known_hosts."""
+    """No key is pinned for this host; `key` is the host's key, `hostname` its known_hosts name."""
 
     def __init__(self, hostname: str, key: paramiko.PKey) -> None:
         super().__init__(hostname)
@@ -29,7 +29,7 @@ class UnknownHostKey(SSHException):
 
 
 class ChangedHostKey(SSHException):
-    """Another key than the pinned one, which stands in `file` under `hostname`."""
+    """The host's `key` differs from the key that `file` pins under `hostname`."""
 
     def __init__(self, hostname: str, key: paramiko.PKey, file: Path) -> None:
         super().__init__(hostname)
@@ -39,7 +39,7 @@ class ChangedHostKey(SSHException):
 
 
 class _AnyOf:
-    """Several keys of one kind under one name: any of them is the host's, as for ssh itself."""
+    """Several pinned keys of one type: a host may use any of them, as with OpenSSH."""
 
     def __init__(self, keys: Sequence[paramiko.PKey]) -> None:
         self.keys = keys
@@ -47,60 +47,63 @@ class _AnyOf:
     def get_name(self) -> str:
         return self.keys[0].get_name()
 
-    def __eq__(self, shown: object) -> bool:
-        return shown in self.keys
+    def __eq__(self, key: object) -> bool:
+        return key in self.keys
 
     __hash__ = None  # type: ignore[assignment]  # it is equal to keys that differ
 
 
-class _Refusing(paramiko.MissingHostKeyPolicy):
+class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: Any, hostname: str, key: paramiko.PKey) -> None:
         raise UnknownHostKey(hostname, key)
 
 
 class _Client(paramiko.SSHClient):
-    """A client that knows which file each pin is from; the first that has a name decides."""
+    """A client that knows the file of each pin; the first file that has the name decides."""
 
-    def __init__(self, files: Sequence[Path], alias: str | None) -> None:
+    def __init__(self, files: Sequence[Path], name: str | None) -> None:
         super().__init__()
-        self._alias = alias
-        self.set_missing_host_key_policy(_Refusing())
+        self._name = name
+        self.set_missing_host_key_policy(_RefuseUnknown())
         self._pins = [(file, read_pins(file)) for file in files]
 
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
-        shown = hostname if port == 22 else f"[{hostname}]:{port}"
-        name = self._alias or shown
+        looked_up = hostname if port == 22 else f"[{hostname}]:{port}"
+        name = self._name or looked_up
         found = [(file, pins) for file, pins in self._pins if pins.lookup(name)]
         if found:
-            self._system_host_keys = _under(shown, name, found[0][1])
+            self._system_host_keys = _renamed(name, looked_up, found[0][1])
         try:
             super().connect(hostname, port, **kwargs)
         except BadHostKeyException as bad:
             raise ChangedHostKey(name, bad.key, found[0][0]) from bad
 
 
-def _under(shown: str, name: str, pins: HostKeys) -> HostKeys:
-    """The pins of `name` as pins of what paramiko will look up: one of each kind."""
-    kinds: dict[str, list[paramiko.PKey]] = {}
+def _renamed(name: str, looked_up: str, pins: HostKeys) -> HostKeys:
+    """The pins of `name` under the name that paramiko looks up: one entry for each key type."""
+    by_type: dict[str, list[paramiko.PKey]] = {}
     for entry in getattr(pins.lookup(name), "_entries", ()):
-        kinds.setdefault(entry.key.get_name(), []).append(entry.key)
-    moved = HostKeys()
-    for kind, keys in kinds.items():
-        moved.add(shown, kind, keys[0] if len(keys) == 1 else _AnyOf(keys))  # type: ignore[arg-type]
-    return moved
+        by_type.setdefault(entry.key.get_name(), []).append(entry.key)
+    renamed = HostKeys()
+    for key_type, keys in by_type.items():
+        key = keys[0] if len(keys) == 1 else _AnyOf(keys)
+        renamed.add(looked_up, key_type, key)  # type: ignore[arg-type]
+    return renamed
 
 
-def alias(host: Host, inventory: Inventory) -> str | None:
-    """The name that a host's pins stand under where its address may change: its own, for machines
-    whose keys their cloud tells; None for all others, whose address it is."""
-    told = host.host_key or host.host_key_source
-    return host.name if told and inventory.kind.in_cloud else None
+def host_key_alias(host: Host, inventory: Inventory) -> str | None:
+    """The name under which a host's keys are pinned; None means its address.
+
+    A machine in a cloud gets another address at a restart, so its host name is used.
+    """
+    from_cloud = host.host_key or host.host_key_source
+    return host.name if from_cloud and inventory.kind.in_cloud else None
 
 
 def read_pins(file: Path) -> HostKeys:
-    """The keys of a known_hosts file that paramiko can compare; none when there is no file.
+    """The keys of a known_hosts file that paramiko can compare; empty when there is no file.
 
-    Lines that it cannot read, such as those of certificate authorities, are passed over.
+    Lines that paramiko cannot read, such as those of certificate authorities, are skipped.
     """
     try:
         now = file.stat()
@@ -109,8 +112,8 @@ def read_pins(file: Path) -> HostKeys:
     return _read(file, now.st_mtime_ns, now.st_size)
 
 
-@lru_cache(maxsize=16)  # one look for all hosts of a command, as long as the file stays as it is
-def _read(file: Path, _written: int, _size: int) -> HostKeys:
+@lru_cache(maxsize=16)  # all hosts of a command share one read, until the file changes
+def _read(file: Path, _mtime_ns: int, _size: int) -> HostKeys:
     pins = HostKeys()
     for line in map(str.strip, file.read_text(errors="replace").splitlines()):
         with contextlib.suppress(Exception):  # it raises whatever its decoders raise
@@ -120,10 +123,14 @@ def _read(file: Path, _written: int, _size: int) -> HostKeys:
     return pins
 
 
-def pin(connection: Connection, files: Sequence[Path], alias: str | None = None) -> None:
-    """Replace Fabric's accept-anything policy on one connection; `alias` is what its pins stand
-    under, if it is not the address."""
-    connection.client = _Client(files, alias)
+def verify_host_key(connection: Connection, files: Sequence[Path], name: str | None = None) -> None:
+    """Make one connection accept pinned host keys only.
+
+    Args:
+        files: known_hosts files; the first that has an entry for the host decides.
+        name: the name of the host's entries, where it is not the address.
+    """
+    connection.client = _Client(files, name)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

@@ -1,6 +1,7 @@
-"""The way to a host: its jumps as ssh_config names them, each pinned and bounded, and retried.
+"""Connect to a host through the jump hosts that ssh_config names.
 
-Fabric reads the user's ssh_config and holds each connection (paramiko is the transport).
+Every hop has a verified host key and a time limit; a login that an overloaded sshd drops is tried
+again. Fabric reads the user's ssh_config and holds each connection (paramiko is the transport).
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from bootstrap.console import log
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh import traffic
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, alias, pin
-from bootstrap.ssh.traffic import Counted, Traffic
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, host_key_alias, verify_host_key
+from bootstrap.ssh.traffic import CountingSocket, Traffic, host_traffic
 
-# Its threads log what they raise, tracebacks and all; each error is told once, in our words.
+# paramiko's threads log every exception with its traceback; each error is reported once, by us.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 CONNECT_SECONDS = 10
 BANNER_SECONDS = 20
-LOST_SECONDS = 60  # without an answer of the other side's kernel the connection is broken
-AT_ONCE = 8  # sshd's MaxStartups begins to drop connections at 10 that are not yet logged in
-TRIES = 5
+LOST_SECONDS = 60  # the connection is lost when the other kernel acknowledges nothing for so long
+MAX_LOGINS = 8  # at once per sshd; by default it drops some from 10 on (MaxStartups)
+LOGIN_TRIES = 5
 
 
-class JumpFailed(SSHException):
-    """A jump host on the way could not be passed; `why` is its own error."""
+class JumpHostFailed(SSHException):
+    """The connection to a jump host failed; `cause` is its error."""
 
-    def __init__(self, hop: Connection, why: Exception) -> None:
-        super().__init__(f"{hop.original_host}: {why}")
+    def __init__(self, hop: Connection, cause: Exception) -> None:
+        super().__init__(f"{hop.original_host}: {cause}")
         self.jump = Host("jump", hop.host, user=hop.user, port=hop.port)
         self.name = str(hop.original_host)
-        self.why = why
+        self.cause = cause
 
 
 @cache
@@ -54,47 +55,49 @@ def _config() -> Config:
     return Config()
 
 
-def connected(host: Host, inventory: Inventory) -> list[Connection]:
-    """Open the way to `host`: its jumps in order, and last the connection to itself."""
-    spent = traffic.to(host.name)
-    hops = _way(host, inventory)
-    for attempt in range(1, TRIES + 1):
-        with _door(hops[0]):
+def open_connections(host: Host, inventory: Inventory) -> list[Connection]:
+    """Open the connections to the jump hosts of `host`, in order, and last the one to itself."""
+    traffic = host_traffic(host.name)
+    hops = _hops(host, inventory)
+    for attempt in range(1, LOGIN_TRIES + 1):
+        with _login_slots(hops[0]):
             began = time.monotonic()
             try:
-                return _open(hops, spent)
+                return _open(hops, traffic)
             except (OSError, EOFError, SSHException) as error:
-                close_connection(hops)
-                if attempt == TRIES or not _busy(error, time.monotonic() - began):
+                close_connections(hops)
+                if attempt == LOGIN_TRIES or not _overloaded(error, time.monotonic() - began):
                     raise
         time.sleep(random.uniform(0.1, 0.3) * 2**attempt)
     raise AssertionError("unreachable")
 
 
-def close_connection(hops: Sequence[Connection]) -> None:
-    """Close every hop, the farthest first; also those that got no further than a login."""
+def close_connections(hops: Sequence[Connection]) -> None:
+    """Close every hop, the last one first; also those whose login did not succeed."""
     for hop in reversed(hops):
         with contextlib.suppress(Exception):
             hop.client.close()
 
 
-def _way(host: Host, inventory: Inventory) -> list[Connection]:
+def _hops(host: Host, inventory: Inventory) -> list[Connection]:
+    """The connections to open, none of them open yet."""
     key = inventory.key_file
-    only = {"key_filename": [key], "allow_agent": False, "look_for_keys": False} if key else {}
-    hops = [_connection(host.address, host.user, host.port, **only)]
+    login = {"key_filename": [key], "allow_agent": False, "look_for_keys": False} if key else {}
+    hops = [_connection(host.address, host.user, host.port, **login)]
     hops[0].gateway = _gateway(hops[0])
     while isinstance(hops[0].gateway, Connection):
         hops.insert(0, hops[0].gateway)
     files = local_state.known_hosts_files(inventory.name)
     for hop in hops[:-1]:
-        pin(hop, files)
-    name = alias(host, inventory)
-    pin(hops[-1], files[:1] if name else files, name)  # an address may have been another's before
+        verify_host_key(hop, files)
+    name = host_key_alias(host, inventory)
+    # Another machine may have had this address before: only the cluster's own file counts then.
+    verify_host_key(hops[-1], files[:1] if name else files, name)
     return hops
 
 
-def _connection(name: str, user: str | None = None, port: int | None = None, **keys: Any) -> Any:
-    bounds = {
+def _connection(name: str, user: str | None = None, port: int | None = None, **login: Any) -> Any:
+    limits = {
         "banner_timeout": BANNER_SECONDS,
         "auth_timeout": BANNER_SECONDS,
         "channel_timeout": CONNECT_SECONDS,
@@ -106,14 +109,14 @@ def _connection(name: str, user: str | None = None, port: int | None = None, **k
         gateway=False,
         connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
         config=_config().clone(),
-        connect_kwargs=bounds | keys,
+        connect_kwargs=limits | login,
     )
 
 
 def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> Any:
-    """ProxyJump's last hop, or ProxyCommand's text; Fabric takes several jumps backwards.
+    """ProxyJump's last hop, or ProxyCommand's text. Fabric itself reverses several jumps.
 
-    `Host *` with a ProxyJump names a way to the jump host itself, too: `behind` ends that.
+    `Host *` with a ProxyJump applies to the jump host, too: `behind` ends that recursion.
     """
     jumps = connection.ssh_config.get("proxyjump")
     if not jumps:
@@ -129,17 +132,18 @@ def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> An
     return gateway
 
 
-def _open(hops: Sequence[Connection], spent: Traffic) -> list[Connection]:
+def _open(hops: Sequence[Connection], traffic: Traffic) -> list[Connection]:
     for hop in hops:
         try:
-            if not hop.gateway:
-                hop.connect_kwargs["sock"] = Counted(_socket(hop), spent)
-            spent.connections += 1
-            hop.open()
+            with log.timed(f"connect to {hop.user}@{hop.host}:{hop.port}"):
+                if not hop.gateway:
+                    hop.connect_kwargs["sock"] = CountingSocket(_socket(hop), traffic)
+                traffic.connections += 1
+                hop.open()
         except (UnknownHostKey, ChangedHostKey):
             raise
         except (OSError, EOFError, SSHException) as error:
-            raise error if hop is hops[-1] else JumpFailed(hop, error) from error
+            raise error if hop is hops[-1] else JumpHostFailed(hop, error) from error
     return list(hops)
 
 
@@ -161,19 +165,19 @@ _FINAL = (
 )
 
 
-def _busy(error: Exception, seconds: float) -> bool:
-    """Whether a sshd with too much to do hung up at once, so that another try may pass."""
-    why = error.why if isinstance(error, JumpFailed) else error
-    final = isinstance(why, _FINAL) or "authentication methods" in str(why)
-    hung_up = isinstance(why, (EOFError, ConnectionResetError, SSHException))
-    return hung_up and not final and seconds < CONNECT_SECONDS
+def _overloaded(error: Exception, seconds: float) -> bool:
+    """Whether an overloaded sshd closed the connection at once, so that another try may succeed."""
+    cause = error.cause if isinstance(error, JumpHostFailed) else error
+    final = isinstance(cause, _FINAL) or "authentication methods" in str(cause)
+    closed = isinstance(cause, (EOFError, ConnectionResetError, SSHException))
+    return closed and not final and seconds < CONNECT_SECONDS
 
 
-_doors: dict[tuple[str, int], threading.Semaphore] = {}
-_doors_lock = threading.Lock()
+_slots: dict[tuple[str, int], threading.Semaphore] = {}
+_slots_lock = threading.Lock()
 
 
-def _door(hop: Connection) -> threading.Semaphore:
-    """At most AT_ONCE unfinished logins per sshd, or it drops some (MaxStartups)."""
-    with _doors_lock:
-        return _doors.setdefault((hop.host, hop.port), threading.Semaphore(AT_ONCE))
+def _login_slots(hop: Connection) -> threading.Semaphore:
+    """The semaphore of one sshd: at most MAX_LOGINS unfinished logins at once."""
+    with _slots_lock:
+        return _slots.setdefault((hop.host, hop.port), threading.Semaphore(MAX_LOGINS))

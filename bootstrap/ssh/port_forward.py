@@ -18,7 +18,7 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 
 @contextlib.contextmanager
-def forwarded(session: Session, serve: Serve) -> Iterator[int]:
+def forward_port(session: Session, serve: Serve) -> Iterator[int]:
     """The port's number; each connection to it comes to `serve` here, in a thread of its own.
 
     Raises:

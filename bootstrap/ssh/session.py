@@ -19,6 +19,7 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
+from bootstrap.console import log
 from bootstrap.console.output import Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
@@ -39,8 +40,8 @@ AGENT = (
 )  # each imports only from those before it
 PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
 ANSWER = 64_000_000  # bytes of one line: the names of all files of a run, or a manifest
-Told = Callable[[Mapping[str, Any]], None]
-Sent = Callable[[int], None]
+OnEvent = Callable[[Mapping[str, Any]], None]
+OnSent = Callable[[int], None]  # bytes sent so far
 
 # Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
 # channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
@@ -91,6 +92,8 @@ class Session:
         self._out = self._channel.makefile("rb")
         self._greeted = False
         self._agent = False
+        self._sent = 0  # bytes, for the debug log
+        self._received = 0
 
     def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
         """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
@@ -98,14 +101,26 @@ class Session:
         Raises:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.
         """
-        self._send(f"{text}\necho; echo @end\n@go\n".encode())
-        self._channel.settimeout(silence)
-        try:
-            return "".join(self._lines(report))
-        except TimeoutError:
-            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
-        finally:
-            self._channel.settimeout(None)
+        with self._logged(f"sh: {log.shown(text)}"):
+            self._send(f"{text}\necho; echo @end\n@go\n".encode())
+            self._channel.settimeout(silence)
+            try:
+                return "".join(self._lines(report))
+            except TimeoutError:
+                raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+            finally:
+                self._channel.settimeout(None)
+
+    @contextlib.contextmanager
+    def _logged(self, operation: str) -> Iterator[list[str]]:
+        """Log an operation with its duration, and the bytes that it sent and received."""
+        sent, received = self._sent, self._received
+        with log.timed(f"{self.host.name}: {operation}") as notes:
+            try:
+                yield notes
+            finally:
+                counts = (self._sent - sent, self._received - received)
+                notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
     def shell(self, command: str) -> tuple[list[str], int]:
         """Run a shell command that has no input: the lines of all it said, and its exit code."""
@@ -113,11 +128,14 @@ class Session:
         lines = said.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
-        return body, int(lines[at].split()[1])
+        code = int(lines[at].split()[1])
+        log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
+        return body, code
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
         self._pass_greeting()
         for raw in iter(self._out.readline, b""):
+            self._received += len(raw)
             line = raw.decode(errors="replace")
             if line == "@end\n":
                 return
@@ -143,51 +161,56 @@ class Session:
             return
         source = agent_source()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
-        self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
-        self._agent = True
-        self._pass_greeting()
-        self._answer("agent", stop_at="agent")
+        with self._logged(f"start the agent with {python}"):
+            self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
+            self._agent = True
+            self._pass_greeting()
+            self._answer("agent", stop_at="agent")
 
-    def ask(self, op: str, *, told: Told | None = None, **kw: Any) -> Any:
-        """Run one operation of the agent; its events go to `told`.
+    def call(self, op: str, *, on_event: OnEvent | None = None, **kw: Any) -> Any:
+        """Run one operation of the agent; its events go to `on_event`.
 
         Raises:
             RailheadError: the operation failed on the host, or the connection broke.
         """
         assert self._agent, "start_agent first"
-        self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-        return self._answer(op, told=told)
+        with self._logged(f"agent {op}{_log_details(kw)}") as notes:
+            self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
+            answer = self._answer(op, on_event=on_event)
+            if isinstance(answer, dict) and "rc" in answer:
+                notes.append(f"exit {answer['rc']}")
+            return answer
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool = True, sent: Sent | None = None
+        self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: OnSent | None = None
     ) -> Any:
         """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
         hears the bytes that have gone."""
-        return self._send_files("tree", bundle, sent, dest=dest, prune=prune)
+        return self._send_files("tree", bundle, on_sent, dest=dest, prune=prune)
 
-    def send_folder(self, bundle: Bundle, dest: str, *, sent: Sent | None = None) -> Any:
+    def send_folder(self, bundle: Bundle, dest: str, *, on_sent: OnSent | None = None) -> Any:
         """Make folder `dest` on the host, named by a digest, appear with all of the bundle or not
         at all; a damaged one is replaced."""
-        return self._send_files("place_folder", bundle, sent, dest=dest)
+        return self._send_files("place_folder", bundle, on_sent, dest=dest)
 
-    def _send_files(self, op: str, bundle: Bundle, sent: Sent | None, **kw: Any) -> Any:
+    def _send_files(self, op: str, bundle: Bundle, on_sent: OnSent | None, **kw: Any) -> Any:
         def needed(event: Mapping[str, Any]) -> None:
             payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
             self._send(b"%d\n" % len(payload))
-            self._send(payload, sent)
+            self._send(payload, on_sent)
 
         manifest = bundle.manifest()["files"]
-        return self.ask(op, told=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
+        return self.call(op, on_event=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
 
     def run(
         self,
         argv: Sequence[str],
         *,
-        told: Told | None = None,
+        on_event: OnEvent | None = None,
         **kw: Any,
     ) -> Reply:
         """Run a command on the host, `~` at a word's start meaning the host's home."""
-        answer = self.ask("run", told=told, argv=list(argv), **kw)
+        answer = self.call("run", on_event=on_event, argv=list(argv), **kw)
         return Reply(answer["rc"], tuple(answer["tail"]))
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
@@ -219,9 +242,10 @@ class Session:
                     if not data:
                         raise self._broken()
                     sink.write(data)
+                    self._received += len(data)
                     left -= len(data)
 
-            return self.ask(op, told=chunk, limit=limit, **kw)
+            return self.call(op, on_event=chunk, limit=limit, **kw)
 
     def close(self) -> None:
         """End the channel and the connection; what was started to outlive them stays."""
@@ -229,24 +253,26 @@ class Session:
             self._channel.close()
         self._close_connection()
 
-    def _send(self, data: bytes, sent: Sent | None = None) -> None:
+    def _send(self, data: bytes, on_sent: OnSent | None = None) -> None:
         try:
             for start in range(0, len(data), PIECE):
                 self._channel.sendall(data[start : start + PIECE])
-                if sent:
-                    sent(min(start + PIECE, len(data)))
+                self._sent += min(PIECE, len(data) - start)
+                if on_sent:
+                    on_sent(min(start + PIECE, len(data)))
         except (OSError, EOFError, SSHException) as error:
             raise self._broken() from error
 
     def _answer(
         self,
         op: str,
-        told: Told | None = None,
+        on_event: OnEvent | None = None,
         stop_at: str = "",
     ) -> Any:
         for raw in iter(lambda: self._out.readline(ANSWER), b""):
             if not raw.startswith(b"{"):
                 continue  # not the agent's
+            self._received += len(raw)
             answer = _parsed(raw)
             if "ok" in answer:
                 return answer["ok"]
@@ -257,8 +283,8 @@ class Session:
                 raise unpack.Hostile("an answer of no known kind")
             if stop_at and stop_at in event:
                 return event
-            if told:
-                told(event)
+            if on_event:
+                on_event(event)
         raise self._broken()
 
     def _broken(self) -> RailheadError:
@@ -274,6 +300,23 @@ class Session:
 
 class ConnectionLost(RailheadError):
     """The channel ended before its answer came; nothing is known of what the host did."""
+
+
+def _log_details(arguments: Mapping[str, Any]) -> str:
+    """What the debug log says of an operation's arguments: commands and paths, never contents."""
+    details = []
+    if "argv" in arguments:
+        details.append(log.shown(shlex.join(arguments["argv"])))
+    for name in ("dest", "root", "folder"):
+        if name in arguments:
+            details.append(str(arguments[name]))
+    if "paths" in arguments:
+        details.append(log.shown(", ".join(arguments["paths"])))
+    if "files" in arguments:
+        details += [f"{path} ({len(text)} characters)" for path, _, text in arguments["files"]]
+    if "manifest" in arguments:
+        details.append(f"{len(arguments['manifest'])} files")
+    return f": {', '.join(details)}" if details else ""
 
 
 def _parsed(raw: bytes) -> Any:

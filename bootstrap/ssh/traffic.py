@@ -1,7 +1,7 @@
-"""What the way to each host has cost since its first connection: time, connections, bytes sent.
+"""The cost of reaching each host since its first connection: time, connections, bytes sent.
 
-Counted where connections are opened and where bytes leave, so also what was tried again, what a
-reboot cost, and the jumps on the way.
+Connections are counted where they are opened and bytes where they leave this machine, so retries,
+reconnects after a reboot, and jump hosts are included.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bootstrap.console.text import count, duration, size
 
 @dataclass
 class Traffic:
-    """Of one host; `begun` is when its first connection was asked for."""
+    """The traffic to one host; `begun` is the monotonic time of its first connection attempt."""
 
     begun: float = field(default_factory=time.monotonic)
     connections: int = 0
     sent: int = 0
 
-    def told(self) -> str:
-        """All until now, as in `41 s, 1 connection, 88 MB sent`."""
+    def summary(self) -> str:
+        """The totals until now: `41 s, 1 connection, 88 MB sent`."""
         seconds = duration(time.monotonic() - self.begun)
         return f"{seconds}, {count(self.connections, 'connection')}, {size(self.sent)} sent"
 
@@ -30,13 +30,13 @@ class Traffic:
 _hosts: dict[str, Traffic] = {}
 
 
-def to(host: str) -> Traffic:
-    """All that this process had to do with a host of this name."""
+def host_traffic(host: str) -> Traffic:
+    """The traffic of this process to the host of this name."""
     return _hosts.setdefault(host, Traffic())
 
 
-class Counted(socket.socket):
-    """A connected socket that counts what it sends; the one that it is made of is closed."""
+class CountingSocket(socket.socket):
+    """A connected socket that counts the bytes it sends; the given socket is detached."""
 
     def __init__(self, sock: socket.socket, traffic: Traffic) -> None:
         seconds = sock.gettimeout()
@@ -45,7 +45,7 @@ class Counted(socket.socket):
         self.traffic = traffic
 
     def send(self, data: bytes, flags: int = 0, /) -> int:  # type: ignore[override]
-        """As a socket's."""
+        """Send as a socket does, and count."""
         sent = super().send(data, flags)
         self.traffic.sent += sent
         return sent

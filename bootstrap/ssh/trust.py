@@ -13,7 +13,7 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.host_keys import UnknownHostKey, fingerprint
 
 
-def unknown(inventory: Inventory) -> dict[str, UnknownHostKey]:
+def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     """The hosts whose keys nothing here vouches for, each with the key that it showed.
 
     Jump hosts count: the one in the way is named first, and its own key is what is asked about.
@@ -21,17 +21,17 @@ def unknown(inventory: Inventory) -> dict[str, UnknownHostKey]:
     Raises:
         HostsNotReady: a host cannot be asked, or its key is another than the pinned one.
     """
-    opened, failed = connect.reach(inventory)
+    opened, failed = connect.open_sessions(inventory)
     for session in opened.values():
         session.close()
     others = {name: why for name, why in failed.items() if not isinstance(why, UnknownHostKey)}
     if others:
-        told = connect.tell(inventory, others)
+        told = connect.describe_outcomes(inventory, others)
         raise HostsNotReady("some hosts cannot be asked for their key", told)
     return {name: why for name, why in failed.items() if isinstance(why, UnknownHostKey)}
 
 
-def pin(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
+def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
     """Append the agreed keys to our known_hosts; returns a line for each that was pinned.
 
     Raises:
@@ -54,7 +54,7 @@ def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
     return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()
 
 
-def by_person(yes: bool) -> Callable[[str], bool]:
+def by_user(yes: bool) -> Callable[[str], bool]:
     """Agreement by who types the command; with `yes` nobody is asked."""
 
     def agreed(said: str) -> bool:

@@ -1,4 +1,5 @@
-"""What each command does, in order. A task of `cli` checks its options and calls one of these.
+"""What each command does, in order. A task in `cli` checks its options and calls one of these.
 
-May import everything but `cli`.
+A workflow takes the resolved hosts (an Inventory) and checked options.
+May import everything except `cli`.
 """

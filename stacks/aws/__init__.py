@@ -1,1 +1,1 @@
-"""A cluster on AWS. The component is in cluster.py; each other file is one noun of it."""
+"""A cluster on AWS. cluster.py has the component; each other file is one part of it."""

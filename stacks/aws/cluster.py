@@ -1,4 +1,4 @@
-"""The component: from a config to the cluster document. Nothing exists until all checks passed."""
+"""The component: from the config to the cluster document. All checks come before any resource."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pulumi_aws import ec2, s3, scheduler
 
 from stacks import outputs
 from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
-from stacks.aws.asking import answered
-from stacks.aws.place import Place, place
+from stacks.aws.lookups import lookup
 from stacks.aws.tags import tags
-from stacks.needs import Need
-from stacks.prices import price
+from stacks.aws.zone import Location, choose_location
+from stacks.cost import price
+from stacks.quotas import QuotaNeed
 from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
 
 
 @dataclass(frozen=True)
-class Known:
-    """What AWS answered before anything was made."""
+class Lookups:
+    """What was looked up in AWS before anything is made."""
 
-    place: Place
+    location: Location
     ami: str
     account: str
 
@@ -34,49 +34,49 @@ class Known:
 class Cluster(pulumi.ComponentResource):
     """`count` machines in one zone, with their network, role, bucket and deadline.
 
-    `document` is the cluster document; None where only a quota was asked for.
+    `document` is the cluster document; None where only a quota was requested.
     """
 
     def __init__(self, name: str, config: ClusterConfig) -> None:
         """Check, then register.
 
         Raises:
-            ConfigError: something is refused, or too small a quota; no resource exists.
+            ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
         network.check(config)
         hosts.check(config)
         provider = _provider(name, config)
-        asking = pulumi.InvokeOptions(provider=provider)
-        asked = quota.check(config, asking)
-        known = None if asked else _known(config, asking)
+        invoke = pulumi.InvokeOptions(provider=provider)
+        requests = quota.check(config, invoke)
+        found = None if requests else _look_up(config, invoke)
         super().__init__(
             "railhead:aws:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
         )
         self.document: pulumi.Output[Document] = (
-            self._make(config, known) if known else self._ask(asked)
+            self._make(config, found) if found else self._request(requests)
         )
         self.register_outputs({"document": self.document})
 
-    def _ask(self, asked: Sequence[Need]) -> pulumi.Output[Document]:
-        quota.ask(asked, self)
+    def _request(self, requests: Sequence[QuotaNeed]) -> pulumi.Output[Document]:
+        quota.request(requests, self)
         return pulumi.Output.from_input(None)
 
-    def _make(self, config: ClusterConfig, known: Known) -> pulumi.Output[Document]:
-        kept = bucket.bucket(config, self) if config.bucket else None
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[kept] if kept else [])
-        profile = identity.identity(config, kept, opts) if kept else None
+    def _make(self, config: ClusterConfig, found: Lookups) -> pulumi.Output[Document]:
+        store = bucket.make_bucket(config, self) if config.bucket else None
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
+        profile = identity.instance_profile(config, store, opts) if store else None
         group = hosts.group(config, opts)
-        around = hosts.Around(
-            ami=known.ami,
-            network=network.network(config, known.place, opts),
+        inputs = hosts.HostInputs(
+            ami=found.ami,
+            network=network.make_network(config, found.location, opts),
             key=hosts.key(config, opts).key_name,
             profile=profile.name if profile else None,
             group=group.name if group else None,
             tags=tags(config, pulumi.get_stack()),
         )
-        made = [hosts.host(config, number + 1, around, opts) for number in range(config.count)]
-        stop = deadline.deadline(config, known.account, made, opts)
-        return _document(config, made, kept, stop)
+        made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
+        stop = deadline.schedule(config, found.account, made, opts)
+        return _document(config, made, store, stop)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
@@ -84,15 +84,15 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
     return aws.Provider(name, region=config.region, default_tags=everywhere)
 
 
-def _known(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Known:
-    who = answered("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
-    return Known(place(config, opts), image.image(config, opts), who.account_id)
+def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
+    caller = lookup("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
+    return Lookups(choose_location(config, opts), image.image_id(config, opts), caller.account_id)
 
 
 def _document(
     config: ClusterConfig,
     made: Sequence[ec2.Instance],
-    kept: s3.Bucket | None,
+    store: s3.Bucket | None,
     stop: scheduler.Schedule,
 ) -> pulumi.Output[Document]:
     each = [
@@ -101,18 +101,18 @@ def _document(
             zone=one.availability_zone,
             public=one.public_ip,
             private=one.private_ip,
-            key=pulumi.Output.unsecret(one.user_data.apply(host_key.injected)),
+            key=pulumi.Output.unsecret(one.user_data.apply(host_key.injected_key)),
         )
         for one in made
     ]
-    name = kept.id if kept else pulumi.Output.from_input(None)
+    name = store.id if store else pulumi.Output.from_input(None)
     when = pulumi.Output.all(stop.name, stop.schedule_expression)
     return pulumi.Output.all(name, when, *each).apply(
-        lambda known: _told(config, known[0], known[1], known[2:])
+        lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 
 
-def _told(
+def _plain_document(
     config: ClusterConfig, bucket_name: str | None, when: list[str], each: list[dict[str, Any]]
 ) -> Document:
     return outputs.cluster_document(
@@ -131,6 +131,6 @@ def _told(
             for number, one in enumerate(each, start=1)
         ],
         bucket=f"s3://{bucket_name}" if bucket_name else None,
-        deadlines=[deadline.documented(when[0], when[1], config.deadline_hours)],
+        deadlines=[deadline.document_entry(when[0], when[1], config.deadline_hours)],
         price=price(config),
     )

@@ -1,8 +1,8 @@
 """The cloud's own deadline: EventBridge Scheduler stops exactly these machines, once.
 
 Its time is fixed when it is made, so that a second `up` changes nothing. `fab start` and
-`fab extend` move it through the Scheduler's API. Other machines, or other hours, get a schedule
-of their own with a time of its own: the old one's may be long past.
+`fab extend` move it through the Scheduler's API. Other machines, or another `deadline_hours`, get
+a new schedule: the time of the old one may be in the past.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from stacks.aws.identity import trust
 from stacks.settings import ClusterConfig
 
 KIND = "scheduled-stop"
-# What a change of makes other machines, or another deadline.
+# Settings whose change makes other machines, or another deadline. Their order is in the digest.
 MACHINES = ("count", "region", "zones", "machine_type", "spot", "placement", "disk_gb", "image")
-WHICH = (*MACHINES, "public_key", "network", "deadline_hours")
+IDENTITY = (*MACHINES, "public_key", "network", "deadline_hours")
 
 
-def deadline(
+def schedule(
     config: ClusterConfig,
     account: str,
     machines: Sequence[ec2.Instance],
     opts: pulumi.ResourceOptions,
 ) -> scheduler.Schedule:
-    """A schedule for now and the config's hours, and the role with which it stops machines."""
+    """A schedule that fires `deadline_hours` from now, and the role that stops the machines."""
     role, rights = _role(config, account, machines, opts)
     verb = "terminate" if config.spot else "stop"
-    name = f"railhead-{config.name}-stop-{_which(config)}"
+    name = f"railhead-{config.name}-stop-{_digest(config)}"
     return scheduler.Schedule(
         name,
         name=name,
@@ -42,7 +42,7 @@ def deadline(
         schedule_expression=f"at({_in(config.deadline_hours):%Y-%m-%dT%H:%M:%S})",
         schedule_expression_timezone="UTC",
         flexible_time_window=scheduler.ScheduleFlexibleTimeWindowArgs(mode="OFF"),
-        # It stays when it has fired: who asks finds a deadline that is past, not none at all.
+        # It stays after it fired, so that `fab status` finds a past deadline and not a missing one.
         action_after_completion="NONE",
         # checkov:skip=CKV_AWS_297: only ids are in it, no secret, and a key of KMS is billed
         target=scheduler.ScheduleTargetArgs(
@@ -59,8 +59,8 @@ def deadline(
     )
 
 
-def documented(name: str, expression: str, hours: float) -> dict[str, Any]:
-    """A deadline as the cluster document has it: when it is, and how long each start is to have."""
+def document_entry(name: str, expression: str, hours: float) -> dict[str, Any]:
+    """The deadline in the cluster document: its time, and the seconds that each start gets."""
     at = expression.removeprefix("at(").removesuffix(")")
     return {"kind": KIND, "id": name, "at": f"{at}Z", "seconds": round(hours * 3600)}
 
@@ -69,10 +69,10 @@ def _in(hours: float) -> datetime:
     return datetime.now(timezone.utc) + timedelta(hours=hours)
 
 
-def _which(config: ClusterConfig) -> str:
-    """A short mark of which machines these are, and of the hours: not of who made them."""
-    told = [getattr(config, word) for word in WHICH]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:6]
+def _digest(config: ClusterConfig) -> str:
+    """A short digest of the settings that make other machines or another deadline."""
+    values = [getattr(config, key) for key in IDENTITY]
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:6]
 
 
 def _role(
@@ -102,7 +102,7 @@ def _role(
 
 
 def rights_over(arns: Sequence[str], *, spot: bool) -> dict[str, object]:
-    """To stop these machines, or to end them where they cannot be stopped. No others."""
+    """To stop these machines and no others; spot machines cannot be stopped, so terminate them."""
     action = "ec2:TerminateInstances" if spot else "ec2:StopInstances"
     statement = {"Effect": "Allow", "Action": [action], "Resource": list(arns)}
     return {"Version": "2012-10-17", "Statement": [statement]}

@@ -1,7 +1,7 @@
-"""A host's ssh key that is made here, once per host, and given to the machine by user data.
+"""A host's SSH key that `pulumi up` makes, once per host, and gives to the machine as user data.
 
-Any process on the machine can read user data, so `fab` changes the key at the first contact
-(docs/security.md). Here its private half is a secret: in Pulumi's state and nowhere else.
+Any process on the machine can read user data, so `fab` replaces the key at the first login
+(docs/security.md). The private key is a secret in Pulumi's state and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-HEAD = "#cloud-config\n"  # what cloud-init takes for its own; JSON is YAML, too
-NONE = HEAD + '{"ssh_deletekeys": true}\n'  # its own default, said so that nothing else is
+HEAD = "#cloud-config\n"  # cloud-init requires this line; JSON is valid YAML
+NONE = (
+    HEAD + '{"ssh_deletekeys": true}\n'
+)  # cloud-init's default, written out so that user data is never empty
 PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"
-SECRET = ["userData", "userDataBase64"]  # of an instance: what it is, and what it may come back as
+SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it
 
 
 class Maker(dynamic.ResourceProvider):
-    """Makes a key pair. Pulumi keeps it in its state by the name of this class alone."""
+    """Makes a key pair.
+
+    Pulumi's state holds `stacks.aws.host_key.Maker` by that name: neither module nor class may be
+    renamed.
+    """
 
     serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
         """A new pair, in OpenSSH's forms."""
-        # Here, as it costs every preview 0.2 s, and only Pulumi's other process makes keys.
+        # Imported here: it takes 0.2 s, and only Pulumi's provider process needs it.
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -40,8 +46,8 @@ class Maker(dynamic.ResourceProvider):
 
 
 class HostKey(dynamic.Resource, module="aws", name="HostKey"):
-    """The key of one host's name. It stays as it is through every later `up`, as long as the
-    config wants injected keys; so does what a machine was given (`ignore_changes` in hosts.py)."""
+    """The key for one host name. It stays the same at every later `up`, as long as the config has
+    injected keys; so does a machine's user data (`ignore_changes` in hosts.py)."""
 
     public: pulumi.Output[str]
     private: pulumi.Output[str]
@@ -53,21 +59,21 @@ class HostKey(dynamic.Resource, module="aws", name="HostKey"):
 
     @property
     def user_data(self) -> pulumi.Output[str]:
-        """What gives the key to a machine at its first boot; a secret."""
+        """The user data that gives the key to a machine at its first boot; a secret."""
         private: pulumi.Output[str] = pulumi.Output.secret(self.private)
         return pulumi.Output.all(self.public, private).apply(lambda keys: user_data(*keys))
 
 
 def user_data(public: str, private: str) -> str:
-    """cloud-init takes the image's keys away, and with `ssh_keys` makes no others."""
+    """cloud-init removes the image's keys, and with `ssh_keys` generates no others."""
     keys = {PUBLIC: public, PRIVATE: private}
     return HEAD + json.dumps({"ssh_deletekeys": True, "ssh_keys": keys}, indent=1) + "\n"
 
 
-def injected(said: str | None) -> str | None:
-    """The public key in a machine's own user data: what it was made with, whatever the config
-    says now. None where there is none of ours."""
+def injected_key(text: str | None) -> str | None:
+    """The public key in a machine's user data: the one that it was made with, whatever the config
+    is now. None where no key was injected."""
     try:
-        return str(json.loads((said or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
+        return str(json.loads((text or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
     except (ValueError, KeyError, TypeError):
         return None

@@ -9,15 +9,15 @@ from pulumi_aws import ec2
 
 from stacks.aws import host_key, image
 from stacks.aws.network import Network
-from stacks.rules import ConfigError
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
-KEY_KINDS = ("ssh-ed25519", "ssh-rsa")
+KEY_TYPES = ("ssh-ed25519", "ssh-rsa")
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a host is made of and stands in."""
+class HostInputs:
+    """What all hosts of a cluster share."""
 
     ami: str
     network: Network
@@ -28,75 +28,75 @@ class Around:
 
 
 def check(config: ClusterConfig) -> None:
-    """Raises ConfigError for a kind of key that EC2 does not take."""
-    kind = config.public_key.split()[0]
-    if kind not in KEY_KINDS:
+    """Raises ConfigError for a key type that EC2 does not accept."""
+    key_type = config.public_key.split()[0]
+    if key_type not in KEY_TYPES:
         raise ConfigError(
-            f"public_key_file: EC2 takes {' and '.join(KEY_KINDS)}, and this is {kind}\n"
+            f"public_key_file: EC2 accepts {' and '.join(KEY_TYPES)}, and this is {key_type}\n"
             "  next: ssh-keygen -t ed25519 && pulumi config set public_key_file ..."
         )
 
 
 def key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:
-    """Without its comment: another comment is no reason for other machines."""
-    words = config.public_key.split()[:2]
-    return ec2.KeyPair(f"railhead-{config.name}", public_key=" ".join(words), opts=opts)
+    """The operator's key without its comment: another comment must not replace machines."""
+    fields = config.public_key.split()[:2]
+    return ec2.KeyPair(f"railhead-{config.name}", public_key=" ".join(fields), opts=opts)
 
 
 def group(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
-    """Machines in one such group share a rack's network; None where the config wants none."""
+    """A cluster placement group: its machines are close in the network. None if not configured."""
     if not config.placement:
         return None
     return ec2.PlacementGroup(f"railhead-{config.name}", strategy="cluster", opts=opts)
 
 
 def host(
-    config: ClusterConfig, number: int, around: Around, opts: pulumi.ResourceOptions
+    config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> ec2.Instance:
-    """One machine. It starts with the cluster's key, and with a host key of its own making unless
-    one is to be injected: bootstrap does the rest."""
+    """One machine. It accepts the operator's key, and generates its host key unless one is
+    injected. bootstrap installs everything else."""
     name = f"{config.name}-{number}"
     own = host_key.HostKey(name, opts) if config.host_keys == "injected" else None
-    # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nobody here reads it
-    made = ec2.Instance(
+    # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
+    instance = ec2.Instance(
         name,
-        ami=around.ami,
+        ami=inputs.ami,
         instance_type=config.machine_type,
-        subnet_id=around.network.subnet,
-        vpc_security_group_ids=[around.network.group],
-        key_name=around.key,
-        # checkov:skip=CKV2_AWS_41: without a bucket a host has nothing to be allowed
-        iam_instance_profile=around.profile,
+        subnet_id=inputs.network.subnet,
+        vpc_security_group_ids=[inputs.network.group],
+        key_name=inputs.key,
+        # checkov:skip=CKV2_AWS_41: without a bucket a host needs no permission
+        iam_instance_profile=inputs.profile,
         user_data=own.user_data if own else host_key.NONE,
-        placement_group=around.group,
-        root_block_device=_disk(config, {**around.tags, "Name": name}),
+        placement_group=inputs.group,
+        root_block_device=_disk(config, {**inputs.tags, "Name": name}),
         metadata_options=_metadata(),
         instance_market_options=_market(config),
-        # A power-off from inside ends the bill, and keeps the disk. AWS cannot stop spot
-        # machines that are asked for once: those end.
+        # A power-off stops the machine and keeps the disk. AWS cannot stop one-time spot
+        # machines: those are terminated.
         instance_initiated_shutdown_behavior="terminate" if config.spot else "stop",
         ebs_optimized=True,
         tags={"Name": name},
-        opts=pulumi.ResourceOptions.merge(opts, _ways(config, around.network)),
+        opts=pulumi.ResourceOptions.merge(opts, _options(config, inputs.network)),
     )
-    made.ami.apply(lambda has: _say_if_renewed(name, has, around.ami))
-    return made
+    instance.ami.apply(lambda ami: _log_newer_image(name, ami, inputs.ami))
+    return instance
 
 
-def _say_if_renewed(name: str, has: str, today: str) -> None:
-    if has != today:
+def _log_newer_image(name: str, current: str, newest: str) -> None:
+    if current != newest:
         pulumi.log.info(
-            f"{name} keeps its image {has}; today's is {today}. To take it, with new machines "
-            f"and empty disks: pulumi config set image {today} && pulumi up"
+            f"{name} keeps its image {current}; the newest is {newest}. To use it, with new "
+            f"machines and empty disks: pulumi config set image {newest} && pulumi up"
         )
 
 
-def _ways(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
-    """How machines change. Old ones go first: a quota may hold no second set.
+def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
+    """How machines are replaced. Old ones are removed first: a quota may not allow both.
 
-    What is looked up anew at each `up` was fixed when they were made: an image that AWS renewed,
-    or another first subnet of an existing VPC, must not replace machines and their disks. Other
-    user data would stop them and be read by nobody: cloud-init takes keys at the first boot alone.
+    Values that each `up` looks up again are fixed when a machine is made: a newer image, or
+    another first subnet of an existing VPC, must not replace machines and their disks. Changed
+    user data would stop them without effect: cloud-init reads keys at the first boot only.
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if config.network and not config.zones:
@@ -110,7 +110,7 @@ def _ways(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
 
 
 def _disk(config: ClusterConfig, tags: dict[str, str]) -> ec2.InstanceRootBlockDeviceArgs:
-    """Encrypted with the account's own key of EBS. gp3 gives 0.25 MiB/s per IOPS at most."""
+    """Encrypted with the account's EBS key. gp3 gives 0.25 MiB/s per IOPS at most."""
     return ec2.InstanceRootBlockDeviceArgs(
         volume_type="gp3",
         volume_size=config.disk_gb,
@@ -123,8 +123,8 @@ def _disk(config: ClusterConfig, tags: dict[str, str]) -> ec2.InstanceRootBlockD
 
 
 def _metadata() -> ec2.InstanceMetadataOptionsArgs:
-    """Only with a token, and one hop: ranks run on the host itself, so a container, or what a
-    proxy was talked into, has no business with the role's keys. Tags are there to read."""
+    """Only with a token (IMDSv2) and one hop: ranks run on the host itself, so no container or
+    proxy needs the role's credentials. Tags are readable."""
     return ec2.InstanceMetadataOptionsArgs(
         http_endpoint="enabled",
         http_tokens="required",
@@ -134,7 +134,7 @@ def _metadata() -> ec2.InstanceMetadataOptionsArgs:
 
 
 def _market(config: ClusterConfig) -> ec2.InstanceInstanceMarketOptionsArgs | None:
-    """Asked for once: a persistent request starts machines again by itself, after a destroy too."""
+    """One-time: a persistent request starts machines again by itself, even after a destroy."""
     if not config.spot:
         return None
     return ec2.InstanceInstanceMarketOptionsArgs(

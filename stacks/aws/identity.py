@@ -1,8 +1,7 @@
-"""Who the hosts are to AWS: a role that can read the cluster's bucket and write runs there, and
-nothing else.
+"""The role of the hosts: read the cluster's bucket, write runs into it, and nothing else.
 
-A host reads its own tags from its metadata, which takes no right. It has none over machines: it
-stops itself from inside.
+A host reads its own tags from its metadata, which needs no permission. It has no permission to
+stop machines: it powers itself off.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pulumi_aws import iam, s3
 from stacks.settings import ClusterConfig
 
 
-def identity(
-    config: ClusterConfig, kept: s3.Bucket, opts: pulumi.ResourceOptions
+def instance_profile(
+    config: ClusterConfig, bucket: s3.Bucket, opts: pulumi.ResourceOptions
 ) -> iam.InstanceProfile:
-    """The profile with which hosts start."""
+    """The instance profile of the hosts."""
     role = iam.Role(
         f"railhead-{config.name}-host",
         description=f"Hosts of the cluster {config.name}",
@@ -28,7 +27,7 @@ def identity(
     rights = iam.RolePolicy(
         f"{config.name}-bucket",
         role=role.id,
-        policy=kept.arn.apply(lambda arn: json.dumps(rights_on(arn))),
+        policy=bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn))),
         opts=opts,
     )
     return iam.InstanceProfile(
@@ -38,9 +37,9 @@ def identity(
     )
 
 
-def rights_on(bucket: str) -> dict[str, object]:
-    """On one bucket: list, read, and write below runs/. Not delete: what a run has written, a run
-    cannot lose. Not elsewhere: machines of later days install the wheels that are kept there."""
+def bucket_permissions(bucket: str) -> dict[str, object]:
+    """On one bucket: list, read, and write below runs/. Not delete: a run cannot remove results.
+    Not write elsewhere: later machines install the wheels that are stored there."""
     write = ["s3:PutObject", "s3:AbortMultipartUpload"]
     return {
         "Version": "2012-10-17",
@@ -53,7 +52,7 @@ def rights_on(bucket: str) -> dict[str, object]:
 
 
 def trust(service: str, **condition: object) -> dict[str, object]:
-    """The policy by which a service of AWS may take a role, under a condition if there is one."""
+    """The policy that lets an AWS service assume a role, with an optional condition."""
     statement: dict[str, object] = {
         "Effect": "Allow",
         "Principal": {"Service": service},

@@ -1,4 +1,4 @@
-"""The network of a cluster: a VPC with one public subnet, or an existing one, and who gets in."""
+"""The network of a cluster: a new VPC with one public subnet or an existing VPC; its rules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from stacks.aws.place import Place
-from stacks.rules import ConfigError
+from stacks.aws.zone import Location
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")
 EVERYWHERE = "0.0.0.0/0"
@@ -18,7 +18,7 @@ EVERYWHERE = "0.0.0.0/0"
 
 @dataclass(frozen=True)
 class Network:
-    """What a host stands in. `ready` is all that must exist before it can reach the world."""
+    """The subnet and security group of a host. `ready`: what must exist before it has access."""
 
     subnet: pulumi.Input[str]
     group: pulumi.Input[str]
@@ -26,20 +26,22 @@ class Network:
 
 
 def check(config: ClusterConfig) -> None:
-    """Raises ConfigError where nobody could connect: hosts have public IPv4 addresses only."""
+    """Raises ConfigError where nobody could connect: hosts have only IPv4 addresses."""
     if not any(_version(cidr) == 4 for cidr in config.ssh_cidrs):
         raise ConfigError(
             f"ssh_cidrs: {', '.join(config.ssh_cidrs)}: hosts on AWS have IPv4 addresses only; "
-            "name yours too\n  next: curl -4 https://checkip.amazonaws.com"
+            "add your IPv4 address\n  next: curl -4 https://checkip.amazonaws.com"
         )
 
 
-def network(config: ClusterConfig, place: Place, opts: pulumi.ResourceOptions) -> Network:
-    """The existing VPC's subnet, or a VPC of our own; in both a security group of our own."""
-    if config.network and place.subnet:
-        return Network(place.subnet, *_group(config, config.network, opts))
+def make_network(
+    config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions
+) -> Network:
+    """The existing VPC's subnet, or a new VPC; with a new security group in both cases."""
+    if config.network and location.subnet:
+        return Network(location.subnet, *_group(config, config.network, opts))
     # checkov:skip=CKV2_AWS_11: flow logs are billed by the GB, and ranks send each other many
-    own = ec2.Vpc(
+    new = ec2.Vpc(
         f"{config.name}-vpc",
         cidr_block=str(BLOCK),
         enable_dns_hostnames=True,
@@ -47,28 +49,28 @@ def network(config: ClusterConfig, place: Place, opts: pulumi.ResourceOptions) -
         tags={"Name": f"railhead-{config.name}"},
         opts=opts,
     )
-    subnet = _subnet(config, place, own, opts)
-    ways = _ways_out(config, own, subnet, opts)
-    # The group that AWS makes with every VPC lets all its members talk: ours has no members.
-    ec2.DefaultSecurityGroup(f"{config.name}-default", vpc_id=own.id, opts=opts)
-    group, rules = _group(config, own.id, opts)
-    return Network(subnet.id, group, (*ways, *rules))
+    subnet = _subnet(config, location, new, opts)
+    routes = _routes(config, new, subnet, opts)
+    # AWS makes a default group with every VPC, which lets its members connect: empty it.
+    ec2.DefaultSecurityGroup(f"{config.name}-default", vpc_id=new.id, opts=opts)
+    group, rules = _group(config, new.id, opts)
+    return Network(subnet.id, group, (*routes, *rules))
 
 
 def _subnet(
-    config: ClusterConfig, place: Place, own: ec2.Vpc, opts: pulumi.ResourceOptions
+    config: ClusterConfig, location: Location, new: ec2.Vpc, opts: pulumi.ResourceOptions
 ) -> ec2.Subnet:
     """Each zone has its own block, so that a subnet in another zone can be made beside it.
 
-    Without a choice in the config the zone is fixed when the cluster is made: a list of zones
-    that AWS changes must not move machines.
+    Without configured zones the zone is fixed when the cluster is made: a change in AWS's list
+    of zones must not move machines.
     """
     blocks = list(BLOCK.subnets(new_prefix=20))
     return ec2.Subnet(
         f"{config.name}-subnet",
-        vpc_id=own.id,
-        cidr_block=str(blocks[(ord(place.zone[-1]) - ord("a")) % len(blocks)]),
-        availability_zone=place.zone,
+        vpc_id=new.id,
+        cidr_block=str(blocks[(ord(location.zone[-1]) - ord("a")) % len(blocks)]),
+        availability_zone=location.zone,
         # checkov:skip=CKV_AWS_130: the operator comes from outside; the group lets nobody else in
         map_public_ip_on_launch=True,
         tags={"Name": f"railhead-{config.name}"},
@@ -81,12 +83,12 @@ def _subnet(
     )
 
 
-def _ways_out(
-    config: ClusterConfig, own: ec2.Vpc, subnet: ec2.Subnet, opts: pulumi.ResourceOptions
+def _routes(
+    config: ClusterConfig, new: ec2.Vpc, subnet: ec2.Subnet, opts: pulumi.ResourceOptions
 ) -> tuple[pulumi.Resource, ...]:
-    """To the world through a gateway; to S3 inside of AWS, which costs nothing."""
-    gateway = ec2.InternetGateway(f"{config.name}-gateway", vpc_id=own.id, opts=opts)
-    table = ec2.RouteTable(f"{config.name}-routes", vpc_id=own.id, opts=opts)
+    """To the internet through a gateway; to S3 inside AWS, which is free."""
+    gateway = ec2.InternetGateway(f"{config.name}-gateway", vpc_id=new.id, opts=opts)
+    table = ec2.RouteTable(f"{config.name}-routes", vpc_id=new.id, opts=opts)
     out = ec2.Route(
         f"{config.name}-out",
         route_table_id=table.id,
@@ -99,7 +101,7 @@ def _ways_out(
     )
     to_s3 = ec2.VpcEndpoint(
         f"{config.name}-s3",
-        vpc_id=own.id,
+        vpc_id=new.id,
         service_name=f"com.amazonaws.{config.region}.s3",
         vpc_endpoint_type="Gateway",
         route_table_ids=[table.id],
@@ -111,8 +113,10 @@ def _ways_out(
 def _group(
     config: ClusterConfig, vpc_id: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> tuple[pulumi.Output[str], tuple[pulumi.Resource, ...]]:
-    """ssh from the operator, everything among the hosts, and out. Rules stand alone: those in
-    the group's own arguments and these would undo each other at every `up`."""
+    """In: SSH from the operator, all traffic between the hosts. Out: all.
+
+    Rules are separate resources: rules in the group's arguments would remove these at every `up`.
+    """
     group = ec2.SecurityGroup(
         f"railhead-{config.name}",  # AWS refuses names that begin with sg-
         vpc_id=vpc_id,

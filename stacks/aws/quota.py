@@ -1,4 +1,4 @@
-"""The vCPU quotas of EC2: what there is, what this stack needs, and asking for more."""
+"""The vCPU quotas of EC2: the account's value, what this stack needs, and requests for more."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_aws import servicequotas
 
-from stacks.aws.asking import machines_here
-from stacks.needs import Need, needs, verdict
-from stacks.rules import ConfigError
+from stacks.aws.lookups import existing_machines
+from stacks.quotas import QuotaNeed, comparison
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
 REQUEST = "pulumi config set quotas request && pulumi up"
 GRANTED = "pulumi config rm quotas && pulumi up"
 
 
-def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[Need, ...]:
-    """Log every quota that this stack needs; return those to ask for.
+def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed, ...]:
+    """Log every quota that this stack needs; return those to request.
 
-    Nothing is returned but for `quotas: request`. Where rights lack to read a quota it counts
-    as enough: EC2 itself says the rest when the machines are made.
+    Empty unless the config has `quotas: request`. A quota that cannot be read counts as large
+    enough: EC2 refuses the machines if it is not.
 
     Raises:
-        ConfigError: a quota is too small and the config does not ask for more; or it asks, and
-            has nothing to ask for, or could ask for less than there is, or has machines already.
+        ConfigError: a quota is too small and the config does not request more; or it requests
+            more, but there is enough, or the current value is unknown, or machines exist.
     """
-    have = {need: _read(need, opts) for need in needs(config)}
-    for need, amount in have.items():
-        pulumi.log.info(verdict(need, amount))
+    available = {need: _read(need, opts) for need in config.quota_needs}
+    for need, amount in available.items():
+        pulumi.log.info(comparison(need, amount))
     if config.quotas == "request":
-        return _to_ask_for(config, have, opts)
-    small = [verdict(n, a) for n, a in have.items() if a is not None and a < n.amount]
+        return _to_request(config, available, opts)
+    small = [comparison(n, a) for n, a in available.items() if a is not None and a < n.amount]
     if small:
-        raise ConfigError("\n".join([*small, f"  next: {REQUEST}   # asks AWS for more"]))
+        raise ConfigError("\n".join([*small, f"  next: {REQUEST}   # requests more from AWS"]))
     return ()
 
 
-def ask(asked: Sequence[Need], parent: pulumi.Resource) -> None:
-    """Ask AWS for what is needed, which is more than there is: never a decrease.
+def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
+    """Request the needed amounts; each is more than the current value.
 
-    What was granted outlives the stack: others may count on it.
+    A granted quota outlives the stack: others may use it.
     """
-    for need in asked:
+    for need in needs:
         servicequotas.ServiceQuota(
             need.code,
             service_code=need.service,
@@ -51,50 +51,52 @@ def ask(asked: Sequence[Need], parent: pulumi.Resource) -> None:
             opts=pulumi.ResourceOptions(parent=parent, retain_on_delete=True),
         )
         pulumi.log.info(
-            f"only the quota is asked for, no machines are made. AWS's answer: "
+            f"only the quota is requested, no machines are made. AWS's answer: "
             f"{console(need)}; once it is granted: {GRANTED}"
         )
 
 
-def console(need: Need) -> str:
-    """Where a person reads what became of a request."""
+def console(need: QuotaNeed) -> str:
+    """The page that shows the state of a request."""
     return (
         f"https://{need.place}.console.aws.amazon.com/servicequotas/home/services/"
         f"{need.service}/quotas/{need.code}"
     )
 
 
-def _to_ask_for(
-    config: ClusterConfig, have: dict[Need, float | None], opts: pulumi.InvokeOptions
-) -> tuple[Need, ...]:
-    """What there is too little of.
+def _to_request(
+    config: ClusterConfig, available: dict[QuotaNeed, float | None], opts: pulumi.InvokeOptions
+) -> tuple[QuotaNeed, ...]:
+    """The quotas that are too small.
 
-    A request alone means a stack without machines, so those that exist would be destroyed.
+    A stack that only requests quotas has no machines, so existing machines would be destroyed.
     """
-    here = machines_here(config, opts)
-    if here:
+    machines = existing_machines(config, opts)
+    if machines:
         raise ConfigError(
-            f"quotas: request would destroy the machines of this stack: {', '.join(here)}\n"
-            "  next: ask in a stack of its own: pulumi stack init more-quota --copy-config-from "
-            f"{pulumi.get_stack()} && {REQUEST}"
+            f"quotas: request would destroy the machines of this stack: {', '.join(machines)}\n"
+            "  next: request it from another stack: pulumi stack init more-quota "
+            f"--copy-config-from {pulumi.get_stack()} && {REQUEST}"
         )
-    unknown = [verdict(need, amount) for need, amount in have.items() if amount is None]
+    unknown = [comparison(need, amount) for need, amount in available.items() if amount is None]
     if unknown:
         raise ConfigError(
-            "\n".join([*unknown, "without that, a request could be for less than there is"])
-            + "\n  next: ask for the right servicequotas:GetServiceQuota"
+            "\n".join([*unknown, "a request without it could decrease the quota"])
+            + "\n  next: get the permission servicequotas:GetServiceQuota"
         )
-    small = tuple(need for need, amount in have.items() if (amount or 0) < need.amount)
+    small = tuple(need for need, amount in available.items() if (amount or 0) < need.amount)
     if not small:
-        raise ConfigError(f"quotas: there is enough, nothing is to be asked for\n  next: {GRANTED}")
+        raise ConfigError(
+            f"quotas: the quotas are large enough, there is nothing to request\n  next: {GRANTED}"
+        )
     return small
 
 
-def _read(need: Need, opts: pulumi.InvokeOptions) -> float | None:
+def _read(need: QuotaNeed, opts: pulumi.InvokeOptions) -> float | None:
     try:
         return servicequotas.get_service_quota(
             service_code=need.service, quota_code=need.code, opts=opts
         ).value
-    except Exception as error:  # that is what a failed invoke raises
+    except Exception as error:  # the type that a failed invoke raises
         pulumi.log.warn(f"quota {need.code} cannot be read: {error}")
         return None

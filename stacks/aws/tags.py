@@ -1,4 +1,4 @@
-"""The tags on everything that can have one: whose it is, and which cluster's. Pure."""
+"""The tags on every resource that can have tags: cluster, owner and stack. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stacks.settings import ClusterConfig
 
 
 def tags(config: ClusterConfig, stack: str) -> dict[str, str]:
-    """By these a bill is split, and what was forgotten is found."""
+    """The tags of a resource, for cost reports and for finding leftovers."""
     return {
         "railhead:cluster": config.name,
         "railhead:owner": config.owner,
@@ -14,7 +14,7 @@ def tags(config: ClusterConfig, stack: str) -> dict[str, str]:
     }
 
 
-def ours(config: ClusterConfig, stack: str) -> dict[str, str]:
-    """The tags by which what this stack made is known, whoever ran `pulumi up`."""
-    known = tags(config, stack)
-    return {key: known[key] for key in ("railhead:cluster", "railhead:stack")}
+def identifying_tags(config: ClusterConfig, stack: str) -> dict[str, str]:
+    """The tags that identify this stack's resources, whoever ran `pulumi up`."""
+    every = tags(config, stack)
+    return {key: every[key] for key in ("railhead:cluster", "railhead:stack")}

@@ -1,1 +1,1 @@
-"""The cluster in Google Cloud: n1 machines with cards, in one zone."""
+"""A cluster on Google Cloud. cluster.py has the component; each other file is one part of it."""

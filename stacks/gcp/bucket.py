@@ -6,43 +6,45 @@ import pulumi
 from pulumi_gcp import storage
 
 from stacks.gcp.labels import labels
-from stacks.gcp.place import Place
+from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
-OLD_VERSIONS_DAYS = 7  # a checkpoint is written many times a day, and each is whole gigabytes
+OLD_VERSIONS_DAYS = 7  # checkpoints are gigabytes, and are written many times a day
 UPLOADS_DAYS = 2
 
 
-def bucket(config: ClusterConfig, place: Place, parent: pulumi.Resource) -> storage.Bucket:
+def make_bucket(
+    config: ClusterConfig, location: Location, parent: pulumi.Resource
+) -> storage.Bucket:
     """A private bucket beside the machines. Google encrypts all objects with its own keys."""
-    # checkov:skip=CKV_GCP_62: access logs need a second bucket, and nobody here reads them
+    # checkov:skip=CKV_GCP_62: access logs need a second bucket, and nothing reads them
     return storage.Bucket(
         f"railhead-{config.name}",
         name=config.bucket_name,
-        project=place.project,
-        location=place.region.upper(),
+        project=location.project,
+        location=location.region.upper(),
         labels=labels(config),
         storage_class="STANDARD",
         uniform_bucket_level_access=True,
         public_access_prevention="enforced",
         versioning=storage.BucketVersioningArgs(enabled=True),
-        # Old versions are the way back. Google's soft delete would keep, and bill, the same
-        # objects again, also those of a bucket that was removed.
+        # Old versions are the backup. Google's soft delete would keep, and bill, the same
+        # objects again, also after the bucket is removed.
         soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
         lifecycle_rules=_rules(),
-        # A destroy does not empty it: Google refuses to remove a bucket with objects.
+        # `pulumi destroy` does not empty it: Google refuses to remove a bucket with objects.
         force_destroy=False,
         opts=pulumi.ResourceOptions(parent=parent),
     )
 
 
 def _rules() -> list[storage.BucketLifecycleRuleArgs]:
-    """Old versions go, and the parts of uploads that nobody finished."""
+    """Removes old versions, and the parts of unfinished uploads."""
     old = storage.BucketLifecycleRuleConditionArgs(days_since_noncurrent_time=OLD_VERSIONS_DAYS)
-    left = storage.BucketLifecycleRuleConditionArgs(age=UPLOADS_DAYS)
+    unfinished = storage.BucketLifecycleRuleConditionArgs(age=UPLOADS_DAYS)
     return [
         storage.BucketLifecycleRuleArgs(
             action=storage.BucketLifecycleRuleActionArgs(type=kind), condition=condition
         )
-        for kind, condition in (("Delete", old), ("AbortIncompleteMultipartUpload", left))
+        for kind, condition in (("Delete", old), ("AbortIncompleteMultipartUpload", unfinished))
     ]

@@ -1,4 +1,4 @@
-"""The component: from a config to the cluster document. Nothing exists until all checks passed."""
+"""The component: from the config to the cluster document. All checks come before any resource."""
 
 from __future__ import annotations
 
@@ -10,61 +10,65 @@ import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
 from stacks import outputs
+from stacks.cost import price
 from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
 from stacks.gcp.image import Image
 from stacks.gcp.labels import labels
 from stacks.gcp.network import Network
-from stacks.gcp.place import Place, place
-from stacks.needs import Need
-from stacks.prices import price
+from stacks.gcp.zone import Location, choose_location
+from stacks.quotas import QuotaNeed
 from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
 
 
 class Cluster(pulumi.ComponentResource):
-    """`count` machines in one zone, with their network, account and bucket.
+    """`count` machines in one zone, with their network, service account and bucket.
 
-    `document` is the cluster document; None where only quotas were asked for.
+    `document` is the cluster document; None where only quotas were requested.
     """
 
     def __init__(self, name: str, config: ClusterConfig) -> None:
         """Check, then register.
 
         Raises:
-            ConfigError: something is refused, or too small a quota; no resource exists.
+            ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
         firewall.check(config)
-        chosen = image.image(config)
+        chosen = image.choose_image(config)
         provider = _provider(name, config)
-        asking = pulumi.InvokeOptions(provider=provider)
-        where = place(config, asking)
-        image.check(chosen, config, asking)
-        known = network.existing(config.network, where, asking) if config.network else None
-        asked = quota.check(config, asking)
+        invoke = pulumi.InvokeOptions(provider=provider)
+        location = choose_location(config, invoke)
+        image.check(chosen, config, invoke)
+        existing = network.existing(config.network, location, invoke) if config.network else None
+        requests = quota.check(config, invoke)
         super().__init__(
             "railhead:gcp:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
         )
         self.document: pulumi.Output[Document] = (
-            self._ask(config, asked) if asked else self._make(config, where, chosen, known)
+            self._request(config, requests)
+            if requests
+            else self._make(config, location, chosen, existing)
         )
         self.register_outputs({"document": self.document})
 
-    def _ask(self, config: ClusterConfig, asked: Sequence[Need]) -> pulumi.Output[Document]:
-        quota.ask(asked, config, self)
+    def _request(
+        self, config: ClusterConfig, requests: Sequence[QuotaNeed]
+    ) -> pulumi.Output[Document]:
+        quota.request(requests, config, self)
         return pulumi.Output.from_input(None)
 
     def _make(
-        self, config: ClusterConfig, where: Place, chosen: Image, known: Network | None
+        self, config: ClusterConfig, location: Location, chosen: Image, existing: Network | None
     ) -> pulumi.Output[Document]:
-        net = known or network.own(config, where, self)
-        rules = firewall.firewall(config, where, net, self)
-        kept = bucket.bucket(config, where, self) if config.bucket else None
-        account = identity.identity(config, where, kept, self).email if kept else None
-        around = hosts.Around(where, chosen, net.subnet, account)
+        net = existing or network.make_network(config, location, self)
+        rules = firewall.make_rules(config, location, net, self)
+        store = bucket.make_bucket(config, location, self) if config.bucket else None
+        account = identity.service_account(config, location, store, self).email if store else None
+        inputs = hosts.HostInputs(location, chosen, net.subnet, account)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
-        made = [hosts.host(config, number + 1, around, opts) for number in range(config.count)]
-        return _document(config, made, kept)
+        made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
+        return _document(config, made, store)
 
 
 def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
@@ -74,7 +78,7 @@ def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
 
 
 def _document(
-    config: ClusterConfig, made: Sequence[compute.Instance], kept: storage.Bucket | None
+    config: ClusterConfig, made: Sequence[compute.Instance], store: storage.Bucket | None
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
@@ -82,14 +86,16 @@ def _document(
         )
         for one in made
     ]
-    bucket_name = kept.name if kept else pulumi.Output.from_input(None)
+    bucket_name = store.name if store else pulumi.Output.from_input(None)
     return pulumi.Output.all(bucket_name, *each).apply(
-        lambda known: _told(config, known[0], known[1:])
+        lambda values: _plain_document(config, values[0], values[1:])
     )
 
 
-def _told(config: ClusterConfig, bucket_name: str | None, each: Sequence[Any]) -> Document:
-    """The document of machines as Compute answered; `each` has plain values only."""
+def _plain_document(
+    config: ClusterConfig, bucket_name: str | None, each: Sequence[Any]
+) -> Document:
+    """The cluster document; `each` has the plain values of one machine."""
     return outputs.cluster_document(
         config,
         [_host(one) for one in each],
@@ -113,6 +119,6 @@ def _host(one: dict[str, Any]) -> outputs.HostFacts:
 
 
 def _deadline(one: dict[str, Any]) -> dict[str, Any]:
-    """As Compute has it: on a machine that exists, a later config does not move it."""
+    """The deadline of the machine itself: a later config does not change it."""
     seconds = one["when"]["max_run_duration"]["seconds"]
     return {"kind": "max-run-duration", "id": one["name"], "seconds": int(seconds)}

@@ -1,4 +1,4 @@
-"""Who may reach the hosts: the operator by ssh, and they each other."""
+"""The firewall: SSH from the operator, all traffic between the hosts, nothing else."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pulumi_gcp import compute
 
 from stacks.gcp.labels import description, tag
 from stacks.gcp.network import Network
-from stacks.gcp.place import Place
-from stacks.rules import ConfigError
+from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
-ALLOW, DENY = 900, 910  # before whatever else a network allows, which has 1000 or later
+ALLOW, DENY = 900, 910  # before other rules of the network, whose default priority is 1000
 
 
 def check(config: ClusterConfig) -> None:
-    """Refuse networks that could never connect.
+    """Refuse networks that cannot connect.
 
     Raises:
         ConfigError: an IPv6 network; the hosts have IPv4 addresses only.
@@ -27,22 +27,22 @@ def check(config: ClusterConfig) -> None:
             raise ConfigError(f"ssh_cidrs: {cidr} is IPv6; hosts on gcp have IPv4 addresses only")
 
 
-def firewall(
-    config: ClusterConfig, place: Place, network: Network, parent: pulumi.Resource
+def make_rules(
+    config: ClusterConfig, location: Location, network: Network, parent: pulumi.Resource
 ) -> list[compute.Firewall]:
-    """Ssh from the config's networks, everything inside the cluster, and nothing else.
+    """SSH from `ssh_cidrs`, all traffic inside the cluster, and nothing else.
 
-    A network that was there may allow more, as `default` does with ssh from everywhere: there
-    everything else is denied to these hosts.
+    An existing network may allow more, as `default` allows SSH from everywhere: a rule denies
+    everything else to these hosts.
     """
     ssh = compute.FirewallAllowArgs(protocol="tcp", ports=["22"])
     rules = [
         _rule(
-            config, place, network, parent, "ssh",
+            config, location, network, parent, "ssh",
             allows=[ssh], priority=ALLOW, source_ranges=list(config.ssh_cidrs),
         ),
         _rule(
-            config, place, network, parent, "inside",
+            config, location, network, parent, "inside",
             allows=[compute.FirewallAllowArgs(protocol="all")], priority=ALLOW,
             source_tags=[tag(config)],
         ),
@@ -51,7 +51,7 @@ def firewall(
         deny = compute.FirewallDenyArgs(protocol="all")
         rules.append(
             _rule(
-                config, place, network, parent, "nothing-else",
+                config, location, network, parent, "nothing-else",
                 denies=[deny], priority=DENY, source_ranges=["0.0.0.0/0"],
             )
         )  # fmt: skip
@@ -60,7 +60,7 @@ def firewall(
 
 def _rule(
     config: ClusterConfig,
-    place: Place,
+    location: Location,
     network: Network,
     parent: pulumi.Resource,
     name: str,
@@ -73,7 +73,7 @@ def _rule(
 ) -> compute.Firewall:
     return compute.Firewall(
         f"{config.name}-{name}",
-        project=place.project,
+        project=location.project,
         network=network.network,
         description=description(config),
         direction="INGRESS",

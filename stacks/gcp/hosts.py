@@ -1,4 +1,4 @@
-"""The machines: n1 with cards, that Google itself stops at the deadline."""
+"""The machines: n1 with GPUs. Google itself stops them at the deadline."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pulumi_gcp import compute
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
 from stacks.gcp.labels import labels, tag
-from stacks.gcp.place import Place
+from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
-# What a change must not touch on machines that exist, because it would replace them and their
-# disks: a disk's labels (a colleague's `up` has another owner), and the deadline, which can be
-# moved on a stopped machine through Compute's API.
+# Changes of these would replace existing machines and their disks: the disk's labels (a
+# colleague's `up` has another owner), and the deadline (Compute's API can change it while the
+# machine is stopped).
 FIXED = ["bootDisk.initializeParams.labels", "scheduling.maxRunDuration"]
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a host stands in: its place, image, subnet, and its account's address, if any."""
+class HostInputs:
+    """What all hosts of a cluster share. `account` is the service account's address, if any."""
 
-    place: Place
+    location: Location
     image: Image
     subnet: pulumi.Input[str]
     account: pulumi.Input[str] | None
 
 
 def host(
-    config: ClusterConfig, number: int, around: Around, opts: pulumi.ResourceOptions
+    config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> compute.Instance:
-    """One machine. What it runs is up to bootstrap; it boots with the cluster's key and no other.
+    """One machine. It accepts the operator's key and no other; bootstrap installs everything else.
 
     `desired_status` stays unset: an `up` neither starts nor stops a machine.
     """
@@ -40,36 +40,36 @@ def host(
     return compute.Instance(
         name,
         name=name,
-        project=around.place.project,
-        zone=around.place.zone,
+        project=inputs.location.project,
+        zone=inputs.location.zone,
         machine_type=config.machine_type,
-        guest_accelerators=[_cards(config)],
-        # checkov:skip=CKV_GCP_38: Google encrypts all disks; a key of ours would lie in the state
-        boot_disk=_disk(config, around.image),
-        network_interfaces=[_interface(around.subnet)],
+        guest_accelerators=[_gpus(config)],
+        # checkov:skip=CKV_GCP_38: Google encrypts all disks; our own key would be in the state
+        boot_disk=_disk(config, inputs.image),
+        network_interfaces=[_interface(inputs.subnet)],
         scheduling=_scheduling(config),
-        service_account=_account(around.account),
-        shielded_instance_config=_shielded(around.image),
-        metadata=_metadata(config, around.image),
+        service_account=_account(inputs.account),
+        shielded_instance_config=_shielded(inputs.image),
+        metadata=_metadata(config, inputs.image),
         labels=labels(config),
         tags=[tag(config)],
-        # A machine must stand still while its type or account is changed.
+        # A machine must be stopped while its type or account is changed.
         allow_stopping_for_update=True,
         opts=pulumi.ResourceOptions.merge(
             opts,
-            # Its name is taken as long as the old one stands.
+            # Its name is in use until the old one is removed.
             pulumi.ResourceOptions(ignore_changes=FIXED, delete_before_replace=True),
         ),
     )
 
 
-def _cards(config: ClusterConfig) -> compute.InstanceGuestAcceleratorArgs:
+def _gpus(config: ClusterConfig) -> compute.InstanceGuestAcceleratorArgs:
     assert config.gpu_type and config.gpu_count
     return compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)
 
 
 def _disk(config: ClusterConfig, image: Image) -> compute.InstanceBootDiskArgs:
-    """The system's disk. Google encrypts it with its own keys, whatever a config says."""
+    """The system disk. Google always encrypts it with its own keys."""
     return compute.InstanceBootDiskArgs(
         auto_delete=True,
         initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
@@ -79,7 +79,7 @@ def _disk(config: ClusterConfig, image: Image) -> compute.InstanceBootDiskArgs:
 
 
 def _interface(subnet: pulumi.Input[str]) -> compute.InstanceNetworkInterfaceArgs:
-    """A public address for the operator's ssh, and the card that n1 with GPUs is fast with."""
+    """A public address for SSH, and Google's fast virtual network card."""
     return compute.InstanceNetworkInterfaceArgs(
         subnetwork=subnet,
         nic_type="GVNIC",
@@ -89,10 +89,9 @@ def _interface(subnet: pulumi.Input[str]) -> compute.InstanceNetworkInterfaceArg
 
 
 def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
-    """Machines with cards cannot be moved in a maintenance, only stopped.
+    """Machines with GPUs cannot be migrated for maintenance, only stopped.
 
-    None starts again by itself, not even on demand: it would bill, with a new deadline and
-    without a run.
+    None restarts by itself: it would cost, with a new deadline and without a run.
     """
     return compute.InstanceSchedulingArgs(
         on_host_maintenance="TERMINATE",
@@ -107,7 +106,7 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
 
 
 def _account(email: pulumi.Input[str] | None) -> compute.InstanceServiceAccountArgs | None:
-    """Without a bucket a machine is nobody: no account at all, least of all the default one."""
+    """Without a bucket a machine has no service account, not even the default one."""
     if email is None:
         return None
     return compute.InstanceServiceAccountArgs(email=email, scopes=[SCOPE])
@@ -120,12 +119,12 @@ def _shielded(image: Image) -> compute.InstanceShieldedInstanceConfigArgs:
 
 
 def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
-    """The cluster's key alone, and guest attributes: there a host tells its own ssh key."""
+    """The operator's key alone, and guest attributes: there a host publishes its host key."""
     keys = {"ssh-keys": f"{config.ssh_user}:{config.public_key}"}
     return {
         **image.metadata,
         "enable-guest-attributes": "TRUE",
-        # checkov:skip=CKV_GCP_34: `oslogin` asks for it; else the cluster's key must count
+        # checkov:skip=CKV_GCP_34: on with `oslogin`; else the operator's key must be accepted
         "enable-oslogin": "TRUE" if config.oslogin else "FALSE",
         "block-project-ssh-keys": "TRUE",
         "serial-port-enable": "FALSE",

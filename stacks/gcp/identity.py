@@ -1,4 +1,4 @@
-"""Who the machines are to Google Cloud: an account of their own, with rights on one bucket."""
+"""The service account of the machines, with permissions on one bucket."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import pulumi
 from pulumi_gcp import serviceaccount, storage
 
 from stacks.gcp.labels import description
-from stacks.gcp.place import Place
+from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
-# Objects: list and read; below runs/ also write and remove, which to write again takes. Not the
-# bucket itself and not who may use it.
+# Objects: list and read; below runs/ also write and remove, which an overwrite needs. Nothing on
+# the bucket itself or its permissions.
 READS = "roles/storage.objectViewer"
 WRITES = "roles/storage.objectUser"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
 def account_id(config: ClusterConfig) -> str:
-    """6 to 30 characters, of the cluster's name, which may be as long as all of that."""
+    """6 to 30 characters from the cluster's name, which may itself have 30."""
     digest = hashlib.sha256(config.name.encode()).hexdigest()[:8]
     return f"rh-{config.name[:18].rstrip('-')}-{digest}"
 
 
-def identity(
-    config: ClusterConfig, place: Place, bucket: storage.Bucket, parent: pulumi.Resource
+def service_account(
+    config: ClusterConfig, location: Location, bucket: storage.Bucket, parent: pulumi.Resource
 ) -> serviceaccount.Account:
-    """A service account that can read this bucket, write runs there, and nothing else.
+    """A service account that can read this bucket, write below runs/, and nothing else.
 
-    Not elsewhere: machines of later days install the wheels that are kept there.
+    Not elsewhere: later machines install the wheels that are stored there.
     """
     account = serviceaccount.Account(
         f"{config.name}-hosts",
-        project=place.project,
+        project=location.project,
         account_id=account_id(config),
         display_name=f"Hosts of {config.name}",
         description=description(config),
@@ -58,5 +58,5 @@ def identity(
 
 
 def below_runs(bucket: str) -> str:
-    """The condition that an object of this bucket is one of a run."""
+    """The condition that an object of this bucket is below runs/."""
     return f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/runs/")'

@@ -1,4 +1,4 @@
-"""The image of the hosts' disks, and what follows from the choice."""
+"""The image of the hosts' disks, and the settings that depend on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.rules import ConfigError
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
 DLVM, UBUNTU = "deeplearning-platform-release", "ubuntu-os-cloud"
 FAMILIES = {
@@ -24,58 +24,58 @@ _PATH = re.compile(r"projects/([^/]+)/global/images/(family/)?([^/]+)")
 
 @dataclass(frozen=True)
 class Image:
-    """`path` is of a family or of one image, without a host's name."""
+    """`path` names an image family or one image, without the API's address."""
 
     path: str
     secure_boot: bool
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def image(config: ClusterConfig) -> Image:
+def choose_image(config: ClusterConfig) -> Image:
     """The image of a config.
 
-    The path of a family, not of the image that it names today: Compute resolves it when it
-    makes the disk, and an `up` weeks later compares the same two texts and changes nothing.
+    The path of a family, not of its newest image: Compute resolves it when it makes the disk,
+    and an `up` weeks later compares equal paths and changes nothing.
 
     Raises:
-        ConfigError: it is no name of ours and no path of an image.
+        ConfigError: it is none of our names and no path of an image.
     """
     if config.image not in FAMILIES:
         if not _PATH.fullmatch(config.image):
             raise ConfigError(
-                f"image: {config.image!r} is none of {', '.join(FAMILIES)} and no path as in "
+                f"image: {config.image!r} is none of {', '.join(FAMILIES)} nor a path as in "
                 "projects/P/global/images/NAME or projects/P/global/images/family/NAME"
             )
-        # Nobody knows whether this image's driver module is signed.
+        # It is unknown whether this image's driver module is signed.
         return Image(config.image, secure_boot=False)
     project, family = FAMILIES[config.image]
     path = f"projects/{project}/global/images/family/{family}"
     if project == DLVM:
-        # Its driver is built on the machine, by nobody whose key the firmware knows: Secure
-        # Boot would refuse to load the module.
+        # Its driver is built on the machine and not signed with a key that the firmware trusts:
+        # Secure Boot would refuse the module.
         return Image(path, secure_boot=False, metadata={"install-nvidia-driver": "True"})
     # Ubuntu's own driver modules (linux-modules-nvidia-*) are signed with Canonical's key.
     return Image(path, secure_boot=True)
 
 
 def check(chosen: Image, config: ClusterConfig, opts: pulumi.InvokeOptions) -> None:
-    """Ask Google for the image, and log what it is today.
+    """Look the image up, and log the newest of its family.
 
     Raises:
-        ConfigError: there is none, or it does not fit on the disk.
+        ConfigError: it does not exist, or does not fit on the disk.
     """
     found = _PATH.fullmatch(chosen.path)
     assert found
     project, family, name = found.groups()
     try:
         if family:
-            today = compute.get_image(project=project, family=name, opts=opts)
+            newest = compute.get_image(project=project, family=name, opts=opts)
         else:
-            today = compute.get_image(project=project, name=name, opts=opts)
-    except Exception as error:  # that is what a failed invoke raises
-        raise ConfigError(f"image: {chosen.path} cannot be had: {error}") from None
-    if today.disk_size_gb > config.disk_gb:
+            newest = compute.get_image(project=project, name=name, opts=opts)
+    except Exception as error:  # the type that a failed invoke raises
+        raise ConfigError(f"image: {chosen.path} cannot be read: {error}") from None
+    if newest.disk_size_gb > config.disk_gb:
         raise ConfigError(
-            f"disk_gb: {config.disk_gb} is less than the {today.disk_size_gb} GB of {today.name}"
+            f"disk_gb: {config.disk_gb} is less than the {newest.disk_size_gb} GB of {newest.name}"
         )
-    pulumi.log.info(f"image {today.name}; hosts that exist keep theirs")
+    pulumi.log.info(f"image {newest.name}; hosts that exist keep theirs")

@@ -1,4 +1,4 @@
-"""The labels by which everything of a cluster is found, and whoever pays for it. Pure."""
+"""The labels of a cluster's resources: cluster and owner. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from stacks.settings import ClusterConfig
 
 
 def labels(config: ClusterConfig) -> dict[str, str]:
-    """For all that Google Cloud can label; networks, rules and accounts it cannot."""
+    """For every resource that can have labels; networks, firewall rules and accounts cannot."""
     return {"railhead-cluster": config.name, "railhead-owner": config.owner}
 
 
 def description(config: ClusterConfig) -> str:
-    """For what cannot be labelled. Without the owner: networks are replaced to change theirs."""
+    """For resources without labels. Without the owner: another description replaces a network."""
     return f"Railhead cluster {config.name}"
 
 
 def tag(config: ClusterConfig) -> str:
-    """The network tag of the cluster's machines, by which its firewall rules name them."""
+    """The network tag of the cluster's machines, which its firewall rules use."""
     return f"railhead-{config.name}"

@@ -1,4 +1,4 @@
-"""The network of the hosts: an own one, or one that is there."""
+"""The network of the hosts: a new one, or an existing one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pulumi
 from pulumi_gcp import compute
 
 from stacks.gcp.labels import description
-from stacks.gcp.place import Place
-from stacks.rules import ConfigError
+from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
 RANGE = "10.164.0.0/20"
 
@@ -24,12 +24,12 @@ class Network:
     own: bool
 
 
-def own(config: ClusterConfig, place: Place, parent: pulumi.Resource) -> Network:
-    """A network of one subnet. Google's own services are reached without leaving Google."""
+def make_network(config: ClusterConfig, location: Location, parent: pulumi.Resource) -> Network:
+    """A network with one subnet and private access to Google's own services."""
     opts = pulumi.ResourceOptions(parent=parent)
     network = compute.Network(
         config.name,
-        project=place.project,
+        project=location.project,
         description=description(config),
         auto_create_subnetworks=False,
         routing_mode="REGIONAL",
@@ -38,8 +38,8 @@ def own(config: ClusterConfig, place: Place, parent: pulumi.Resource) -> Network
     # checkov:skip=CKV_GCP_26: flow logs are billed by the GB, and ranks send each other many
     subnet = compute.Subnetwork(
         config.name,
-        project=place.project,
-        region=place.region,
+        project=location.project,
+        region=location.region,
         network=network.id,
         description=description(config),
         ip_cidr_range=RANGE,
@@ -49,20 +49,24 @@ def own(config: ClusterConfig, place: Place, parent: pulumi.Resource) -> Network
     return Network(network.id, subnet.id, own=True)
 
 
-def existing(name: str, place: Place, opts: pulumi.InvokeOptions) -> Network:
+def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Network:
     """The network of this name, with its one subnet in the region.
 
     Raises:
-        ConfigError: there is no such network, or not one subnet there.
+        ConfigError: there is no such network, or it does not have one subnet in the region.
     """
     try:
-        found = compute.get_network(name=name, project=place.project, opts=opts)
-    except Exception as error:  # that is what a failed invoke raises
-        raise ConfigError(f"network: {name} in {place.project} cannot be had: {error}") from None
-    here = [link for link in found.subnetworks_self_links if f"/regions/{place.region}/" in link]
-    if len(here) != 1:
-        names = ", ".join(link.rpartition("/")[2] for link in here) or "none"
+        found = compute.get_network(name=name, project=location.project, opts=opts)
+    except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"network: {name} must have one subnet in {place.region}, and has {names}"
+            f"network: {name} in {location.project} cannot be read: {error}"
+        ) from None
+    links = [
+        link for link in found.subnetworks_self_links if f"/regions/{location.region}/" in link
+    ]
+    if len(links) != 1:
+        names = ", ".join(link.rpartition("/")[2] for link in links) or "none"
+        raise ConfigError(
+            f"network: {name} must have one subnet in {location.region}, and has {names}"
         )
-    return Network(found.self_link, here[0], own=False)
+    return Network(found.self_link, links[0], own=False)

@@ -54,7 +54,7 @@ class Agent:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
-    def ask(self, op: str, payload: bytes = b"", **words: Any) -> tuple[Any, list[Any]]:
+    def call(self, op: str, payload: bytes = b"", **words: Any) -> tuple[Any, list[Any]]:
         """The answer of one operation and its events; a chunk's bytes are put into its event."""
         self.send(json.dumps({"op": op, **words}).encode() + b"\n")
         events = []
@@ -96,10 +96,10 @@ def test_it_says_hello_and_ends_with_its_channel(home: Path) -> None:
 
 def test_a_failure_is_an_answer_and_the_next_request_works(agent: Agent) -> None:
     with pytest.raises(Failed, match="ENOENT"):
-        agent.ask("run", argv=["~/not-there"])
+        agent.call("run", argv=["~/not-there"])
     with pytest.raises(Failed, match="KeyError"):
-        agent.ask("not-an-op")
-    assert agent.ask("read", paths=["~/none"])[0] == {"~/none": None}
+        agent.call("not-an-op")
+    assert agent.call("read", paths=["~/none"])[0] == {"~/none": None}
 
 
 # --- files
@@ -107,17 +107,17 @@ def test_a_failure_is_an_answer_and_the_next_request_works(agent: Agent) -> None
 
 def test_write_changes_only_what_differs(agent: Agent, home: Path) -> None:
     files = [["~/.ssh/a", 0o600, "one\n"], ["~/b", 0o755, "two\n"]]
-    assert agent.ask("write", files=files)[0]["changed"] == [f"{home}/.ssh/a", f"{home}/b"]
-    assert agent.ask("write", files=files)[0] == {"changed": []}
+    assert agent.call("write", files=files)[0]["changed"] == [f"{home}/.ssh/a", f"{home}/b"]
+    assert agent.call("write", files=files)[0] == {"changed": []}
     (home / "b").chmod(0o644)
-    assert agent.ask("write", files=files)[0] == {"changed": [f"{home}/b"]}
+    assert agent.call("write", files=files)[0] == {"changed": [f"{home}/b"]}
     assert [p.stat().st_mode & 0o777 for p in (home / ".ssh", home / "b")] == [0o700, 0o755]
 
 
 def test_write_keeps_the_users_own_link(agent: Agent, home: Path) -> None:
     (home / "dotfiles").mkdir()
     (home / "keys").symlink_to(home / "dotfiles" / "keys")
-    agent.ask("write", files=[["~/keys", 0o600, "line\n"]])
+    agent.call("write", files=[["~/keys", 0o600, "line\n"]])
     assert (home / "keys").is_symlink()
     assert (home / "dotfiles" / "keys").read_text() == "line\n"
 
@@ -181,12 +181,12 @@ def test_tree(
     payload = tar(bundle, {f.sha256 for f in bundle.files})
     words = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
     manifest = bundle.manifest()["files"]
-    agent.ask("tree", payload, manifest=manifest, **words)
+    agent.call("tree", payload, manifest=manifest, **words)
     now = found(tmp_path / "dest")
     assert {k: now.get(k) for k in wanted} == wanted
     assert now == wanted or not prune
     assert found(tmp_path / "out") == {"kept": "outside"}
-    again, events = agent.ask("tree", b"", manifest=manifest, **words)
+    again, events = agent.call("tree", b"", manifest=manifest, **words)
     assert (again, events) == ({"sent": 0, "changed": []}, [{"need": []}])
 
 
@@ -196,7 +196,7 @@ def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path:
     bundle = pack_folder(tmp_path / "here")
     payload = tar(bundle, {f.sha256 for f in bundle.files})
     words = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
-    agent.ask("tree", payload, manifest=bundle.manifest()["files"], **words)
+    agent.call("tree", payload, manifest=bundle.manifest()["files"], **words)
     assert found(tmp_path / "dest") == {"a": "1", "d/e/f": "kept", "other": "kept"}
 
 
@@ -332,7 +332,7 @@ def test_a_blob_with_another_content_is_refused(agent: Agent, home: Path) -> Non
     manifest = [{"path": "a", "sha256": wanted, "size": 1, "executable": False}]
     payload = zlib.compress(packed.getvalue())
     with pytest.raises(Failed, match="sha256"):
-        agent.ask("tree", payload, manifest=manifest, blobs="~/blobs", dest="~/dest")
+        agent.call("tree", payload, manifest=manifest, blobs="~/blobs", dest="~/dest")
     assert found(home / "dest") == found(home / "blobs") == {}
 
 
@@ -353,7 +353,7 @@ def test_get_sends_the_contents_up_to_a_limit(agent: Agent, home: Path) -> None:
     (home / "run" / "results" / "link").symlink_to(home / "run" / "results" / "a")
     os.link(home / "run" / "run.json", home / "run" / "results" / "0-hard")
     patterns = ["run.json", "results/*", "run.*", "../*"]
-    answer, events = agent.ask("get", root="~/run", patterns=patterns, limit=1000)
+    answer, events = agent.call("get", root="~/run", patterns=patterns, limit=1000)
     assert unpacked(events) == {
         "run.json": "{}",
         "results/0-hard": "{}",
@@ -361,7 +361,7 @@ def test_get_sends_the_contents_up_to_a_limit(agent: Agent, home: Path) -> None:
         "results/b": "y" * 50,
     }
     assert answer["left"] == []
-    answer, events = agent.ask("get", root="~/run", patterns=["run.json", "results/?"], limit=60)
+    answer, events = agent.call("get", root="~/run", patterns=["run.json", "results/?"], limit=60)
     assert list(unpacked(events)) == [path for path, _ in answer["files"]]
     assert len(answer["files"]) == 2 and len(answer["left"]) == 1
 
@@ -382,7 +382,7 @@ RUNNING = {"run.json", "results/model/v/x", "logs/rank-0.log", "logs/supervisor.
 
 
 def collected(agent: Agent) -> tuple[Any, dict[str, str]]:
-    answer, events = agent.ask("collect", folder="~/.railhead/runs/r1", limit=1000)
+    answer, events = agent.call("collect", folder="~/.railhead/runs/r1", limit=1000)
     return answer, unpacked(events)
 
 
@@ -420,7 +420,7 @@ def test_what_is_no_file_is_named_and_holds_nothing_up(agent: Agent, home: Path)
         ("logs/pipe", "FIFO"),
         ("work/link", "link"),
     }
-    assert agent.ask("read", paths=["~/.railhead/runs/r1/logs/pipe"])[0].popitem()[1] is None
+    assert agent.call("read", paths=["~/.railhead/runs/r1/logs/pipe"])[0].popitem()[1] is None
 
 
 def test_a_file_that_is_cut_while_it_is_sent_breaks_no_archive() -> None:
@@ -477,7 +477,7 @@ def test_get_finds(agent: Agent, home: Path, patterns: list[str], paths: list[st
     names = ["a", ".top", "d/b.h5", "d/.hidden", "d/e/c.h5", "d/odd[1]*"]
     build(home / "run", dict.fromkeys(names, "x"))
     build(home, {"other": "x"})
-    answer, events = agent.ask("get", root="~/run", patterns=patterns, limit=1000)
+    answer, events = agent.call("get", root="~/run", patterns=patterns, limit=1000)
     assert [path for path, _ in answer["files"]] == list(unpacked(events)) == paths
 
 
@@ -491,15 +491,15 @@ def test_any_python_of_a_host_will_do(home: Path, version: str) -> None:
         pytest.skip(f"{name} does not start here")
     agent = Agent(home, told.stdout.decode().strip())
     assert agent.hello["python"].startswith(version)
-    agent.ask("write", files=[["~/run/.a", 0o600, "x"]])
-    assert unpacked(agent.ask("get", root="~", patterns=["run/*"], limit=9)[1]) == {"run/.a": "x"}
-    assert agent.ask("run", argv=["echo", "a"])[0] == {"rc": 0, "tail": ["a"]}
+    agent.call("write", files=[["~/run/.a", 0o600, "x"]])
+    assert unpacked(agent.call("get", root="~", patterns=["run/*"], limit=9)[1]) == {"run/.a": "x"}
+    assert agent.call("run", argv=["echo", "a"])[0] == {"rc": 0, "tail": ["a"]}
     agent.process.communicate()
 
 
 def test_remove_takes_folders_and_spares_what_a_link_leads_to(agent: Agent, home: Path) -> None:
     build(home, {"a/b": "1", "kept/c": "2", "link": "->kept"})
-    assert agent.ask("remove", paths=["~/a", "~/link", "~/none"])[0] == {"left": []}
+    assert agent.call("remove", paths=["~/a", "~/link", "~/none"])[0] == {"left": []}
     assert found(home) == {"kept/c": "2"}
 
 
@@ -524,18 +524,18 @@ COMMANDS: dict[str, tuple[str, int, list[str]]] = {
 def test_run_answers_the_code_and_the_last_lines(
     agent: Agent, script: str, code: int, tail: list[str]
 ) -> None:
-    assert agent.ask("run", argv=["sh", "-c", script])[0] == {"rc": code, "tail": tail}
+    assert agent.call("run", argv=["sh", "-c", script])[0] == {"rc": code, "tail": tail}
 
 
 def test_run_gives_input_environment_and_folder(agent: Agent, home: Path) -> None:
     script = 'cat; echo "$WHERE"; pwd'
     words: dict[str, Any] = {"text": "in\n", "env": {"WHERE": "~/x"}, "cwd": "~"}
-    answer, _ = agent.ask("run", argv=["sh", "-c", script], **words)
+    answer, _ = agent.call("run", argv=["sh", "-c", script], **words)
     assert answer["tail"] == ["in", f"{home}/x", str(home)]
 
 
 def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
-    assert agent.ask("run", argv=["true"], text="x" * 1_000_000)[0] == {"rc": 0, "tail": []}
+    assert agent.call("run", argv=["true"], text="x" * 1_000_000)[0] == {"rc": 0, "tail": []}
 
 
 BACKGROUND = {
@@ -548,7 +548,7 @@ BACKGROUND = {
 @pytest.mark.parametrize("left", BACKGROUND.values(), ids=BACKGROUND)
 def test_what_a_command_leaves_behind_does_not_hold_the_answer(agent: Agent, left: str) -> None:
     start = time.monotonic()
-    answer, _ = agent.ask("run", argv=["sh", "-c", f"echo started; {left} exit 4"])
+    answer, _ = agent.call("run", argv=["sh", "-c", f"echo started; {left} exit 4"])
     assert answer["rc"] == 4
     assert answer["tail"][0] in ("started", "still here")
     assert time.monotonic() - start < 4
@@ -577,44 +577,44 @@ def alive(group: int) -> list[int]:
 def test_a_timeout_ends_all_that_was_started(agent: Agent, home: Path, script: str) -> None:
     start = time.monotonic()
     argv = ["sh", "-c", f"echo $$ >~/pid; {script}"]
-    assert agent.ask("run", argv=argv, timeout=0.5)[0]["rc"] == -9
+    assert agent.call("run", argv=argv, timeout=0.5)[0]["rc"] == -9
     assert time.monotonic() - start < 4
     assert alive(int((home / "pid").read_text())) == []
 
 
 def test_a_flood_is_told_at_a_bounded_pace(agent: Agent) -> None:
     start = time.monotonic()
-    answer, events = agent.ask("run", argv=["sh", "-c", "seq 2000000; sleep 0.2"])
+    answer, events = agent.call("run", argv=["sh", "-c", "seq 2000000; sleep 0.2"])
     assert answer["tail"][-1] == events[-1]["line"] == "2000000"
     assert len(events) <= 25 * (time.monotonic() - start) + 2
 
 
 def test_slow_lines_are_all_told(agent: Agent) -> None:
     script = r"for i in 1 2 3; do echo $i; sleep 0.12; done; printf '4%%\r'; sleep 0.12; echo 5%"
-    _, events = agent.ask("run", argv=["sh", "-c", script])
+    _, events = agent.call("run", argv=["sh", "-c", script])
     assert [e["line"] for e in events][:4] == ["1", "2", "3", "4%"]
 
 
 def test_a_line_without_end_stays_small(agent: Agent) -> None:
     script = "head -c 30000000 /dev/zero | tr '\\0' x; echo end"
-    answer, events = agent.ask("run", argv=["sh", "-c", script])
+    answer, events = agent.call("run", argv=["sh", "-c", script])
     assert answer["tail"][-1].endswith("xend")
     assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
 
 
 def test_growth_is_told_while_it_fetches_and_no_longer(agent: Agent) -> None:
-    _, events = agent.ask("run", argv=["sleep", "1.3"], fetches=True)
+    _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
     assert [list(e) for e in events] == [["grown"]]
     with pytest.raises(Failed, match="ENOENT"):
-        agent.ask("run", argv=["/not/there"], fetches=True)
-    assert agent.ask("run", argv=["sleep", "1.3"])[1] == []
+        agent.call("run", argv=["/not/there"], fetches=True)
+    assert agent.call("run", argv=["sleep", "1.3"])[1] == []
 
 
 def test_start_outlives_the_channel(home: Path) -> None:
     agent = Agent(home)
     words: dict[str, Any] = {"cwd": "~", "env": {"A": "~/b"}, "log": "~/log"}
     script = "sleep 0.5; echo $A; pwd"
-    agent.ask("start", argv=["sh", "-c", script], **words)
+    agent.call("start", argv=["sh", "-c", script], **words)
     agent.process.communicate()
     time.sleep(1)
     assert (home / "log").read_text() == f"{home}/b\n{home}\n"
@@ -632,13 +632,13 @@ def run_folder(home: Path, state: str, pid: int) -> Path:
 
 def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: Path) -> None:
     folder = run_folder(home, "succeeded", 1)
-    answer, events = agent.ask("follow", folder="~/runs/r1")
+    answer, events = agent.call("follow", folder="~/runs/r1")
     assert answer == {"offset": 9, "lost": False}
     assert events[0] == {"metrics": '{"a": 1}\n', "offset": 9}
     assert events[1]["last"] == {"0": "2%"}
     with (folder / "results" / "metrics.jsonl").open("a") as metrics:
         metrics.write("2}\n")
-    _, events = agent.ask("follow", folder="~/runs/r1", offset=9)
+    _, events = agent.call("follow", folder="~/runs/r1", offset=9)
     assert events[0] == {"metrics": '{"b": 2}\n', "offset": 18}
 
 
@@ -647,12 +647,12 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
     folder = run_folder(home, "running", 0)
     (folder / "supervisor.py").write_text("import time; time.sleep(60)")
     argv = [sys.executable, "~/runs/r1/supervisor.py"]
-    pid = agent.ask("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]
+    pid = agent.call("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]
     run_folder(home, "running", pid)
     started = time.monotonic()
     killer = threading.Timer(1, os.kill, (pid, 9))
     killer.start()
-    assert agent.ask("follow", folder="~/runs/r1")[0]["lost"]
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
     assert time.monotonic() - started >= 1
     time.sleep(0.2)
     assert not Path(f"/proc/{pid}").exists()  # buried: `kill -0` fails for everybody
@@ -660,7 +660,7 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
 
 def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
     run_folder(home, "running", os.getpid())
-    assert agent.ask("follow", folder="~/runs/r1")[0]["lost"]
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
 
 
 # --- wires
@@ -671,7 +671,7 @@ def test_peers_are_called_and_tell_who_answers(agent: Agent, address: str) -> No
     import socket
 
     try:
-        port = agent.ask("listen", address=address)[0]["port"]
+        port = agent.call("listen", address=address)[0]["port"]
     except Failed:
         pytest.skip(f"{address} is no address of this machine")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -681,12 +681,12 @@ def test_peers_are_called_and_tell_who_answers(agent: Agent, address: str) -> No
         closed.bind((address, 0))
         numbers = [port, stranger.getsockname()[1], closed.getsockname()[1]]
         peers = [[address, number] for number in numbers]
-        wrong = agent.ask("dial", peers=peers, timeout=0.5)[0]["wrong"]
+        wrong = agent.call("dial", peers=peers, timeout=0.5)[0]["wrong"]
     assert wrong[0] is None
     assert "timed out" in wrong[1]
     assert "refused" in wrong[2]
 
 
 def test_ports_are_free_and_different(agent: Agent) -> None:
-    numbers = agent.ask("ports", count=50)[0]["ports"]
+    numbers = agent.call("ports", count=50)[0]["ports"]
     assert len(set(numbers)) == 50

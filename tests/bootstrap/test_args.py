@@ -1,4 +1,4 @@
-"""`--args`: words as a real shell has them."""
+"""`--args`: split as a real shell splits its arguments."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.runs.request import split
 
-# Prints its words; globs are off, because splitting is what is compared and not expansion.
+# Prints its arguments; globs are off, because splitting is compared and not expansion.
 SHELL = """set -f; words() { for w; do printf '%s\\0' "$w"; done; }
 words """
 
 
 def by_shell(text: str) -> tuple[str, ...]:
-    """The words of `text` as a real sh has them."""
+    """The arguments in `text`, split by a real sh."""
     done = subprocess.run(["/bin/sh", "-c", SHELL + text], capture_output=True, check=True)
     return tuple(done.stdout.decode().split("\0")[:-1])
 
@@ -62,7 +62,7 @@ LETTERS = "ab=-'\"\\$`*?~#;&|<>(){}[]! \t\né日"
 
 
 def quoted(text: str, dice: random.Random) -> str:
-    """One of a shell's many ways to write a word."""
+    """One of a shell's many ways to quote an argument."""
     written = ""
     for letter in text:
         ways = [f"'{letter}'", f"{letter}" if letter in "ab=-é日" else f"'{letter}'"]
@@ -75,7 +75,7 @@ def quoted(text: str, dice: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_any_words_reach_the_script_whatever_is_in_them(seed: int) -> None:
+def test_any_arguments_reach_the_script_unchanged(seed: int) -> None:
     dice = random.Random(seed)
     words = [
         "".join(dice.choices(LETTERS, k=dice.randint(0, 7))) for _ in range(dice.randint(0, 5))
@@ -100,7 +100,7 @@ def test_nothing_is_expanded_or_run(text: str, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("text", "quote"), [("it's", "'"), ('say "hi', '"'), ("'a\\'b'", "'")])
-def test_a_quote_that_nothing_closes_is_refused_with_the_text(text: str, quote: str) -> None:
+def test_an_unclosed_quote_is_refused_with_the_text(text: str, quote: str) -> None:
     with pytest.raises(UsageError, match=f"the quote {quote} is not closed") as caught:
         split(text)
     assert repr(text) in caught.value.message

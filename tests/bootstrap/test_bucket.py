@@ -29,6 +29,7 @@ from bootstrap.clouds.aws.s3 import S3  # noqa: E402
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch, client
 from bootstrap.clouds.gcp.gcs import Gcs  # noqa: E402
+from bootstrap.clouds.storage import BucketContents, count_objects
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
@@ -164,17 +165,17 @@ def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
 
 def test_a_stack_without_a_bucket_says_so() -> None:
     with pytest.raises(UsageError, match="dev has no bucket"):
-        bucket.of(replace(ON_GCP, bucket=None))
+        bucket.bucket_of(replace(ON_GCP, bucket=None))
 
 
 def test_a_download_that_breaks_off_is_no_file(on_gcs: OnGcs, tmp_path: Path) -> None:
     on_gcs.put("big", os.urandom(3 << 20))
     on_gcs.store.cuts = True
     with pytest.raises(RailheadError, match="Google cannot be asked"):
-        bucket.of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
+        bucket.bucket_of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
     assert not (tmp_path / "big").exists()
     on_gcs.store.cuts = False
-    bucket.of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
+    bucket.bucket_of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
     assert (tmp_path / "big").stat().st_size == 3 << 20
 
 
@@ -187,7 +188,7 @@ def test_what_s3_has_another_hash_of_is_told_while_it_comes(on_s3: OnS3) -> None
 
     s3_backends["123456789012"]["aws"].buckets["results-b"].keys["k"].value = flipped(b"weights")
     with pytest.raises(RailheadError, match="AWS cannot be asked: Expected checksum"):
-        bucket.of(ON_AWS).read("k")
+        bucket.bucket_of(ON_AWS).read("k")
 
 
 def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
@@ -207,7 +208,7 @@ def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
 def counted(inventory: Inventory) -> Any:
     """The line of a bucket on a receipt."""
     prices = costs.S3 if inventory.cloud == "aws" else costs.GCS
-    return list(costs.bucket(bucket.of(inventory).store, inventory.region, prices))
+    return list(costs.bucket(bucket.bucket_of(inventory).store, inventory.region, prices))
 
 
 def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
@@ -241,19 +242,19 @@ def test_pages_are_followed_to_their_end_and_not_for_ever(
     for number in range(7):
         on_gcs.put(f"k{number // 2}", b"12345")
     on_gcs.store.page = 2
-    assert cloud_storage.held(bucket.of(ON_GCP).store) == cloud_storage.Held(7, 35, whole=True)
+    assert count_objects(bucket.bucket_of(ON_GCP).store) == BucketContents(7, 35, whole=True)
     monkeypatch.setattr(cloud_storage, "PAGES", 2)
-    assert cloud_storage.held(bucket.of(ON_GCP).store) == cloud_storage.Held(4, 20, whole=False)
+    assert count_objects(bucket.bucket_of(ON_GCP).store) == BucketContents(4, 20, whole=False)
     (cost,) = counted(ON_GCP)
     assert "more than 4 objects" in cost.what and cost.amount is None
     monkeypatch.setattr(cloud_storage, "PAGES", 4)
-    assert cloud_storage.held(bucket.of(ON_GCP).store).whole
+    assert count_objects(bucket.bucket_of(ON_GCP).store).whole
 
 
 def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         on_s3.put(f"k{number}", b"12345")
-    kept = bucket.of(ON_AWS).store
+    kept = bucket.bucket_of(ON_AWS).store
     assert isinstance(kept, S3)
 
     def small(service: str, call: str, **words: Any) -> Any:
@@ -268,7 +269,7 @@ WHEEL = b"PK\x03\x04\r\n--\xff" * 9999
 
 
 def test_what_is_written_is_read_again_whole(world: World) -> None:
-    kept = bucket.of(world.inventory)
+    kept = bucket.bucket_of(world.inventory)
     for data in (b"{}", WHEEL):
         kept.store.write("wheels/k1/a b+m\u00f6.whl", data)
         assert kept.read("wheels/k1/a b+m\u00f6.whl") == data
@@ -279,7 +280,7 @@ def test_what_is_written_is_read_again_whole(world: World) -> None:
 def test_google_refuses_what_changes_on_its_way(on_gcs: OnGcs) -> None:
     on_gcs.store.flips = True
     with pytest.raises(Refused, match="MD5 hash does not match"):
-        bucket.of(ON_GCP).store.write("wheels/k1", WHEEL)
+        bucket.bucket_of(ON_GCP).store.write("wheels/k1", WHEEL)
     assert on_gcs.names() == []
 
 
@@ -291,7 +292,7 @@ def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
             return {"md5Hash": "another"}
 
     with pytest.raises(RailheadError, match="k came into gs://b with another content"):
-        Gcs(cast("client.Google", Answers()), "b").write("k", WHEEL)
+        Gcs(cast("client.GoogleClient", Answers()), "b").write("k", WHEEL)
 
 
 def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
@@ -305,7 +306,7 @@ def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
 def test_nothing_is_written_into_a_bucket_that_is_gone(world: World) -> None:
     world.drop()
     with pytest.raises(cloud_storage.NoBucket):
-        bucket.of(world.inventory).store.write("k", b"1")
+        bucket.bucket_of(world.inventory).store.write("k", b"1")
 
 
 # --- Empty
@@ -315,7 +316,7 @@ def test_what_stands_below_a_name_is_removed_and_nothing_else(world: World) -> N
     for name in ("wheels/k1/wheel.json", "wheels/k2/a", "runs/r1/wheels/x", "wheel"):
         world.put(name, b"1")
         world.put(name, b"2")
-    assert bucket.of(world.inventory).empty(below="wheels/") == 4
+    assert bucket.bucket_of(world.inventory).empty(below="wheels/") == 4
     assert world.names() == ["runs/r1/wheels/x", "wheel"]
 
 
@@ -326,7 +327,7 @@ def test_a_bucket_is_emptied_of_old_versions_too(world: World) -> None:
     world.take("runs/r1/k")
     marks = 1 if world.inventory.cloud == "aws" else 0
     told: list[str] = []
-    kept = bucket.of(world.inventory)
+    kept = bucket.bucket_of(world.inventory)
     assert kept.empty(told.append) == 4 + marks
     assert told == [f"{kept.store.url}: {4 + marks} objects and old versions removed"]
     assert kept.empty() == 0
@@ -339,7 +340,7 @@ def test_a_large_bucket_is_emptied_by_the_hundred(on_gcs: OnGcs) -> None:
     for number in range(250):
         on_gcs.put(f"k{number}", b"1")
     told: list[str] = []
-    assert bucket.of(ON_GCP).empty(told.append) == 250
+    assert bucket.bucket_of(ON_GCP).empty(told.append) == 250
     assert on_gcs.store.batches == [100, 100, 20, 30]
     assert [line.split()[1] for line in told] == ["220", "250"]
 
@@ -349,7 +350,7 @@ def test_what_may_not_be_removed_ends_the_emptying_after_the_rest(on_gcs: OnGcs)
         on_gcs.put(name, b"1")
     on_gcs.store.held = {"b": "Object 'results-b/b' is under active Temporary hold"}
     with pytest.raises(Refused, match="to remove b from gs://results-b: Object .* Temporary hold"):
-        bucket.of(ON_GCP).empty()
+        bucket.bucket_of(ON_GCP).empty()
     assert on_gcs.store.names("results-b") == ["b"]
 
 
@@ -377,7 +378,7 @@ def test_an_answer_that_is_no_batch_is_not_believed() -> None:
 def test_who_lacks_a_right_reads_google_s_own_sentence(on_gcs: OnGcs) -> None:
     said = "me@p-1.iam.gserviceaccount.com does not have storage.objects.list access"
     on_gcs.store.denied = (403, "forbidden", said)
-    kept = bucket.of(ON_GCP)
+    kept = bucket.bucket_of(ON_GCP)
     for ask in (kept.empty, lambda: kept.read("k")):
         with pytest.raises(Refused, match=said) as told:
             ask()
@@ -394,7 +395,7 @@ def test_who_lacks_a_right_on_s3_is_told_who_asks(
 
         raise ClientError(denied, "ListObjectVersions")
 
-    kept = bucket.of(ON_AWS)
+    kept = bucket.bucket_of(ON_AWS)
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
     with pytest.raises(Refused, match="AccessDenied") as told:
         kept.empty()
@@ -414,7 +415,7 @@ def test_nobody_logged_in_is_said_before_anything(
 
 
 def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
-    kept = bucket.of(ON_GCP)
+    kept = bucket.bucket_of(ON_GCP)
     kept.empty()
     on_gcs.store.token = "t-2"
     kept.empty()  # google-auth asks for a new one
@@ -427,13 +428,13 @@ def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
 def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
     on_gcs.put("k", b"1")
     on_gcs.store.busy = 2
-    assert bucket.of(ON_GCP).read("k") == b"1"
+    assert bucket.bucket_of(ON_GCP).read("k") == b"1"
     assert on_gcs.store.busy == 0
 
 
 def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TRIES", 0)
-    kept = bucket.of(ON_GCP)
+    kept = bucket.bucket_of(ON_GCP)
     gone = replace(kept.store.ask, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
     with pytest.raises(RailheadError, match="Google cannot be asked: "):
         replace(kept, store=replace(kept.store, ask=gone)).empty()  # type: ignore[type-var]

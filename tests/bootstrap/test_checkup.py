@@ -12,7 +12,7 @@ import pytest
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
-from bootstrap.health.checks import Bench, Device
+from bootstrap.health.checks import Device, TensorFlowReadings
 from bootstrap.plan.hostfile import Peer
 from bootstrap.ssh.session import Reply
 
@@ -24,25 +24,31 @@ NO_CUDA = "failed call to cuInit: UNKNOWN ERROR (303)"
 PROBES = {
     "one GPU": (
         Reply(0, ("WARNING: something", f'{{"gpus": 1, "devices": [{DEVICE}]}}')),
-        Bench(1, (Device("GPU:0", 8192, 0.08, right=True),)),
+        TensorFlowReadings(1, (Device("GPU:0", 8192, 0.08, right=True),)),
     ),
-    "counted alone": (Reply(0, ('{"gpus": 4, "devices": []}',)), Bench(4)),
+    "counted alone": (Reply(0, ('{"gpus": 4, "devices": []}',)), TensorFlowReadings(4)),
     "no CUDA": (
         Reply(0, (CUDA + NO_CUDA, '{"gpus": 0, "devices": []}')),
-        Bench(0, said=NO_CUDA),
+        TensorFlowReadings(0, output=NO_CUDA),
     ),
     "no TensorFlow": (
         Reply(1, ("Traceback", "ModuleNotFoundError: No module named 'tensorflow'", "")),
-        Bench(None, said="ModuleNotFoundError: No module named 'tensorflow'"),
+        TensorFlowReadings(None, output="ModuleNotFoundError: No module named 'tensorflow'"),
     ),
-    "killed": (Reply(-9, ()), Bench(None, said="it ended with -9")),
-    "a line that clears the screen": (Reply(1, ("\x1b[2Jno",)), Bench(None, said="no")),
-    "an answer that never came": (Reply(0, ("Segmentation",)), Bench(None, said="Segmentation")),
+    "killed": (Reply(-9, ()), TensorFlowReadings(None, output="it ended with -9")),
+    "a line that clears the screen": (
+        Reply(1, ("\x1b[2Jno",)),
+        TensorFlowReadings(None, output="no"),
+    ),
+    "an answer that never came": (
+        Reply(0, ("Segmentation",)),
+        TensorFlowReadings(None, output="Segmentation"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("reply", "bench"), PROBES.values(), ids=PROBES)
-def test_what_the_probe_answered_is_read(reply: Reply, bench: Bench) -> None:
+def test_what_the_probe_answered_is_read(reply: Reply, bench: TensorFlowReadings) -> None:
     assert measure.read_probe(reply) == bench
 
 
@@ -86,26 +92,26 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
 
 def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
     cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
-    measure.refuse_fallback(cluster, {})
+    measure.refuse_cpu_fallback(cluster, {})
 
 
 PEERS = [Peer(f"h{i}", f"10.0.0.{i}", 22, "ann", slots, "k") for i, slots in ((1, 1), (2, 2))]
-SAID = "[1,0]<stdout>:fine here\x1e[1,1]<stdout>:Traceback\x1e[1,1]<stdout>:no horovod\x1e"
-SAID += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
+REASON_LENGTH = "[1,0]<stdout>:fine here\x1e[1,1]<stdout>:Traceback\x1e[1,1]<stdout>:no horovod\x1e"
+REASON_LENGTH += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
 
 
 @pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])
 def test_the_host_whose_rank_ended_first_is_named_with_its_words(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = measure.blame([SAID, *own.splitlines()], PEERS)
+    told = measure.first_failure([REASON_LENGTH, *own.splitlines()], PEERS)
     assert told == ", first on h2\nTraceback\nno horovod"
 
 
 @pytest.mark.parametrize("name", ["lost", "unreachable", "no-program"])
 def test_where_mpirun_names_no_rank_its_own_last_words_are_told(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = measure.blame([*own.splitlines()], PEERS)
-    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + measure.SHOWN
+    told = measure.first_failure([*own.splitlines()], PEERS)
+    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + measure.SHOWN_LINES
     assert "---" not in told and all(line in own for line in told.splitlines())
 
 
@@ -116,12 +122,12 @@ def test_ctrl_c_in_the_all_reduce_says_what_becomes_of_it(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    def abandon(cluster: Any) -> None:
+    def end_interrupted(cluster: Any) -> None:
         if wrong:
             raise RailheadError(wrong)
 
     monkeypatch.setattr(measure, "reduction", interrupted)
-    monkeypatch.setattr(measure, "abandon", abandon)
+    monkeypatch.setattr(measure, "end_interrupted", end_interrupted)
     said: list[str] = []
     cluster: Any = None
     with pytest.raises(KeyboardInterrupt):

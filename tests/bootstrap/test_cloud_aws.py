@@ -15,7 +15,7 @@ boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs bot
 moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
 from bootstrap.clouds import base  # noqa: E402
-from bootstrap.clouds.aws.client import Ask, asker  # noqa: E402
+from bootstrap.clouds.aws.client import Ask, connect  # noqa: E402
 from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
 from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
@@ -71,7 +71,7 @@ def later(hours: float) -> datetime:
 
 def failing(call: str, word: str, message: str = "said so") -> Ask:
     """Asks AWS, but one call is refused with a word."""
-    real = asker(REGION)
+    real = connect(REGION)
 
     def ask(service: str, name: str, **words: Any) -> Any:
         if name == call:
@@ -86,7 +86,7 @@ def states(asked: base.Cloud) -> list[str]:
 
 
 def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
-    asked = base.of(machines())
+    asked = base.cloud_of(machines())
     assert states(asked) == ["running", "running"]
     for _ in range(2):
         asked.stop()
@@ -98,7 +98,7 @@ def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
 
 def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
     inventory = machines()
-    found = base.of(inventory).instance_states()
+    found = base.cloud_of(inventory).instance_states()
     told = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
     addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in told["Instances"]}
     for host in inventory.hosts:
@@ -109,7 +109,7 @@ def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
 def test_machines_without_a_public_address_are_reached_inside(aws: None) -> None:
     inventory = machines()
     inside = tuple(replace(h, address=h.peer_address or "") for h in inventory.hosts)
-    found = base.of(replace(inventory, hosts=inside)).instance_states()
+    found = base.cloud_of(replace(inventory, hosts=inside)).instance_states()
     assert all(s.address and s.address.startswith(("10.", "172.")) for s in found.values())
 
 
@@ -126,30 +126,30 @@ def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
     inventory = machines()
     unknown = replace(inventory.hosts[1], id="i-0000000000000dead")
     lost = replace(inventory, hosts=(inventory.hosts[0], unknown))
-    assert states(base.of(lost)) == ["running", "gone"]
+    assert states(base.cloud_of(lost)) == ["running", "gone"]
 
     only = replace(inventory, hosts=(unknown,))
     (local_state.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
-    (said,) = base.of(only).instance_states().values()
+    (said,) = base.cloud_of(only).instance_states().values()
     assert said.state == "unknown"
-    assert "not visible to account 123456789012" in said.why
-    assert "seen in account 999999999999" in said.why
+    assert "not visible to account 123456789012" in said.reason
+    assert "seen in account 999999999999" in said.reason
     (local_state.cluster_folder(only.name) / "account").unlink()
-    assert states(base.of(only)) == ["unknown"]
+    assert states(base.cloud_of(only)) == ["unknown"]
 
 
 def test_an_ended_machine_is_gone(aws: None) -> None:
     inventory = machines()
     ec2 = boto3.client("ec2", region_name=REGION)
     ec2.terminate_instances(InstanceIds=[inventory.hosts[0].id])
-    assert states(base.of(inventory)) == ["gone", "running"]
+    assert states(base.cloud_of(inventory)) == ["gone", "running"]
 
 
 def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> None:
     options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     inventory = machines(InstanceMarketOptions=options)
-    asked = base.of(inventory)
-    assert all("can end it, not stop it" in s.why for s in asked.instance_states().values())
+    asked = base.cloud_of(inventory)
+    assert all("can end it, not stop it" in s.reason for s in asked.instance_states().values())
     with pytest.raises(UsageError, match="can end it, not stop it") as told:
         asked.stop()
     assert "--destroy" in told.value.hint
@@ -158,11 +158,11 @@ def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> No
 
 def test_a_stock_out_is_named_with_the_way_out(aws: None) -> None:
     inventory = machines()
-    base.of(inventory).stop()
+    base.cloud_of(inventory).stop()
     asked = Aws(inventory, failing("start_instances", "InsufficientInstanceCapacity"))
     with pytest.raises(Refused, match="no such machine free in us-east-1b now") as told:
         asked.start()
-    assert told.value.word == "InsufficientInstanceCapacity"
+    assert told.value.error_code == "InsufficientInstanceCapacity"
     assert "pulumi config set zones" in told.value.hint
     asked = Aws(inventory, failing("start_instances", "UnauthorizedOperation"))
     with pytest.raises(Refused, match="AWS refuses start_instances: UnauthorizedOperation"):
@@ -173,11 +173,11 @@ def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
     inventory = machines()
     at = later(1)
     schedule(inventory, at)
-    asked = base.of(inventory)
+    asked = base.cloud_of(inventory)
     deadline = asked.deadline()
     assert deadline
     assert (deadline.state, deadline.at) == ("armed", at)
-    asked.arm(5)
+    asked.set_deadline(5)
     moved = asked.deadline()
     assert moved and moved.at
     assert abs((moved.at - later(5)).total_seconds()) < 10
@@ -186,24 +186,24 @@ def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
     assert json.loads(kept["Target"]["Input"])["InstanceIds"] == [h.id for h in inventory.hosts]
     for hours in (0, -1, 169):
         with pytest.raises(UsageError, match="at most 168"):
-            asked.arm(hours)
+            asked.set_deadline(hours)
 
 
 def test_a_deadline_that_was_deleted_by_hand_is_missing(aws: None) -> None:
-    asked = base.of(machines())
+    asked = base.cloud_of(machines())
     deadline = asked.deadline()
     assert deadline and deadline.state == MISSING
     with pytest.raises(RailheadError, match="is MISSING") as told:
-        asked.arm(2)
+        asked.set_deadline(2)
     assert told.value.hint.startswith("pulumi refresh")
 
 
 def test_a_deadline_that_would_not_stop_all_machines_is_missing(aws: None) -> None:
     inventory = machines()
     schedule(inventory, later(1), [inventory.hosts[0].id or ""])
-    deadline = base.of(inventory).deadline()
+    deadline = base.cloud_of(inventory).deadline()
     assert deadline and deadline.state == MISSING
-    assert deadline.why == f"the schedule does not stop {inventory.hosts[1].id}"
+    assert deadline.reason == f"the schedule does not stop {inventory.hosts[1].id}"
 
 
 def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None) -> None:
@@ -213,10 +213,10 @@ def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None)
     there = client.get_schedule(Name=SCHEDULE)
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     client.update_schedule(**{key: there[key] for key in kept}, State="DISABLED")
-    asked = base.of(inventory)
+    asked = base.cloud_of(inventory)
     deadline = asked.deadline()
-    assert deadline and (deadline.state, deadline.why) == (MISSING, "the schedule is disabled")
-    asked.arm(2)
+    assert deadline and (deadline.state, deadline.reason) == (MISSING, "the schedule is disabled")
+    asked.set_deadline(2)
     deadline = asked.deadline()
     assert deadline and deadline.state == "armed"
 
@@ -259,7 +259,7 @@ def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
     s3.put_bucket_versioning(Bucket="railhead-b", VersioningConfiguration={"Status": "Enabled"})
     for body in (b"x" * 1000, b"y" * 2000):
         s3.put_object(Bucket="railhead-b", Key="runs/r/model", Body=body)
-    *disks, bucket = base.of(inventory).costs()
+    *disks, bucket = base.cloud_of(inventory).costs()
     assert [d.what.split()[3].strip(",") for d in disks] == [h.name for h in inventory.hosts]
     assert bucket.what.startswith("bucket s3://railhead-b, 2 objects")
     assert bucket.amount == pytest.approx(3000 / 2**30 * 0.023) and bucket.per == "month"
@@ -267,7 +267,7 @@ def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
 
 
 def test_the_account_is_told(aws: None) -> None:
-    assert base.of(machines()).account() == "account 123456789012"
+    assert base.cloud_of(machines()).account() == "account 123456789012"
 
 
 def test_nobody_logged_in_is_said_before_anything(
@@ -278,7 +278,7 @@ def test_nobody_logged_in_is_said_before_anything(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(UsageError, match="AWS cannot be asked") as told:
-        base.of(inventory).instance_states()
+        base.cloud_of(inventory).instance_states()
     assert told.value.code == 2
 
 
@@ -345,4 +345,4 @@ def test_the_networks_that_the_security_group_lets_in(aws: None) -> None:
     ec2.authorize_security_group_ingress(
         GroupId=group, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp="203.0.113.7/32"
     )
-    assert base.of(machines(SecurityGroupIds=[group])).allowed_cidrs() == ("203.0.113.7/32",)
+    assert base.cloud_of(machines(SecurityGroupIds=[group])).allowed_cidrs() == ("203.0.113.7/32",)

@@ -18,7 +18,7 @@ from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
 from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
-from bootstrap.clouds.gcp.client import Google, asker, through  # noqa: E402
+from bootstrap.clouds.gcp.client import GoogleClient, connect, through  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
@@ -113,7 +113,7 @@ def test_a_machine_is_gone_when_its_project_says_so_and_not_when_it_refuses(
     compute.denied = (403, "forbidden")
     with pytest.raises(Refused, match="Google refuses GET projects/p-1") as told:
         gcp(compute).instance_states()
-    assert told.value.word == "forbidden"
+    assert told.value.error_code == "forbidden"
 
 
 def test_stopping_and_starting_may_be_said_twice(compute: Compute) -> None:
@@ -161,7 +161,7 @@ def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Comput
     assert deadline and deadline.at
     left = deadline.at - datetime.now(timezone.utc)
     assert abs(left - timedelta(hours=3)) < timedelta(seconds=30)
-    assert (deadline.state, deadline.why) == ("armed", "4 h from each start")
+    assert (deadline.state, deadline.reason) == ("armed", "4 h from each start")
     moment = "2026-01-01T12:00:00-08:00"
     machine(compute)["resourceStatus"] = {"scheduling": {"terminationTimestamp": moment}}
     deadline = gcp(compute).deadline()
@@ -180,16 +180,16 @@ def test_a_stopped_machines_deadline_begins_with_its_start(compute: Compute) -> 
 def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) -> None:
     del machine(compute)["scheduling"][gone]
     deadline = gcp(compute).deadline()
-    assert deadline and (deadline.state, deadline.why) == (MISSING, "gcp-t4-1 has none")
+    assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-1 has none")
 
 
 def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) -> None:
     with pytest.raises(UsageError, match="only while a machine is stopped") as told:
-        gcp(compute).arm(6)
+        gcp(compute).set_deadline(6)
     assert told.value.hint == "fab stop, then fab start --hours 6"
-    gcp(compute).arm(4)  # as it is
+    gcp(compute).set_deadline(4)  # as it is
     machine(compute)["status"] = "TERMINATED"
-    gcp(compute).arm(6)
+    gcp(compute).set_deadline(6)
     assert machine(compute)["scheduling"] == {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": False,
@@ -197,7 +197,7 @@ def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) ->
         "maxRunDuration": {"seconds": "21600"},
     }
     with pytest.raises(UsageError, match="at most 168"):
-        gcp(compute).arm(200)
+        gcp(compute).set_deadline(200)
 
 
 def test_the_most_urgent_deadline_of_several_machines_counts(compute: Compute) -> None:
@@ -207,10 +207,10 @@ def test_the_most_urgent_deadline_of_several_machines_counts(compute: Compute) -
     inventory = replace(GOLDEN, hosts=both)
     compute.instances[second]["scheduling"]["maxRunDuration"]["seconds"] = "7200"
     deadline = gcp(compute, inventory).deadline()
-    assert deadline and deadline.why == "2 h from each start"
+    assert deadline and deadline.reason == "2 h from each start"
     del compute.instances[second]["scheduling"]["maxRunDuration"]
     deadline = gcp(compute, inventory).deadline()
-    assert deadline and (deadline.state, deadline.why) == (MISSING, "gcp-t4-2 has none")
+    assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-2 has none")
 
 
 # --- Keys, costs, whose ------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_the_bucket_bills_by_the_month(compute: Compute) -> None:
     for size in (1 << 20, 2 << 20):
         store.put("railhead-b", "runs/r/model", bytes(size))
     inventory = replace(GOLDEN, bucket="gs://railhead-b", region="us-central1")
-    ask = Google(requests.Session(), compute.base, f"{store.base}/")
+    ask = GoogleClient(requests.Session(), compute.base, f"{store.base}/")
     (cost,) = Gcp(inventory, ask).costs()
     assert cost.what.startswith("bucket gs://railhead-b, 2 objects with their old versions")
     assert cost.amount == pytest.approx(3 / 1024 * 0.020) and cost.per == "month"
@@ -266,7 +266,7 @@ def test_nobody_logged_in_is_said_before_anything(
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     with pytest.raises(UsageError, match="nobody is logged in") as told:
-        asker()
+        connect()
     assert told.value.hint == "gcloud auth application-default login"
 
 

@@ -28,7 +28,7 @@ def cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventor
 
 
 def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -> None:
-    asked = base.of(cluster)
+    asked = base.cloud_of(cluster)
     before = asked.instance_states()["h1"]
     assert before.state == "running"
     asked.stop()
@@ -53,7 +53,7 @@ def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> Non
 
 def test_named_machines_have_no_cloud() -> None:
     with pytest.raises(UsageError, match="only named by --hosts") as told:
-        base.of(parse_hosts("a,b"))
+        base.cloud_of(parse_hosts("a,b"))
     assert told.value.code == 2
 
 

@@ -17,14 +17,20 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Driver
 from bootstrap.facts.host import PYTHON_OF_APT, HostFacts
 from bootstrap.plan import drivers
-from bootstrap.plan.runtime_choice import choose
-from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime
+from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime, choose_runtime
 from bootstrap.plan.system_changes import refuse
-from stacks import conflicts, machines
+from stacks.aws import config_rules as aws_rules
+from stacks.aws import machine_types as aws_types
 from stacks.aws.image import PARAMETERS
-from stacks.gcp.image import FAMILIES, image
+from stacks.gcp import config_rules as gcp_rules
+from stacks.gcp import machine_types as gcp_types
+from stacks.gcp.image import FAMILIES, choose_image
+from stacks.machine_types import A10G, L4, T4, V100
 
 # The generations' compute capability, and the last of each: driver branch, CUDA, cuDNN below.
+RULES = {"aws": aws_rules, "gcp": gcp_rules}
+ARCHES = {V100: "volta", T4: "turing", A10G: "ampere", L4: "ada"}
+GCP_ARCHES = {"nvidia-tesla-t4": "turing", "nvidia-tesla-v100": "volta"}
 CAPABILITY = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}
 LAST = {"volta": {"branch": 580, "cuda": 12, "cudnn": (9, 11)}}
 PROPRIETARY_ONLY = ("volta",)
@@ -81,19 +87,18 @@ def pinned(runtime: Runtime, package: str) -> tuple[int, ...]:
 
 def offers() -> Iterator[tuple[str, str, str, str, bool]]:
     """Machine, generation, cloud, image, and whether the stacks take the two together."""
-    for name, machine in machines.AWS.items():
+    for name, machine in aws_types.TYPES.items():
         for chosen in PARAMETERS:
-            yield name, machine.arch, "aws", chosen, _taken("aws", name, None, chosen)
-    for card, arch in machines.GCP_ARCHES.items():
-        for name in machines.GCP:
+            yield name, ARCHES[machine.gpu], "aws", chosen, _taken("aws", name, None, chosen)
+    for card, arch in GCP_ARCHES.items():
+        for name in gcp_types.VCPUS:
             for chosen in FAMILIES:
                 yield name, arch, "gcp", chosen, _taken("gcp", name, card, chosen)
 
 
 def _taken(cloud: str, machine: str, card: str | None, chosen: str) -> bool:
     values = {"cloud": cloud, "machine_type": machine, "gpu_type": card, "image": chosen}
-    ours = conflicts.AWS_IMAGES if cloud == "aws" else conflicts.GCP_IMAGES
-    return not conflicts._image(values, ours, own="-")
+    return not RULES[cloud].image_errors(values)
 
 
 OFFERS = list(offers())
@@ -159,24 +164,24 @@ def test_what_is_offered_fits(
 def test_a_fresh_machine_gets_a_runtime_for_gpus_before_its_driver_is_there(
     debian: HostFacts, arch: str, cloud: str, chosen: str
 ) -> None:
-    environment = choose({"h1": fresh(debian, arch, cloud, chosen)}, None, None)
+    environment = choose_runtime({"h1": fresh(debian, arch, cloud, chosen)}, None, None)
     assert environment.runtime.gpu and environment.runtime.horovod
 
 
 def test_every_machine_has_an_image_that_fits_and_all_are_looked_at() -> None:
     machines_of = {offer[0] for offer in OFFERS}
-    assert machines_of == {*machines.AWS, *machines.GCP}
+    assert machines_of == {*aws_types.TYPES, *gcp_types.VCPUS}
     assert machines_of == {offer[0] for offer in OFFERS if offer[4]}
-    assert {offer[1] for offer in OFFERS} == set(machines.ARCHES.values()) <= set(CARD_OF)
-    assert set(PARAMETERS) == set(conflicts.AWS_IMAGES)
-    assert set(FAMILIES) == set(conflicts.GCP_IMAGES)
+    assert {offer[1] for offer in OFFERS} == set(ARCHES.values()) <= set(CARD_OF)
+    assert set(PARAMETERS) == set(aws_rules.IMAGES)
+    assert set(FAMILIES) == set(gcp_rules.IMAGES)
 
 
 def test_the_default_image_of_each_machine_is_one_that_fits() -> None:
     for name, _, cloud, _, _ in OFFERS:
-        for card in machines.GCP_CARDS if cloud == "gcp" else [None]:
+        for card in gcp_types.GPU_LIMITS if cloud == "gcp" else [None]:
             values = {"cloud": cloud, "machine_type": name, "gpu_type": card}
-            assert _taken(cloud, name, card, conflicts.image_by_default(values))
+            assert _taken(cloud, name, card, RULES[cloud].default_image(values))
 
 
 def test_what_the_stacks_refuse_would_not_fit(debian: HostFacts) -> None:
@@ -206,7 +211,7 @@ def test_secure_boot_goes_with_images_whose_driver_is_signed(debian: HostFacts) 
     for chosen in FAMILIES:
         config = ClusterConfig("gcp", "c", 1, "ann", 8.0, image=chosen)
         row = drivers.row(fresh(debian, "turing", "gcp", chosen))
-        assert row.signed or not image(config).secure_boot
+        assert row.signed or not choose_image(config).secure_boot
 
 
 GOOD = Stack("volta", 580, "proprietary", (580, 178), 12, (9, 3, 0, 75), "2.18.1", True)
@@ -237,5 +242,5 @@ def test_the_wheel_is_built_for_every_card_that_is_offered() -> None:
     listed = re.search(r"HOROVOD_BUILD_CUDA_CC_LIST=([\d,]+)", text)
     assert listed
     built = [int(number) for number in listed[1].split(",")]
-    for arch in set(machines.ARCHES.values()):
+    for arch in set(ARCHES.values()):
         assert min(built) <= CAPABILITY[arch], "a later one translates the code of the last"

@@ -317,7 +317,7 @@ def test_the_way_through_a_jump_host_is_closed_behind_us(
 
 def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
     person.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
-    assert [hop.original_host for hop in jump_hosts._way(INNER, named(INNER))] == [
+    assert [hop.original_host for hop in jump_hosts._hops(INNER, named(INNER))] == [
         "first", "second", "inner",
     ]  # fmt: skip
 
@@ -325,7 +325,7 @@ def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
 @pytest.mark.parametrize("address", ["inner", "door"])
 def test_a_jump_host_for_all_is_no_way_to_itself(person: Person, address: str) -> None:
     person.configures("Host door\n  HostName 192.0.2.9\nHost *\n  ProxyJump door\n")
-    way = jump_hosts._way(Host("x", address), named(INNER))
+    way = jump_hosts._hops(Host("x", address), named(INNER))
     assert [hop.original_host for hop in way] == (
         ["door", "inner"] if address == "inner" else ["door"]
     )
@@ -420,6 +420,6 @@ def test_a_cluster_of_ours_uses_its_own_key_alone(
     person.knows(cluster.machines[0])
     another = make_key(tmp_path / "another")
     ours = Inventory("hosts-test", (cluster.host(0),), key_file=str(another))
-    opened, failed = connect.reach(ours)
+    opened, failed = connect.open_sessions(ours)
     assert not opened
-    assert "none of your keys" in connect.tell(ours, failed)["h1"]
+    assert "none of your keys" in connect.describe_outcomes(ours, failed)["h1"]

@@ -45,7 +45,7 @@ class Asked:
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "write":
             self.written += kw["files"]
         if op == "remove":
@@ -62,11 +62,11 @@ class Asked:
         return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool, sent: Callable[[int], None]
+        self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int], None]
     ) -> None:
         assert (dest, prune) == (wheels.FOLDER, False)
         self.sent += [file.path for file in bundle.files]
-        sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def cluster(debian: HostFacts) -> Cluster:
     """Two hosts without a runtime; the first does not get out, and has to build the wheel."""
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "", "extra==1.0")
     shut = replace(
-        debian, outside=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
+        debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://m",))
     )
     facts = {"h1": shut, "h2": debian}
     peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))

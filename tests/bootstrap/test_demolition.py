@@ -61,7 +61,7 @@ class Fake:
     def deadline(self) -> Deadline | None:
         return None
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         raise AssertionError("nor arms a deadline")
 
     def allowed_cidrs(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def test_results_that_are_only_on_the_chief_are_told() -> None:
 
 
 def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(_: Inventory) -> Held:
+    def of(_: Inventory) -> BucketContents:
         raise UsageError("Google cannot be asked: nobody is logged in")
 
     save_run()
@@ -180,7 +180,7 @@ def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.Monke
     assert not last.verified
 
 
-class Held:
+class BucketContents:
     """A bucket with the results of some runs."""
 
     def __init__(self, *runs: str) -> None:
@@ -249,7 +249,7 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch, with_bucket: bool, lost: bool
 ) -> None:
     save_run()
-    monkeypatch.setattr(bucket, "of", lambda _: Held("r1"))
+    monkeypatch.setattr(bucket, "of", lambda _: BucketContents("r1"))
     ours = replace(OURS, bucket="s3://b")
     if lost:
         with pytest.raises(UsageError, match="would lose them"):
@@ -262,12 +262,12 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
 def test_a_bucket_that_is_gone_holds_no_results(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(_: Held, run_id: str) -> None:
+    def gone(_: BucketContents, run_id: str) -> None:
         raise NoBucket("gs://b")
 
     save_run()
-    monkeypatch.setattr(bucket, "of", lambda _: Held())
-    monkeypatch.setattr(Held, "manifest", gone)
+    monkeypatch.setattr(bucket, "of", lambda _: BucketContents())
+    monkeypatch.setattr(BucketContents, "manifest", gone)
     with pytest.raises(UsageError, match="would lose them"):
         destroy(replace(OURS, bucket="gs://b"))
 
@@ -275,7 +275,7 @@ def test_a_bucket_that_is_gone_holds_no_results(
 def test_a_bucket_is_emptied_when_that_is_asked_for(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "of", lambda _: Held())
+    monkeypatch.setattr(bucket, "of", lambda _: BucketContents())
     receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
     assert receipt.lines[0].text == "3 objects removed, with old versions"
 
@@ -324,16 +324,16 @@ def test_what_pulumi_leaves_is_told(
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody is here to agree"):
-        destroy(agree=destroy_stack.by_name("dev", yes=False))
+    with pytest.raises(UsageError, match="nobody can answer"):
+        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=destroy_stack.by_name("dev", yes=False))
+        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
     assert destroyed == []
     monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=destroy_stack.by_name("dev", yes=False))
-    destroy(agree=destroy_stack.by_name("dev", yes=True))
+    destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+    destroy(agree=destroy_stack.confirm_by_name("dev", yes=True))
     assert destroyed == ["dev", "dev"]
 
 

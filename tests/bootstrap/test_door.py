@@ -53,15 +53,15 @@ class Firewall:
     ],
 )
 def test_who_is_let_in_decides_what_to_do(own: str | None, said: str, hint: str) -> None:
-    way = reach.verdict(OPEN, own)
-    assert said in way.said
-    assert hint in way.next
+    way = reach.compare_cidrs(OPEN, own)
+    assert said in way.reason
+    assert hint in way.hint
 
 
 def test_a_firewall_that_lets_nobody_in_says_so() -> None:
-    way = reach.verdict((), "198.51.100.9")
-    assert way.said == "its firewall lets in nobody, and you come from 198.51.100.9"
-    assert way.next == "pulumi config set ssh_cidrs 198.51.100.9/32 && pulumi up"
+    way = reach.compare_cidrs((), "198.51.100.9")
+    assert way.reason == "its firewall lets in nobody, and you come from 198.51.100.9"
+    assert way.hint == "pulumi config set ssh_cidrs 198.51.100.9/32 && pulumi up"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(reach, "SEEN_FROM_OUTSIDE", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setattr(reach, "OWN_ADDRESS_URL", f"http://127.0.0.1:{server.server_port}/")
     yield answers
     server.shutdown()
     server.server_close()
@@ -120,7 +120,7 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(base, "of", refuses)
     inventory = golden("aws")
     way = reach.diagnose(inventory, {inventory.chief.name: TimeoutError()})
-    assert way.said == "whether the firewall lets you in is not known: nobody is logged in"
+    assert way.reason == "whether the firewall lets you in is not known: nobody is logged in"
 
 
 def test_a_machine_that_answers_no_has_no_firewall_in_the_way(

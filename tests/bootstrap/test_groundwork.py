@@ -76,12 +76,12 @@ def test_the_ways_of_parts_stay_as_the_plan_said_them(
 ) -> None:
     """A host that names other mirrors after root's work is not let to them."""
     other = replace(
-        debian, outside=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
+        debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
     )
     monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
     nobody: dict[str, Any] = {"h1": None}
     after = apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
-    assert after.facts["h1"].outside == lacking.facts["h1"].outside
+    assert after.facts["h1"].egress == lacking.facts["h1"].egress
 
 
 def test_work_that_brought_nothing_is_an_error(

@@ -18,12 +18,19 @@ from bootstrap.facts import xid as xid_facts
 from bootstrap.facts.host import HostFacts, parse
 from bootstrap.facts.xid import Memory, Xid
 from bootstrap.health import checks
-from bootstrap.health.checks import Bench, Clock, Device, Finding, Reduction, Vitals
+from bootstrap.health.checks import (
+    ClockOffset,
+    Device,
+    Finding,
+    HostReadings,
+    Reduction,
+    TensorFlowReadings,
+)
 from bootstrap.health.report import HealthReport, finding_lines, matrix, reduction_lines, table
 from bootstrap.plan.hostfile import Link, Peer
 
 CASES = Path(__file__).parents[1] / "cases"
-HEALTHY = Clock(0.0002, 0.0004)
+HEALTHY = ClockOffset(0.0002, 0.0004)
 
 
 @pytest.fixture(scope="session")
@@ -96,9 +103,9 @@ DRIVERS = {
 def test_what_a_driver_says_becomes_findings(output: str, told: list[tuple[str, str]]) -> None:
     found = list(checks.error_findings("h1", xid_facts.parse(output)))
     assert len(found) == len(told)
-    for finding, (what, todo) in zip(found, told, strict=True):
+    for finding, (what, action) in zip(found, told, strict=True):
         assert finding.host == "h1"
-        assert what in finding.what and todo in finding.todo
+        assert what in finding.what and action in finding.action
 
 
 LOGS = {
@@ -127,7 +134,7 @@ def test_an_xid_of_broken_hardware_counts(number: int) -> None:
     (found,) = checks.error_findings(
         "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
     )
-    assert found.counts and "machine" in found.todo and "{" not in found.todo
+    assert found.counts and "machine" in found.action and "{" not in found.action
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63])
@@ -142,7 +149,7 @@ def test_an_xid_that_we_do_not_know_counts_and_says_where_to_look() -> None:
     (found,) = checks.error_findings(
         "h1", xid_facts.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x")
     )
-    assert found.counts and "docs.nvidia.com" in found.todo
+    assert found.counts and "docs.nvidia.com" in found.action
 
 
 def test_a_cards_address_is_written_as_the_kernel_does() -> None:
@@ -155,8 +162,8 @@ def test_a_cards_address_is_written_as_the_kernel_does() -> None:
 def test_the_page_has_every_xid_of_the_table_and_says_which_are_notes() -> None:
     page = (CASES.parents[1] / "docs" / "tasks.md").read_text()
     said: dict[int, bool] = {}
-    for numbers, todo in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
-        said |= {int(number): todo.startswith("note") for number in numbers.split(",")}
+    for numbers, action in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
+        said |= {int(number): action.startswith("note") for number in numbers.split(",")}
     assert said == {number: meaning.harmless for number, meaning in xid_facts.XIDS.items()}
 
 
@@ -176,18 +183,18 @@ def test_as_many_gpus_on_the_bus_as_by_the_driver_is_well(four: HostFacts) -> No
 def test_a_gpu_that_the_driver_lost_is_found(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", replace(four, gpus=four.gpus[:3]))
     assert found.what == "4 GPUs on the PCI bus, 3 by nvidia-smi"
-    assert "restart the machine" in found.todo
+    assert "restart the machine" in found.action
 
 
 def test_a_driver_that_fails_is_told_in_its_own_words(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four))
     assert found.what.startswith("4 GPUs on the PCI bus, none by nvidia-smi: NVIDIA-SMI has failed")
-    assert "restart the machine" in found.todo
+    assert "restart the machine" in found.action
 
 
 def test_no_driver_at_all_is_a_case_for_bootstrap(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four, driver=None))
-    assert found.todo.startswith("fab bootstrap ")
+    assert found.action.startswith("fab bootstrap ")
 
 
 def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
@@ -200,22 +207,30 @@ def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
 @pytest.mark.parametrize(
     ("bench", "what"),
     [
-        (Bench(4), None),
-        (Bench(0, said="Cannot dlopen some GPU libraries."), "no GPU: it would train on the CPU"),
-        (Bench(3), "4 GPUs by nvidia-smi, TensorFlow sees 3 alone"),
-        (Bench(None, said="ImportError: libnccl.so.2"), "does not run: ImportError: libnccl"),
+        (TensorFlowReadings(4), None),
+        (
+            TensorFlowReadings(0, output="Cannot dlopen some GPU libraries."),
+            "no GPU: it would train on the CPU",
+        ),
+        (TensorFlowReadings(3), "4 GPUs by nvidia-smi, TensorFlow sees 3 alone"),
+        (
+            TensorFlowReadings(None, output="ImportError: libnccl.so.2"),
+            "does not run: ImportError: libnccl",
+        ),
     ],
 )
-def test_tensorflow_must_see_every_gpu(four: HostFacts, bench: Bench, what: str | None) -> None:
+def test_tensorflow_must_see_every_gpu(
+    four: HostFacts, bench: TensorFlowReadings, what: str | None
+) -> None:
     found = list(checks.fallback_findings("h1", four, bench))
     assert len(found) == (what is not None)
     for finding in found:
-        assert what and what in finding.what and finding.todo.startswith("fab ")
-        assert bench.said in finding.what
+        assert what and what in finding.what and finding.action.startswith("fab ")
+        assert bench.output in finding.what
 
 
 def test_a_cpu_host_needs_no_gpu(debian: HostFacts) -> None:
-    assert not list(checks.fallback_findings("h1", debian, Bench(0)))
+    assert not list(checks.fallback_findings("h1", debian, TensorFlowReadings(0)))
 
 
 # --- Clocks and room -----------------------------------------------------------------------
@@ -225,27 +240,27 @@ def test_a_cpu_host_needs_no_gpu(debian: HostFacts) -> None:
     ("clocks", "where"),
     [
         ({"h1": HEALTHY}, []),
-        ({"h1": Clock(0.9, 0.01), "h2": Clock(-0.9, 0.01)}, []),
-        ({"h1": Clock(1.2, 0.3), "h2": HEALTHY}, []),  # it may be within a second
-        ({"h1": Clock(1.4, 0.3), "h2": HEALTHY}, ["h1"]),
-        ({"h1": Clock(-90, 0.1), "h2": HEALTHY, "h3": Clock(5, 0.1)}, ["h1", "h3"]),
-        ({"h1": Clock(-90, 0.1)}, ["h1"]),
-        ({"h1": Clock(-90, 0.1), "h2": Clock(-90.4, 0.1)}, ["here"]),
-        ({"h1": Clock(-90, 0.1), "h2": Clock(90, 0.1)}, ["h1", "h2"]),
+        ({"h1": ClockOffset(0.9, 0.01), "h2": ClockOffset(-0.9, 0.01)}, []),
+        ({"h1": ClockOffset(1.2, 0.3), "h2": HEALTHY}, []),  # it may be within a second
+        ({"h1": ClockOffset(1.4, 0.3), "h2": HEALTHY}, ["h1"]),
+        ({"h1": ClockOffset(-90, 0.1), "h2": HEALTHY, "h3": ClockOffset(5, 0.1)}, ["h1", "h3"]),
+        ({"h1": ClockOffset(-90, 0.1)}, ["h1"]),
+        ({"h1": ClockOffset(-90, 0.1), "h2": ClockOffset(-90.4, 0.1)}, ["here"]),
+        ({"h1": ClockOffset(-90, 0.1), "h2": ClockOffset(90, 0.1)}, ["h1", "h2"]),
     ],
 )
 def test_a_clock_that_is_off_is_named_also_when_it_is_ours(
-    clocks: dict[str, Clock], where: list[str]
+    clocks: dict[str, ClockOffset], where: list[str]
 ) -> None:
     found = list(checks.clock_findings(clocks))
     assert [finding.host for finding in found] == where
-    assert all("timedatectl" in finding.todo for finding in found)
+    assert all("timedatectl" in finding.action for finding in found)
 
 
 def test_a_clock_is_told_as_ahead_or_behind() -> None:
     assert checks.shown_skew(0.0004) == "0.4 ms ahead"
     assert checks.shown_skew(-90.04) == "90.0 s behind"
-    (found,) = checks.clock_findings({"h1": Clock(-90, 0.1), "h2": Clock(-90, 0.1)})
+    (found,) = checks.clock_findings({"h1": ClockOffset(-90, 0.1), "h2": ClockOffset(-90, 0.1)})
     assert "90.0 s ahead against every host's" in found.what
 
 
@@ -261,7 +276,7 @@ def test_a_clock_is_told_as_ahead_or_behind() -> None:
 def test_room_for_a_run_is_a_matter_of_ranks(
     disk: int, memory: int, ranks: int, words: list[str]
 ) -> None:
-    found = list(checks.room_findings("h1", disk, memory, ranks))
+    found = list(checks.capacity_findings("h1", disk, memory, ranks))
     assert len(found) == len(words)
     assert all(word in f.what for word, f in zip(words, found, strict=True))
 
@@ -269,10 +284,10 @@ def test_room_for_a_run_is_a_matter_of_ranks(
 # --- Speed ---------------------------------------------------------------------------------
 
 
-def bench(*seconds: float, right: bool = True) -> Bench:
+def bench(*seconds: float, right: bool = True) -> TensorFlowReadings:
     """A host whose devices take so long."""
     devices = tuple(Device(f"GPU:{i}", 1000, s, right) for i, s in enumerate(seconds))
-    return Bench(len(devices), devices)
+    return TensorFlowReadings(len(devices), devices)
 
 
 def test_a_devices_speed_is_two_operations_for_each_of_width_cubed() -> None:
@@ -287,19 +302,27 @@ def test_a_devices_speed_is_two_operations_for_each_of_width_cubed() -> None:
         ([bench(1), bench(1.1), bench(2.5), bench(0.9)], ["h2"]),
         ([bench(1, 1, 1, 3), bench(1, 1, 1, 1)], ["h0"]),
         ([bench(7)], []),
-        ([Bench(None), bench(1)], []),
+        ([TensorFlowReadings(None), bench(1)], []),
         ([], []),
     ],
 )
-def test_the_host_that_others_wait_for_is_found(hosts: list[Bench], slow: list[str]) -> None:
-    benches = {f"h{i}": b for i, b in enumerate(hosts)}
-    found = list(checks.bench_findings(benches, {name: name for name in benches}))
+def test_the_host_that_others_wait_for_is_found(
+    hosts: list[TensorFlowReadings], slow: list[str]
+) -> None:
+    tensorflow_readings = {f"h{i}": b for i, b in enumerate(hosts)}
+    found = list(
+        checks.speed_findings(tensorflow_readings, {name: name for name in tensorflow_readings})
+    )
     assert [finding.host for finding in found] == slow
-    assert not list(checks.bench_findings(benches, dict.fromkeys(benches, "one machine")))
+    assert not list(
+        checks.speed_findings(
+            tensorflow_readings, dict.fromkeys(tensorflow_readings, "one machine")
+        )
+    )
 
 
 def test_a_device_that_multiplies_wrong_is_found() -> None:
-    (found,) = checks.bench_findings({"h1": bench(1, right=False)}, {"h1": "m"})
+    (found,) = checks.speed_findings({"h1": bench(1, right=False)}, {"h1": "m"})
     assert found.what == "GPU:0: a product of matrices came out wrong"
 
 
@@ -353,13 +376,16 @@ def test_the_table_has_a_row_for_each_host(debian: HostFacts, four: HostFacts) -
     peers = [Peer(n, f"10.0.1.{i}", 22, "ann", 1, "k") for i, n in ((5, "gpu"), (6, "cpu"))]
     chart = HealthReport(
         facts={"gpu": replace(four, gpus=four.gpus[:3], disk_free=90_000_000_000), "cpu": debian},
-        vitals={
-            "gpu": Vitals(Clock(-12, 0.001), 8_000_000_000),
-            "cpu": Vitals(HEALTHY, 900_000_000),
+        readings={
+            "gpu": HostReadings(ClockOffset(-12, 0.001), 8_000_000_000),
+            "cpu": HostReadings(HEALTHY, 900_000_000),
         },
         peers=peers,
         links=[Link("ens5", "10.0.1.0/24"), Link(None, "10.0.1.6/32")],
-        benches={"gpu": Bench(0, (Device("CPU", 1000, 0.5, right=True),)), "cpu": Bench(None)},
+        tensorflow_readings={
+            "gpu": TensorFlowReadings(0, (Device("CPU", 1000, 0.5, right=True),)),
+            "cpu": TensorFlowReadings(None),
+        },
     )
     head, gpu, cpu = chart.lines()
     assert head.split("  ")[0] == "host"
@@ -373,8 +399,8 @@ def test_the_slowest_host_is_named_against_the_median(debian: HostFacts) -> None
     names = ["h1", "h2", "h3"]
     chart = HealthReport(
         facts=dict.fromkeys(names, debian),
-        vitals=dict.fromkeys(names, Vitals(HEALTHY, 1)),
-        benches={"h1": bench(1), "h2": bench(1.5), "h3": bench(1.2)},
+        readings=dict.fromkeys(names, HostReadings(HEALTHY, 1)),
+        tensorflow_readings={"h1": bench(1), "h2": bench(1.5), "h3": bench(1.2)},
     )
     assert chart.lines()[-1] == "the slowest host is h2: its matmul takes 1.2 times the median's"
 

@@ -134,10 +134,10 @@ def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventor
     assert sorted(pins(golden)) == [f"{ONE} {first} i-1 injected", f"{TWO} {second} i-2"]
     assert [host.name for host in (key_rotation.due(mixed) or mixed).hosts] == [ONE]
     both = [f"{first} i-1 injected", f"{second} i-1 next"]
-    cloud_host_keys.put(golden, {ONE: both})
+    cloud_host_keys.replace_pins(golden, {ONE: both})
     cloud.pin(mixed, SERIALS)
     assert {f"{ONE} {pin}" for pin in both} < set(pins(golden)), "what was made is not forgotten"
-    cloud_host_keys.put(golden, {ONE: [f"{second} i-1"]})
+    cloud_host_keys.replace_pins(golden, {ONE: [f"{second} i-1"]})
     cloud.pin(mixed, SERIALS)
     assert sorted(pins(golden)) == [f"{ONE} {second} i-1", f"{TWO} {second} i-2"], "once"
     assert key_rotation.due(mixed) is None

@@ -29,7 +29,7 @@ from bootstrap.provision import survey
 from bootstrap.provision.survey import wheel_folder
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Reply, Session
-from bootstrap.workflows import journey
+from bootstrap.workflows.bootstrap import make_ready
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -51,7 +51,7 @@ class Asked:
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "write":
             self.written |= {path: text for path, _, text in kw["files"]}
 
@@ -62,14 +62,14 @@ class Asked:
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
-        self, bundle: Any, dest: str, *, prune: bool, sent: Callable[[int], None]
+        self, bundle: Any, dest: str, *, prune: bool, on_sent: Callable[[int], None]
     ) -> None:
         self.ran.append(["sent", dest])
-        sent(bundle.total_bytes)
+        on_sent(bundle.total_bytes)
         if dest.endswith("/wheels"):
             self.got = (bundle.root / bundle.files[0].path).read_bytes()
 
-    def send_folder(self, bundle: Any, dest: str, *, sent: Callable[[int], None]) -> None:
+    def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int], None]) -> None:
         self.ran.append(["sent whole", dest])
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
@@ -177,7 +177,7 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
 def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
     """What a person reads while hosts are made ready, and the hosts."""
     hosts = {name: Asked(name) for name in cluster.facts}
-    journey.make_ready(cluster, cast("dict[str, Session]", hosts), Options())
+    make_ready(cluster, cast("dict[str, Session]", hosts), Options())
     return capsys.readouterr().out, list(hosts.values())
 
 
@@ -266,7 +266,7 @@ class Locked(Asked):
         self.board, self.full = board, full
         self.said_before = ""
 
-    def ask(self, op: str, **kw: Any) -> Any:
+    def call(self, op: str, **kw: Any) -> Any:
         if op == "read":
             return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
         self.said_before = self.board.getvalue()

@@ -1,23 +1,26 @@
-"""What a script's own records make of a run's end and of what is shown of it: never a traceback."""
+"""The judgement of a run and its records, which a script may have written: never a traceback."""
 
 from __future__ import annotations
 
 import io
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bootstrap.console.live import Board
-from bootstrap.errors import BelowThreshold
+from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs.follow import show_record
-from bootstrap.runs.results import judge
+from bootstrap.runs.results import judge, trouble_line
 from bootstrap.runs.start import Run
+from bootstrap.workflows import attach
 
 RUN = Run("r1", Path("results/r1"))
-UNKNOWN = "the evaluation says that it has not passed"
+UNKNOWN = "the evaluation did not pass"
 
 
 def ended(evaluation: Any) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def test_only_an_evaluation_that_says_so_is_below_its_threshold(evaluation: Any)
     [
         ({"accuracy": 0.5, "threshold": 0.9}, "accuracy 0.5000 is below min_accuracy 0.9"),
         ({"accuracy": "0.5", "threshold": "0.9"}, "accuracy 0.5000 is below min_accuracy 0.9"),
-        ({}, f"{UNKNOWN} (and not why)"),
+        ({}, f"{UNKNOWN} (without numbers)"),
         ({"accuracy": 0.5}, f"{UNKNOWN} (accuracy 0.5)"),
         ({"threshold": 0.9}, f"{UNKNOWN} (threshold 0.9)"),
         ({"accuracy": None, "threshold": 0.9}, f"{UNKNOWN} (accuracy None, threshold 0.9)"),
@@ -101,3 +104,39 @@ def test_a_record_is_shown_or_passed_over(record: Any, says: str) -> None:
 def test_a_line_that_is_no_record_is_passed_over(line: str) -> None:
     after = '{"kind": "progress", "host": "h1", "loss": 1}'
     assert shown(line, after) == ("[h1] loss 1.000\n", {"h1"})
+
+
+@pytest.mark.parametrize(
+    ("trouble", "lines"),
+    [
+        (None, []),
+        ("", []),
+        (
+            "stdout was not written 3 times, first: No space left on device",
+            [
+                "not everything could be written: "
+                "stdout was not written 3 times, first: No space left on device"
+            ],
+        ),
+        ("\x1b[2Jfull", ["not everything could be written: full"]),
+    ],
+)
+def test_files_that_could_not_be_written_are_reported(trouble: Any, lines: list[str]) -> None:
+    assert trouble_line({**ended(None), "trouble": trouble}) == lines
+
+
+def test_a_result_without_trouble_reports_nothing() -> None:
+    assert trouble_line({}) == []
+
+
+@pytest.mark.parametrize("state", ["succeeded", "cancelled"])
+def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
+    state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = Inventory("c", (Host("h1", "10.0.0.1"),))
+    result = {**ended(None), "state": state, "trouble": "disk full"}
+    with nullcontext() if state == "succeeded" else pytest.raises(RunFailed):
+        attach.judge(inventory, RUN, result)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "not everything could be written: disk full"
+    assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])

@@ -1,4 +1,4 @@
-"""A run, decided: launchers and strategies, Keras, the run document, mpirun's words, run ids."""
+"""Run options, the run document, the argv of mpirun, run ids."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import (
-    LAUNCHERS,
     Bucket,
     Program,
     RunOptions,
     StopPolicy,
-    choose,
     mpirun_argv,
     new_run_id,
     run_document,
 )
+from bootstrap.runs.strategies import STRATEGIES, choose
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 KEY = "ssh-ed25519 AAAA"
 
 
 @pytest.mark.parametrize(
-    ("launcher", "asked", "hosts", "strategy"),
+    ("launcher", "given", "hosts", "strategy"),
     [
         ("horovod", None, 1, "horovod"),
         ("horovod", None, 2, "horovod"),
@@ -42,16 +41,18 @@ KEY = "ssh-ed25519 AAAA"
         ("tensorflow", "one-device", 1, "one-device"),
     ],
 )
-def test_launcher_and_number_of_hosts_settle_the_strategy(
-    launcher: str, asked: str | None, hosts: int, strategy: str
+def test_the_default_strategy_follows_from_launcher_and_number_of_hosts(
+    launcher: str, given: str | None, hosts: int, strategy: str
 ) -> None:
-    assert RunOptions(launcher, asked).settled_strategy(hosts) == strategy
+    assert RunOptions(launcher, given).resolved_strategy(hosts).name == strategy
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "one-device"])
 def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
-    with pytest.raises(UsageError, match=f"strategy {strategy} runs on one host; 2 were") as caught:
-        RunOptions("tensorflow", strategy).settled_strategy(2)
+    with pytest.raises(
+        UsageError, match=f"strategy {strategy} runs on one host; 2 were given"
+    ) as caught:
+        RunOptions("tensorflow", strategy).resolved_strategy(2)
     assert "--strategy multiworker" in caught.value.hint
 
 
@@ -88,7 +89,7 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
 
 
 @pytest.mark.parametrize(
-    ("ask", "strategy", "keras", "why"),
+    ("options", "strategy", "keras", "why"),
     [
         (RunOptions(), "horovod", 3, "our own training is written for it"),
         (RunOptions("tensorflow"), "multiworker", 3, "our own training is written for it"),
@@ -101,20 +102,20 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
         ),
         (RunOptions("tensorflow", script=True), "mirrored", 3, "a script on one host"),
         (RunOptions("tensorflow", script=True), "one-device", 3, "a script on one host"),
-        (RunOptions(script=True, keras=3), "horovod", 3, "as asked"),
-        (RunOptions("tensorflow", script=True, keras=2), "mirrored", 2, "as asked"),
-        (RunOptions(keras=3), "horovod", 3, "as asked"),
+        (RunOptions(script=True, keras=3), "horovod", 3, "given by --keras"),
+        (RunOptions("tensorflow", script=True, keras=2), "mirrored", 2, "given by --keras"),
+        (RunOptions(keras=3), "horovod", 3, "given by --keras"),
     ],
 )
-def test_keras_follows_from_what_runs_and_the_reason_is_told(
-    ask: RunOptions, strategy: str, keras: int, why: str
+def test_the_keras_version_follows_from_the_program_and_has_a_reason(
+    options: RunOptions, strategy: str, keras: int, why: str
 ) -> None:
-    settled, reason = ask.settled_keras(strategy)
-    assert settled == keras
+    version, reason = options.resolved_keras(STRATEGIES[strategy])
+    assert version == keras
     assert why in reason
 
 
-def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
+def test_an_invalid_choice_is_answered_with_the_nearest_one() -> None:
     assert choose("h1", ("h1", "h2"), "host") == "h1"
     with pytest.raises(UsageError, match="^host 'zz': one of h1, h2$"):
         choose("zz", ("h1", "h2"), "host")
@@ -123,7 +124,7 @@ def test_a_wrong_word_is_answered_with_the_nearest_choice() -> None:
 STOP = ["/home/ann/railhead/.venv/bin/python", "-m", "bootstrap.local", "stop", "demo", "h1"]
 RUNS: dict[str, dict[str, Any]] = {
     "run-training": {
-        "ask": RunOptions(),
+        "options": RunOptions(),
         "program": Program(
             "training", settings={"data": "digits", "epochs": 20, "min_accuracy": None}
         ),
@@ -133,12 +134,12 @@ RUNS: dict[str, dict[str, Any]] = {
         ),
         "links": (Link("lo", "127.0.0.0/8"),) * 2,
         "ports": [23001, 23002],
-        "ending": StopPolicy(keep_minutes=5, max_hours=1.5),
+        "stop_policy": StopPolicy(keep_minutes=5, max_hours=1.5),
         "stops": [STOP, None],
         "bucket": Bucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
     },
     "run-script": {
-        "ask": RunOptions(
+        "options": RunOptions(
             "tensorflow",
             script=True,
             env={"MODE": "quick"},
@@ -152,7 +153,7 @@ RUNS: dict[str, dict[str, Any]] = {
         ),
         "links": (Link("ens5", "10.0.1.0/24"), Link(None, "fd00::6/128")),
         "ports": [23001, 23004],
-        "ending": StopPolicy(),
+        "stop_policy": StopPolicy(),
         "stops": [],
         "bucket": None,
     },
@@ -173,21 +174,21 @@ def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
         run_id="20261121-101500-3f2a",
         cluster="c",
         created="2026-11-21T10:15:00Z",
-        ask=RunOptions(launcher, strategy),
+        options=RunOptions(launcher, strategy),
         program=Program("training"),
         runtime={"name": "r", "digest": "d"},
         bundle="b",
         peers=peers,
         links=[Link("ens5", "10.0.1.0/24")] * hosts,
         ports=range(23001, 23001 + hosts),
-        ending=StopPolicy(),
+        stop_policy=StopPolicy(),
         stops=[],
         bucket=None,
     )
 
 
 @pytest.mark.parametrize(
-    ("launcher", "strategy"), [(name, s) for name, all_of in LAUNCHERS.items() for s in all_of]
+    ("launcher", "strategy"), [(row.launcher, row.name) for row in STRATEGIES.values()]
 )
 @pytest.mark.parametrize("hosts", [1, 2, 3])
 def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
@@ -206,12 +207,12 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
 
 
 @pytest.mark.parametrize(
-    "stops, ending", [((), StopPolicy()), ([("off",)], StopPolicy(stop=False))]
+    "stops, policy", [((), StopPolicy()), ([("off",)], StopPolicy(stop=False))]
 )
-def test_machines_that_are_not_ours_and_those_of_no_stop_have_no_stop(
-    stops: Any, ending: StopPolicy
+def test_hosts_of_no_stack_and_runs_with_no_stop_have_no_stop_command(
+    stops: Any, policy: StopPolicy
 ) -> None:
-    changed = {**RUNS["run-script"], "stops": stops, "ending": ending}
+    changed = {**RUNS["run-script"], "stops": stops, "stop_policy": policy}
     rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}
     assert run_document(**rest)["stop"] is None
 

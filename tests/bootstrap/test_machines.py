@@ -49,8 +49,8 @@ def test_wrong_words_about_the_end(words: Any, said: str) -> None:
 def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: StopPolicy) -> None:
     named = Inventory("them", (Host("m1", "192.0.2.1"),))
     with pytest.raises(UsageError, match="those of them are never stopped by a run"):
-        stop_policy.check_before(named, ending)
-    assert stop_policy.check_before(named, StopPolicy(max_hours=1.0)) == ""
+        stop_policy.check_before_run(named, ending)
+    assert stop_policy.check_before_run(named, StopPolicy(max_hours=1.0)) == ""
 
 
 def deadline(hours: float | None, state: str = "armed") -> Deadline:
@@ -92,7 +92,7 @@ def after(tmp_path: Path, state: str, stop: Any) -> str:
     result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
     (tmp_path / "result.json").write_text(json.dumps(result))
     said: list[str] = []
-    stop_policy.after(OURS, Run("r1", tmp_path), said.append)
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append)
     return "\n".join(said)
 
 
@@ -117,7 +117,7 @@ def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
 def test_a_supervisor_that_died_stops_nothing_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     said: list[str] = []
-    stop_policy.after(OURS, Run("r1", tmp_path), said.append)
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append)
     assert said == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
 
 
@@ -146,12 +146,12 @@ def test_a_success_waits_until_the_cloud_says_stopped(
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     said: list[str] = []
-    stop_policy.after(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
     assert said[0] == "stopping: m1 stopping" and said[-1] == "[m1] stopped, says EC2 at 12:00"
     never = Stopping(1e9)
     monkeypatch.setattr(base, "of", lambda _: never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
-        stop_policy.after(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
+        stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
 
 

@@ -1,4 +1,4 @@
-"""What the shell's variables mean for hosts that are made ready."""
+"""The validation of option values and of $DEBIAN_MIRROR."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from bootstrap.cli.options import options_of
 from bootstrap.errors import UsageError
 
 
-def archive() -> str:
+def mirror() -> str:
     return options_of(False, None, None, None, mixed=False).archive
 
 
-@pytest.mark.parametrize("named", ["", "http://a.example/debian", "https://a.example:8443/d"])
-def test_an_archive_of_debian_is_taken_from_the_shell(
-    named: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("url", ["", "http://a.example/debian", "https://a.example:8443/d"])
+def test_the_debian_mirror_is_read_from_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DEBIAN_MIRROR", named)
-    assert archive() == named
+    monkeypatch.setenv("DEBIAN_MIRROR", url)
+    assert mirror() == url
     monkeypatch.delenv("DEBIAN_MIRROR")
-    assert archive() == ""
+    assert mirror() == ""
 
 
 @pytest.mark.parametrize(
-    "named", ["a.example/debian", "file:/srv/debian", "http://me:secret@a.example/", "http://a b"]
+    "url", ["a.example/debian", "file:/srv/debian", "http://me:secret@a.example/", "http://a b"]
 )
-def test_what_is_no_address_is_refused(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DEBIAN_MIRROR", named)
+def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEBIAN_MIRROR", url)
     with pytest.raises(UsageError, match="an address like") as refused:
-        archive()
+        mirror()
     assert "secret" not in str(refused.value)

@@ -12,6 +12,7 @@ import pytest
 from invoke import Context
 
 from bootstrap.cli import tasks
+from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
 from bootstrap.console.output import print_lines
 from bootstrap.facts.host import HostFacts
@@ -19,15 +20,15 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import RUNTIMES, Environment
-from bootstrap.workflows import journey
+from bootstrap.workflows import bootstrap, plan
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
 
 @pytest.fixture
-def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+def surveyed_with(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """Two hosts whose facts are known; the options that they were surveyed with."""
-    seen: list[Options] = []
+    options_seen: list[Options] = []
     peers = tuple(Peer(h.name, h.address, 22, "u", 1, "k") for h in INVENTORY.hosts)
     facts = {h.name: debian for h in INVENTORY.hosts}
     environment = Environment(RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
@@ -35,38 +36,41 @@ def asked(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
     @contextmanager
     def surveyed(_: Inventory, options: Options) -> Iterator[tuple[Cluster, dict[str, Any]]]:
-        seen.append(options)
+        options_seen.append(options)
         yield cluster, {}
 
-    def apply(_: Cluster, todo: Any, opened: Mapping[str, Any], board: Board) -> None:
+    def apply(_: Cluster, plan: Any, opened: Mapping[str, Any], board: Board) -> None:
         board.line("h1", "at work")
 
-    def look(hosts: str | None, **_: Any) -> Inventory:
+    def running(_: Target) -> Inventory:
         print_lines("c (hosts): h1, h2")
         return INVENTORY
 
-    monkeypatch.setattr(journey, "surveyed", surveyed)
-    monkeypatch.setattr(journey, "hosts_of", look)
+    monkeypatch.setattr(plan, "surveyed", surveyed)
+    monkeypatch.setattr(bootstrap, "surveyed", surveyed)
+    monkeypatch.setattr(Target, "running", running)
     monkeypatch.setattr("bootstrap.provision.apply.apply", apply)
-    return seen
+    return options_seen
 
 
 @pytest.mark.parametrize("task", [tasks.plan, tasks.bootstrap], ids=["plan", "bootstrap"])
 def test_stdout_holds_the_plan_alone(
-    asked: list[Options], task: Any, capsys: pytest.CaptureFixture[str]
+    surveyed_with: list[Options], task: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task.body(Context(), hosts="h1,h2", json=True, allow_mixed=True)
-    told = capsys.readouterr()
-    document = json.loads(told.out)
-    assert told.out.count("\n") == 1
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert output.out.count("\n") == 1
     assert list(document["hosts"]) == ["h1", "h2"]
     assert [step["name"] for step in document["hosts"]["h1"]] == ["uv", "runtime", "horovod", "key"]
-    assert told.err.startswith("c (hosts): h1, h2\n") and "[h1] uv: " in told.err
-    assert asked[0].allow_mixed
+    assert output.err.startswith("c (hosts): h1, h2\n") and "[h1] uv: " in output.err
+    assert surveyed_with[0].allow_mixed
 
 
-def test_people_read_it_on_stdout(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_it_on_stdout(
+    surveyed_with: list[Options], capsys: pytest.CaptureFixture[str]
+) -> None:
     tasks.plan.body(Context(), hosts="h1,h2")
-    told = capsys.readouterr()
-    assert told.err == "" and told.out.endswith("nothing was changed\n")
-    assert not asked[0].allow_mixed
+    output = capsys.readouterr()
+    assert output.err == "" and output.out.endswith("nothing was changed\n")
+    assert not surveyed_with[0].allow_mixed

@@ -9,7 +9,7 @@ from e2e.local import wait_until
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
-from bootstrap.ssh.port_forward import forwarded
+from bootstrap.ssh.port_forward import forward_port
 from bootstrap.ssh.session import ConnectionLost, Session
 
 
@@ -22,7 +22,7 @@ def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Sessio
         channel.close()
 
     ask = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/{0}; echo {1} >&3; cat <&3' 2>&1"
-    with forwarded(session, serve) as port:
+    with forward_port(session, serve) as port:
         both = f"{ask.format(port, 'one')} & {ask.format(port, 'two')}; wait"
         assert sorted(session.sh(both).split("\n"))[-2:] == ["here: one", "here: two"]
     assert "refused" in session.sh(ask.format(port, "three"))
@@ -36,14 +36,14 @@ def test_a_host_that_forwards_no_ports_says_so(
 
     monkeypatch.setattr(session.connection.transport, "request_port_forward", denied)
     refusal = pytest.raises(RailheadError, match="forwards no ports")
-    with refusal as refused, forwarded(session, lambda _: None):
+    with refusal as refused, forward_port(session, lambda _: None):
         pass
     assert "AllowTcpForwarding yes" in refused.value.hint
 
 
 def test_a_connection_that_is_gone_is_told_as_that(session: Session) -> None:
     session.close()
-    with pytest.raises(ConnectionLost), forwarded(session, lambda _: None):
+    with pytest.raises(ConnectionLost), forward_port(session, lambda _: None):
         pass
 
 
@@ -59,7 +59,7 @@ def test_others_than_the_host_itself_are_not_let_in_by_its_port(
         return 1
 
     monkeypatch.setattr(session.connection.transport, "request_port_forward", forward)
-    with forwarded(session, lambda _: came.append("served")):
+    with forward_port(session, lambda _: came.append("served")):
         wait_until(lambda: len(came) == 2, 5, "both are answered")
     assert came == ["closed", "served"]
 

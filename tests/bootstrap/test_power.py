@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.cli.targets import Target
 from bootstrap.clouds import base
 from bootstrap.clouds.base import MISSING, Deadline, InstanceState, Refused
 from bootstrap.clouds.local import cluster
@@ -26,7 +27,6 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, key_rotation, power
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
-from bootstrap.workflows import journey
 
 CASES = Path(__file__).parents[1] / "cases"
 REPO = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ class Sky:
     def deadline(self) -> Deadline | None:
         return self.armed
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
         at = datetime.now(timezone.utc) + timedelta(hours=hours)
         self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
@@ -123,19 +123,19 @@ def addresses(inventory: Inventory) -> list[str]:
 
 def test_hosts_and_stack_together_are_refused(person: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        journey.look("a,b", stack="dev")
+        Target("a,b", stack="dev")
 
 
 def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     person: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     under(person, Sky())
-    local_state.save_cluster(journey.hosts_of("last"))
-    assert addresses(journey.hosts_of(None)) == ["last"]
+    local_state.save_cluster(Target("last").running())
+    assert addresses(Target().running()) == ["last"]
     person.setattr(pulumi, "current", lambda: "chosen")
-    assert journey.hosts_of(None).stack == "chosen"
-    assert journey.hosts_of(None, stack="dev").stack == "dev"
-    assert addresses(journey.hosts_of("a,b")) == ["a", "b"]
+    assert Target().running().stack == "chosen"
+    assert Target(stack="dev").running().stack == "dev"
+    assert addresses(Target("a,b").running()) == ["a", "b"]
     lines = capsys.readouterr().out.splitlines()
     told = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
     assert lines[3] == told + "ubuntu@203.0.113.102:22"
@@ -146,7 +146,7 @@ def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(
     person: pytest.MonkeyPatch,
 ) -> None:
     under(person, Sky("running", "stopped"))
-    seen = journey.look(None, stack="dev")
+    seen = Target(stack="dev").status()
     assert addresses(seen.inventory) == ["203.0.113.101", TWO]
     assert seen.not_running == [TWO]
 
@@ -156,7 +156,7 @@ def test_machines_that_do_not_run_end_with_2_and_name_the_command(
 ) -> None:
     sky = under(person, Sky("running", "stopped"))
     with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as told:
-        journey.hosts_of(None, stack="dev")
+        Target(stack="dev").running()
     assert told.value.hint.startswith("fab start")
     assert sky.calls == []
 
@@ -168,7 +168,7 @@ def test_machines_that_are_lost_are_not_started(
     sky = under(person, Sky("stopped", state))
     for begin in (True, False):
         with pytest.raises(HostsNotReady, match=state) as told:
-            journey.hosts_of(None, stack="dev", start=begin)
+            Target(stack="dev", start=begin).running()
         assert told.value.hint.startswith(hint)
     assert sky.calls == []
 
@@ -188,10 +188,10 @@ def test_at_a_terminal_the_person_is_asked(
     person.setattr("builtins.input", answer)
     person.setattr(power, "Clock", sky.clock)
     if starts:
-        assert addresses(journey.hosts_of(None, stack="dev"))[1] == "203.0.113.102"
+        assert addresses(Target(stack="dev").running())[1] == "203.0.113.102"
     else:
         with pytest.raises(UsageError, match="were not started"):
-            journey.hosts_of(None, stack="dev")
+            Target(stack="dev").running()
     assert ("start" in sky.calls) == starts
     assert "7.82 USD per hour" in asked[0]
 
@@ -203,7 +203,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     """Before anything else is done with it, whether it was started for that or not."""
     sky, changed = under(person, Sky(state, state)), list[tuple[list[str], bool]]()
     pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
-    cloud_host_keys.put(GOLDEN, pins)
+    cloud_host_keys.replace_pins(GOLDEN, pins)
 
     def reach(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Exception]]:
         return {}, {} if sky.time >= 100 else {ONE: ConnectionRefusedError()}
@@ -214,7 +214,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     person.setattr(connect, "reach", reach)
     person.setattr(key_rotation, "rotate", rotate)
     person.setattr(power, "Clock", sky.clock)
-    journey.hosts_of(None, stack="dev", start=True)
+    Target(stack="dev", start=True).running()
     assert changed == [([ONE], True)]
 
 
@@ -237,7 +237,7 @@ def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPa
 
 def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
-    sky.arm(1)
+    sky.set_deadline(1)
     start(person, sky, hours=2.5)
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
@@ -329,7 +329,7 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
 ) -> None:
     sky, lines = under(person, Sky(machine, machine)), list[str]()
     sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
-    wrong = power.print_status(journey.look(None, stack="dev"), lines.append)
+    wrong = power.print_status(Target(stack="dev").status(), lines.append)
     assert (wrong is not None) == fails
     assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
     assert lines[2] == f"deadline scheduled-stop: {state}: as it is (Sky)"
@@ -388,4 +388,4 @@ def test_machines_that_were_only_named_are_neither_started_nor_stopped(
     code, out = fab(shell, "stop", "--hosts", "a,b", "--stack", "dev")
     assert (code, "give one of them" in out) == (2, True)
     code, out = fab(shell, "extend")
-    assert (code, "for how long?" in out) == (2, True)
+    assert (code, "--hours is missing" in out) == (2, True)

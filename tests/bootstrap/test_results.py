@@ -273,7 +273,7 @@ def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
     host = Host(packed(GOOD[1:]), answer={"changed": ["logs/rank-0.log"]})
     assert fetch(host, run, told.append) == {}
     assert "logs/rank-0.log" not in came(run) and "model/variables/v.data" in came(run)
-    assert told == ["1 file changed while it was read, not brought: fab fetch again"]
+    assert told == ["1 file changed during the transfer, not fetched: fab fetch again"]
 
 
 NAMES = ["a", "a b/\u00e9.bin", "\u7fa9", "a\\b", ".hidden", "...", "d/" * 31 + "f", "x" * 240]

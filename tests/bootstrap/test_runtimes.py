@@ -12,16 +12,16 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Card
 from bootstrap.facts.host import HostFacts
-from bootstrap.plan.runtime_choice import choose
 from bootstrap.plan.runtimes import (
     ROWS,
     RUNTIMES,
     Environment,
+    choose_runtime,
     missing_parts,
-    resolve_extra,
     row_named,
 )
-from bootstrap.runs.launch import LAUNCHERS
+from bootstrap.provision.uv import resolve_extra
+from bootstrap.runs.strategies import LAUNCHERS
 
 CPU = RUNTIMES["tf2.18-cpu"]
 GPU = RUNTIMES["tf2.18-gpu"]
@@ -31,12 +31,12 @@ V100 = ("Tesla V100-SXM2-16GB",) * 4
 
 @pytest.mark.parametrize("launcher", [None, *LAUNCHERS])
 def test_hosts_without_a_gpu_get_the_small_runtime(debian: HostFacts, launcher: str | None) -> None:
-    found = choose({"h1": debian, "h2": debian}, launcher, None)
+    found = choose_runtime({"h1": debian, "h2": debian}, launcher, None)
     assert found == Environment(CPU, "3.11", "no GPU on any host; serves both launchers")
 
 
 def test_hosts_with_gpus_get_the_one_that_drives_them(debian: HostFacts) -> None:
-    found = choose({"h1": replace(debian, gpus=V100)}, "horovod", None)
+    found = choose_runtime({"h1": replace(debian, gpus=V100)}, "horovod", None)
     assert found.runtime == GPU
     assert found.why == "GPUs: Tesla V100-SXM2-16GB; serves both launchers"
 
@@ -49,26 +49,28 @@ def test_a_card_whose_driver_is_still_missing_counts(
 ) -> None:
     card = Card("0000:00:1e.0", "10de:1db1", None, arch)
     host = replace(debian, gpu=replace(debian.gpu, cards=(card,)))
-    assert choose({"h1": host}, None, None).runtime.name == name
+    assert choose_runtime({"h1": host}, None, None).runtime.name == name
     if arch == "volta":
-        assert choose({"h1": host}, None, None).why.startswith("GPUs: NVIDIA card 10de:1db1;")
+        assert choose_runtime({"h1": host}, None, None).why.startswith(
+            "GPUs: NVIDIA card 10de:1db1;"
+        )
 
 
 @pytest.mark.parametrize("gpus", [(), V100])
 def test_a_runtime_that_was_asked_for_is_taken(debian: HostFacts, gpus: tuple[str, ...]) -> None:
-    found = choose({"h1": replace(debian, gpus=gpus)}, "tensorflow", "tf2.21")
+    found = choose_runtime({"h1": replace(debian, gpus=gpus)}, "tensorflow", "tf2.21")
     assert found.runtime.name == f"tf2.21-{'gpu' if gpus else 'cpu'}"
     assert found.why.endswith("; --runtime tf2.21")
 
 
 def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(debian: HostFacts) -> None:
     new = replace(debian, apt=False, pythons={"3.13": "/usr/bin/python3.13"})
-    found = choose({"h1": debian, "h2": new} | {"h1": new}, "tensorflow", None)
+    found = choose_runtime({"h1": debian, "h2": new} | {"h1": new}, "tensorflow", None)
     why = "no GPU on any host; tf2.18 has no Python that all hosts have"
     assert found == Environment(NEW, "3.13", why)
     for launcher in ("horovod", None):  # nothing else has Horovod
         with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each"):
-            choose({"h1": new}, launcher, None)
+            choose_runtime({"h1": new}, launcher, None)
 
 
 def test_one_runtime_has_horovod_and_stands_first() -> None:
@@ -105,7 +107,7 @@ def test_hosts_that_no_one_runtime_serves_are_named(
     debian: HostFacts, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        choose({"h1": debian, "h2": replace(debian, **changes), "h3": debian}, None, None)
+        choose_runtime({"h1": debian, "h2": replace(debian, **changes), "h3": debian}, None, None)
 
 
 def test_an_environments_digest_covers_all_that_goes_into_it() -> None:

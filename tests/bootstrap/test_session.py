@@ -126,13 +126,13 @@ def test_an_operation_that_fails_is_told_and_the_channel_goes_on(
 ) -> None:
     (there / "file").write_text("")
     with pytest.raises(RailheadError, match="write: .*File exists"):
-        agent.ask("write", files=[["~/file/below", 0o644, "x"]])
+        agent.call("write", files=[["~/file/below", 0o644, "x"]])
     assert agent.run(["true"]).rc == 0
 
 
 def test_a_command_answers_its_code_and_its_last_lines(agent: Session) -> None:
     heard: list[Any] = []
-    reply = agent.run(["sh", "-c", "seq 50; exit 3"], told=heard.append)
+    reply = agent.run(["sh", "-c", "seq 50; exit 3"], on_event=heard.append)
     assert (reply.rc, reply.tail[0], reply.tail[-1]) == (3, "11", "50")
     assert heard[-1]["line"] == "50"
 
@@ -193,7 +193,7 @@ def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) ->
     session._agent = True
     session._send(b"printf '\\n@loop\\n{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
     with pytest.raises(Hostile, match="a line of more than 100000 bytes"):
-        session.ask("read", paths=[])
+        session.call("read", paths=[])
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_what_was_started_outlives_the_connection(
 ) -> None:
     (there / "log").write_text("")
     argv = ["sh", "-c", "sleep 0.5; echo done"]
-    agent.ask("start", argv=argv, cwd="~", env={}, log="~/log")
+    agent.call("start", argv=argv, cwd="~", env={}, log="~/log")
     agent.close()
     time.sleep(0.8)
     assert (there / "log").read_text() == "done\n"

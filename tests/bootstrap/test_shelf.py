@@ -80,7 +80,7 @@ def test_a_wheel_is_there_only_when_it_is_whole(
     """Killed between the wheel and the file that names it, nobody finds anything."""
     (folder / NAME).parent.mkdir()
     (folder / NAME).write_bytes(BUILT)
-    write, names = type(bucket.of(world.inventory).store).write, []
+    write, names = type(bucket.bucket_of(world.inventory).store).write, []
 
     def killed(self: Any, key: str, data: bytes) -> None:
         names.append(key)
@@ -88,7 +88,7 @@ def test_a_wheel_is_there_only_when_it_is_whole(
             raise KeyboardInterrupt
         write(self, key, data)
 
-    monkeypatch.setattr(type(bucket.of(world.inventory).store), "write", killed)
+    monkeypatch.setattr(type(bucket.bucket_of(world.inventory).store), "write", killed)
     with pytest.raises(KeyboardInterrupt):
         store_wheel(world.inventory, folder / NAME)
     assert names[1] == f"wheels/{folder.name}/wheel.json" and world.names() == names[:1]

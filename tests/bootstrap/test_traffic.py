@@ -47,16 +47,16 @@ def test_each_connection_is_counted_as_its_host_counts_it(person: Person, cluste
     for _ in range(3):
         with reach.sessions(named(cluster.host(0))):
             pass
-    assert traffic.to("h1").connections == logins(cluster, 0) - before == 3
-    assert traffic.to("h2").connections == 0
+    assert traffic.host_traffic("h1").connections == logins(cluster, 0) - before == 3
+    assert traffic.host_traffic("h2").connections == 0
 
 
 def test_all_bytes_that_leave_are_counted(person: Person, cluster: Cluster) -> None:
     with reach.sessions(named(cluster.host(0))) as opened:
         opened["h1"].start_agent("python3")
-        before = traffic.to("h1").sent
-        opened["h1"].ask("write", files=[["~/x", 0o644, os.urandom(1 << 20).hex()]])
-    assert 1.0 < (traffic.to("h1").sent - before) / (2 << 20) < 1.1
+        before = traffic.host_traffic("h1").sent
+        opened["h1"].call("write", files=[["~/x", 0o644, os.urandom(1 << 20).hex()]])
+    assert 1.0 < (traffic.host_traffic("h1").sent - before) / (2 << 20) < 1.1
 
 
 def test_a_jump_on_the_way_is_a_connection_too(person: Person, cluster: Cluster) -> None:
@@ -68,7 +68,7 @@ def test_a_jump_on_the_way_is_a_connection_too(person: Person, cluster: Cluster)
     person.configures("".join(blocks))
     with reach.sessions(named(Host("inner", "inner"))):
         pass
-    assert traffic.to("inner").connections == 2
+    assert traffic.host_traffic("inner").connections == 2
 
 
 def test_what_was_tried_again_is_counted_again(
@@ -76,11 +76,13 @@ def test_what_was_tried_again_is_counted_again(
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_hang_up, args=(server, jump_hosts.TRIES), daemon=True).start()
+        threading.Thread(
+            target=_hang_up, args=(server, jump_hosts.LOGIN_TRIES), daemon=True
+        ).start()
         busy = Host("busy", "127.0.0.1", port=server.getsockname()[1])
         with pytest.raises(HostsNotReady), reach.sessions(named(busy)):
             pass
-    assert traffic.to("busy").connections == jump_hosts.TRIES
+    assert traffic.host_traffic("busy").connections == jump_hosts.LOGIN_TRIES
 
 
 def _hang_up(server: socket.socket, times: int) -> None:
@@ -93,10 +95,10 @@ def test_what_never_answered_is_no_connection(person: Person) -> None:
         closed = Host("closed", "127.0.0.1", port=server.getsockname()[1])
     with pytest.raises(HostsNotReady), reach.sessions(named(closed)):
         pass
-    assert traffic.to("closed").connections == 0
+    assert traffic.host_traffic("closed").connections == 0
 
 
 def test_it_is_told_in_a_few_words() -> None:
     now = time.monotonic()
-    assert traffic.Traffic(now - 41, 1, 88_200_000).told() == "41 s, 1 connection, 88 MB sent"
-    assert traffic.Traffic(now - 100, 2, 812).told() == "1 min 40 s, 2 connections, 812 B sent"
+    assert traffic.Traffic(now - 41, 1, 88_200_000).summary() == "41 s, 1 connection, 88 MB sent"
+    assert traffic.Traffic(now - 100, 2, 812).summary() == "1 min 40 s, 2 connections, 812 B sent"

@@ -33,32 +33,32 @@ def pins(person: Person) -> str:
 
 def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cluster) -> None:
     both, asked = named(cluster.host(0), cluster.host(1)), Asked()
-    told = trust.pin(trust.unknown(both), asked)
+    told = trust.pin_keys(trust.unknown_keys(both), asked)
     assert told == [f"pinned {said}" for said in asked.questions]
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
     assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
     with reach.sessions(both) as opened:
         assert list(opened) == ["h1", "h2"]
-    assert trust.unknown(both) == {}
+    assert trust.unknown_keys(both) == {}
 
 
 def test_earlier_pins_stay(person: Person, cluster: Cluster) -> None:
     for index in range(2):
-        trust.pin(trust.unknown(named(cluster.host(index))), Asked())
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(index))), Asked())
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
 
 
 def test_without_agreement_nothing_is_pinned(person: Person, cluster: Cluster) -> None:
     asked = Asked(answer=False)
     with pytest.raises(UsageError, match="is not trusted; nothing was pinned"):
-        trust.pin(trust.unknown(named(cluster.host(0))), asked)
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), asked)
     assert len(asked.questions) == 1
     assert pins(person) == ""
 
 
 def test_known_hosts_are_not_asked_about(person: Person, cluster: Cluster) -> None:
     person.knows(cluster.machines[0])
-    assert list(trust.unknown(named(cluster.host(0), cluster.host(1)))) == ["h2"]
+    assert list(trust.unknown_keys(named(cluster.host(0), cluster.host(1)))) == ["h2"]
 
 
 def test_a_changed_key_is_refused_by_trust_too(
@@ -66,7 +66,7 @@ def test_a_changed_key_is_refused_by_trust_too(
 ) -> None:
     person.write_known([line(cluster.machines[0], make_key(tmp_path / "old"))])
     with pytest.raises(HostsNotReady, match="REFUSED, its host key changed"):
-        trust.unknown(named(cluster.host(0), cluster.host(1)))
+        trust.unknown_keys(named(cluster.host(0), cluster.host(1)))
     assert pins(person) == ""
 
 
@@ -74,17 +74,17 @@ def test_a_key_that_changes_after_it_was_pinned_is_refused(
     person: Person, cluster: Cluster, tmp_path: Path
 ) -> None:
     alone = named(cluster.host(0))
-    trust.pin(trust.unknown(alone), Asked())
+    trust.pin_keys(trust.unknown_keys(alone), Asked())
     path = person.home / ".railhead/known_hosts"
     path.write_text(line(cluster.machines[0], make_key(tmp_path / "before")))
     with pytest.raises(HostsNotReady, match="REFUSED"):
-        trust.unknown(alone)
+        trust.unknown_keys(alone)
 
 
 def test_a_host_that_does_not_answer_cannot_be_trusted(person: Person, cluster: Cluster) -> None:
     dead = Host("dead", cluster.machines[0].address, port=9)
     with pytest.raises(HostsNotReady, match="refused: no sshd answers on port 9"):
-        trust.unknown(named(cluster.host(0), dead))
+        trust.unknown_keys(named(cluster.host(0), dead))
 
 
 def test_a_jump_host_of_several_is_asked_about_once_and_first(
@@ -99,9 +99,9 @@ def test_a_jump_host_of_several_is_asked_about_once_and_first(
     person.configures(text)
     behind = named(*(Host(machine.name, machine.name) for machine in inner))
     first, second = Asked(), Asked()
-    trust.pin(trust.unknown(behind), first)
+    trust.pin_keys(trust.unknown_keys(behind), first)
     assert pins(person) == line(jump)
-    trust.pin(trust.unknown(behind), second)
+    trust.pin_keys(trust.unknown_keys(behind), second)
     assert (len(first.questions), len(second.questions)) == (1, 2)
     with reach.sessions(behind) as opened:
         assert list(opened) == ["h2", "h3"]

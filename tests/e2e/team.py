@@ -44,7 +44,7 @@ class Team:
 
     @contextmanager
     def sessions(self) -> Iterator[dict[str, Session]]:
-        opened, failed = connect.reach(self.inventory)
+        opened, failed = connect.open_sessions(self.inventory)
         assert not failed, failed
         try:
             yield opened

@@ -285,7 +285,7 @@ def test_a_connection_that_is_ended_is_opened_anew(laptop: Person, two: Two) -> 
         if " ".join(session.argv).startswith("sshd: root"):
             os.kill(session.pid, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0 and "the run goes on, trying again" in out, out
+    assert process.returncode == 0 and "the run continues, connecting again" in out, out
     assert (laptop.last / "outputs" / "finished.txt").exists()
 
 

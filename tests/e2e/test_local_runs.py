@@ -257,7 +257,7 @@ def test_kill_9_of_one_rank_ends_all_within_five_seconds(person: Person) -> None
     out, _ = attached.communicate(timeout=30)
     assert attached.returncode == 1, out
     assert "rank 1 on h2 was killed by signal 9" in out and "| tick" in out
-    wait_until(lambda: not marked(person.home), 10, "nothing of the run is left")
+    wait_until(lambda: not marked(person.home), 10, "no process of the run is left")
 
 
 def _ranks(person: Person) -> list[str]:
@@ -285,7 +285,7 @@ def test_a_cancel_leaves_no_process_on_any_host(person: Person) -> None:
     person.fab("train", "--preset", "smoke").ended(2, f"busy with run {started}")
     person.fab("status").ended(0, "running (heartbeat")
     person.fab("cancel").ended(
-        0, "[h1] nothing of the run is left", "[h2] nothing of the run is left"
+        0, "[h1] no process of the run is left", "[h2] no process of the run is left"
     )
     assert marked(person.home) == []
     person.fab("status").ended(0, "cancelled")
@@ -299,7 +299,7 @@ def test_ctrl_c_cancels_and_waits_for_each_hosts_word(person: Person) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 1, out
-    assert "[h1] nothing of the run is left" in out and "[h2] nothing" in out
+    assert "[h1] no process of the run is left" in out and "[h2] no process" in out
     assert marked(person.home) == []
 
 
@@ -310,7 +310,7 @@ def test_ctrl_c_in_attach_only_detaches(person: Person) -> None:
     wait_until((person.home / watched).exists, 60, "the run is watched")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
-    assert "the run goes on" in out
+    assert "the run continues" in out
     assert len(_ranks(person)) >= 2
     person.fab("cancel").ended(0)
 
@@ -333,7 +333,7 @@ def test_a_lost_connection_is_taken_up_again(person: Person) -> None:
     for pid in _session_daemons(person):
         os.kill(pid, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0 and "the run goes on" in out, out
+    assert process.returncode == 0 and "the run continues" in out, out
 
 
 def _session_daemons(person: Person) -> list[int]:
@@ -375,7 +375,7 @@ BAD = {
     "secret not set": (("--secret", "NOT_SET_ANYWHERE"), "not set"),
     "keras 4": (("--keras", "4"), "2 or 3"),
     "unknown option": (("--nonsense",), "fab --list"),
-    "words after --": (("--", "--epochs", "3"), "--args"),
+    "arguments after --": (("--", "--epochs", "3"), "--args"),
 }
 
 

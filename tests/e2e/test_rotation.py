@@ -73,13 +73,13 @@ class Cluster:
 
     def refused(self) -> None:
         """No host is let in, for its key alone."""
-        opened, failed = connect.reach(self.inventory)
+        opened, failed = connect.open_sessions(self.inventory)
         assert not opened
         assert all(isinstance(error, ChangedHostKey) for error in failed.values())
 
     def known(self) -> None:
         """Every host is let in."""
-        power._answers(self.inventory, self.said.append, Clock())
+        power._wait_for_ssh(self.inventory, self.said.append, Clock())
 
     def changed(self) -> None:
         """Every host has a key that was not injected, and only that one is pinned."""
@@ -110,7 +110,7 @@ def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_ho
 def kill_at(patch: pytest.MonkeyPatch, step: str) -> None:
     """End the control side before a step: nothing of ours comes after."""
     if step == "pin":
-        patch.setattr(cloud_host_keys, "put", before_second(cloud_host_keys.put, dying))
+        patch.setattr(cloud_host_keys, "put", before_second(cloud_host_keys.replace_pins, dying))
     elif step == "switch":
         patch.setattr(Session, "sh", before_switch(dying))
     elif step == "answer":

@@ -235,7 +235,7 @@ def test_too_small_a_quota_is_asked_for_and_then_used(aws: OnAws) -> None:
     aws.stack.up("--expect-no-changes").ended(0)
     assert not aws.instances() and len(aws.cloud.extra.requests) == 1
     aws.cloud.extra.quotas["L-DB2E81BA"] = 8
-    aws.stack.up().ended(1, "there is enough")
+    aws.stack.up().ended(1, "there is nothing to request")
     aws.stack.config(quotas=None).up().ended(0)
     assert len(aws.instances()) == 2 and aws.cloud.extra.quotas["L-DB2E81BA"] == 8
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4  # a count that grew since, say

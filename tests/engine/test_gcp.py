@@ -136,7 +136,7 @@ def test_too_small_a_quota_is_told_asked_for_and_then_used(stack: Stack, cloud: 
     stack.config(quotas="request", contact_email="ann@example.com")
     asked = stack.up().ended(0, "no machines are made")
     assert changes(asked) == {f"create SQuotaPreference {T4.lower()}"}
-    assert list(stack.output()) == ["next"] and "the quota was asked for" in stack.output()["next"]
+    assert list(stack.output()) == ["next"] and "the quota is requested" in stack.output()["next"]
     assert not changes(stack.up("--expect-no-changes"))
 
     cloud.quotas[T4] = rows(2, "us-central1")

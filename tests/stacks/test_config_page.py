@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stacks import machines, prices
-from stacks.keys import KEYS, Key
+from stacks.aws import machine_types as aws
+from stacks.config_schema import KEYS, Key
+from stacks.gcp import machine_types as gcp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "config.md").read_text()
 
@@ -26,17 +27,17 @@ def test_every_key_has_its_row() -> None:
         assert row in PAGE, row
 
 
-def test_every_machine_stands_there_with_its_price() -> None:
+def test_every_machine_type_is_listed_with_its_price() -> None:
     rows = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| (\d+ \S+) \| (\S+) \|$", PAGE, re.MULTILINE)
     has = [
-        (m.name, str(m.vcpus), f"{m.gpus} {m.gpu}", f"{prices.AWS[m.name]:g}")
-        for m in machines.AWS.values()
+        (m.name, str(m.vcpus), f"{m.gpus} {m.gpu}", f"{m.usd_per_hour:g}")
+        for m in aws.TYPES.values()
     ]
     assert rows == has
-    assert prices.AWS_DATE in PAGE
+    assert aws.PRICES.date in PAGE
 
 
-def test_every_zone_with_cards_stands_there() -> None:
-    for region in machines.T4_ZONES:
-        zones = ", ".join(machines.zones_with("nvidia-tesla-t4", region))
+def test_every_zone_with_gpus_is_listed() -> None:
+    for region in gcp.T4_ZONES:
+        zones = ", ".join(gcp.zones_with("nvidia-tesla-t4", region))
         assert f"| {region} | {zones} |" in PAGE

@@ -1,4 +1,4 @@
-"""What a stack says: the cluster document, what it needs, what it costs, what comes next."""
+"""What a stack computes: the cluster document, its quotas, its cost and its summary."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from bootstrap.inventory.document import from_document
-from stacks import ending, machines, needs, prices
+from stacks import cost, quotas
+from stacks.aws.machine_types import TYPES
+from stacks.machine_types import MachineType
 from stacks.outputs import HostFacts, cluster_document
 from stacks.settings import ClusterConfig
+from stacks.summary import summary
 
 GOLDEN = Path(__file__).parents[1] / "cases" / "documents"
 AWS = ClusterConfig("aws", "aws-g4dn", 2, "ann", 8.0, region="us-east-1", ssh_user="ubuntu")
@@ -23,13 +26,13 @@ LOCAL = ClusterConfig("local", "lab", 2, "ann", 8.0)
 
 
 def golden(cloud: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((GOLDEN / f"cluster-{cloud}.json").read_text())
-    return said
+    document: dict[str, Any] = json.loads((GOLDEN / f"cluster-{cloud}.json").read_text())
+    return document
 
 
 @pytest.mark.parametrize(("cloud", "config"), [("aws", AWS), ("injected", AWS), ("gcp", GCP)])
 def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: ClusterConfig) -> None:
-    said = golden(cloud)
+    document = golden(cloud)
     kept = ("name", "id", "zone", "address", "peer_address", "host_key_source")
     hosts = [
         HostFacts(
@@ -37,19 +40,19 @@ def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: Cluste
             host_key=host.get("host_key"),
             stop=tuple(host["stop"]),
         )
-        for host in said["hosts"]
+        for host in document["hosts"]
     ]
-    config = replace(config, key_file=said["ssh"]["key_file"])
-    rest = {key: said[key] for key in ("bucket", "deadlines", "price")}
-    assert cluster_document(config, hosts, **rest) == said
-    assert from_document(said).hosts[0].slots == said["hosts"][0]["slots"]
+    config = replace(config, key_file=document["ssh"]["key_file"])
+    rest = {key: document[key] for key in ("bucket", "deadlines", "price")}
+    assert cluster_document(config, hosts, **rest) == document
+    assert from_document(document).hosts[0].slots == document["hosts"][0]["slots"]
 
 
 @pytest.mark.parametrize("spot", [False, True])
-@pytest.mark.parametrize("machine", machines.AWS.values(), ids=lambda m: m.name)
-def test_aws_counts_vcpus_by_family_and_market(machine: machines.Machine, spot: bool) -> None:
+@pytest.mark.parametrize("machine", TYPES.values(), ids=lambda m: m.name)
+def test_aws_counts_vcpus_by_family_and_market(machine: MachineType, spot: bool) -> None:
     config = replace(AWS, machine_type=machine.name, spot=spot, count=3)
-    (need,) = needs.needs(config)
+    (need,) = config.quota_needs
     assert (need.amount, need.unit, need.service) == (3 * machine.vcpus, "vCPU", "ec2")
     codes = {"p": ("L-417A185B", "L-7212CCBC"), "g": ("L-DB2E81BA", "L-3819A6DF")}
     assert need.code == codes[machine.name[0]][spot]
@@ -59,7 +62,7 @@ def test_aws_counts_vcpus_by_family_and_market(machine: machines.Machine, spot: 
 @pytest.mark.parametrize("cards", [1, 2, 4])
 def test_gcp_counts_cards_here_and_everywhere(cards: int, spot: bool) -> None:
     config = replace(GCP, gpu_count=cards, spot=spot, count=2)
-    everywhere, here = needs.needs(config)
+    everywhere, here = config.quota_needs
     assert everywhere.amount == here.amount == 2 * cards
     assert (everywhere.code, everywhere.place) == ("GPUS-ALL-REGIONS-per-project", "global")
     start = "PREEMPTIBLE-" if spot else ""
@@ -68,12 +71,13 @@ def test_gcp_counts_cards_here_and_everywhere(cards: int, spot: bool) -> None:
 
 
 def test_local_hosts_need_no_quota() -> None:
-    assert needs.needs(LOCAL) == ()
+    assert LOCAL.quota_needs == ()
 
 
 def test_a_quota_that_cannot_be_read_is_unknown_not_zero() -> None:
-    (need,) = needs.needs(AWS)
-    assert "have unknown" in needs.verdict(need, None) and "need 96 vCPU" in needs.verdict(need, 8)
+    (need,) = AWS.quota_needs
+    assert "have unknown" in quotas.comparison(need, None)
+    assert "need 96 vCPU" in quotas.comparison(need, 8)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +90,17 @@ def test_a_quota_that_cannot_be_read_is_unknown_not_zero() -> None:
         ({"spot": True}, None),
     ],
 )
-def test_a_price_is_known_or_not_told(changes: dict[str, Any], per_hour: float | None) -> None:
-    found = prices.price(replace(AWS, **changes))
+def test_an_unknown_price_is_not_guessed(changes: dict[str, Any], per_hour: float | None) -> None:
+    found = cost.price(replace(AWS, **changes))
     assert (found["per_hour"] if found else None) == per_hour
 
 
 def test_every_machine_of_aws_has_a_price() -> None:
-    assert set(prices.AWS) == set(machines.AWS)
+    assert all(machine.usd_per_hour for machine in TYPES.values())
 
 
 @pytest.mark.parametrize(
-    ("config", "document", "says"),
+    ("config", "document", "expected"),
     [
         (
             AWS,
@@ -108,8 +112,8 @@ def test_every_machine_of_aws_has_a_price() -> None:
         (AWS, None, ["pulumi config rm quotas"]),
     ],
 )
-def test_the_end_of_up_says_what_comes_next(
-    config: ClusterConfig, document: dict[str, Any] | None, says: list[str]
+def test_the_summary_has_the_next_command_the_cost_and_the_deadline(
+    config: ClusterConfig, document: dict[str, Any] | None, expected: list[str]
 ) -> None:
-    told = ending.told(config, document)
-    assert all(words in told for words in says), told
+    line = summary(config, document)
+    assert all(text in line for text in expected), line

@@ -1,4 +1,4 @@
-"""A stack's config: what is accepted, what each mistake is told, all of them at once."""
+"""A stack's config: what is accepted, the message for each mistake, all of them together."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from stacks import machines, settings
-from stacks.keys import KEYS
-from stacks.rules import ConfigError
+from stacks import settings
+from stacks.aws.machine_types import TYPES
+from stacks.config_schema import KEYS
+from stacks.validators import ConfigError
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 
@@ -49,7 +50,7 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
         assert config.bucket and config.machine and config.machine.gpu.endswith("t4")
 
 
-def test_the_private_key_is_named_only_where_it_is(keys: Path) -> None:
+def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
     (keys / "id").unlink()
     assert settings.read(asked(keys, "aws"), stack="dev").key_file is None
 
@@ -63,7 +64,7 @@ def test_the_private_key_is_named_only_where_it_is(keys: Path) -> None:
         ({"placement": "false"}, False),
     ],
 )
-def test_machines_stand_close_where_that_makes_sense(
+def test_the_default_of_placement_depends_on_count_and_spot(
     keys: Path, changes: dict[str, str], placement: bool
 ) -> None:
     assert settings.read(asked(keys, "aws", **changes), stack="dev").placement is placement
@@ -126,7 +127,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "disk_gb", "10", "from 50 to 16384"),
         ("aws", "disk_mbps", "2001", "from 125 to 2000"),
         ("aws", "owner", "---", "has no letter"),
-        ("aws", "ssh_user", "ann;reboot", "is not a name of a Linux account"),
+        ("aws", "ssh_user", "ann;reboot", "is not a Linux user name"),
         ("aws", "price_per_hour", "free", "is not a number"),
         ("aws", "gpu_count", "1", "a key of gcp, and this stack's cloud is aws"),
         ("aws", "project", "my-project-1", "one cloud per stack"),
@@ -144,18 +145,18 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("gcp", "zones", "us-central1-d", "in us-central1 there are us-central1-a"),
         ("gcp", "zones", "europe-west4-a", "is not in the region us-central1"),
         ("gcp", "quotas", "request", "contact_email: not set"),
-        ("gcp", "contact_email", "ann", "is not an address of e-mail"),
+        ("gcp", "contact_email", "ann", "is not an e-mail address"),
         ("local", "region", "us-east-1", "a key of aws and gcp"),
         ("aws", "cloud", "azure", "'azure' is none of aws, gcp, local"),
         ("aws", "cloud", None, "cloud: not set. One of aws, gcp, local"),
     ],
 )
-def test_a_wrong_value_is_told_with_rule_value_and_choices(
+def test_a_wrong_value_is_refused_with_rule_value_and_choices(
     keys: Path, cloud: str, key: str, text: str | None, says: str
 ) -> None:
     lines = refused(asked(keys, cloud, **{key: text}))
-    told = [line for line in lines if not line.startswith("  next: ")]
-    assert len(told) == 1 and says in told[0]
+    errors = [line for line in lines if not line.startswith("  next: ")]
+    assert len(errors) == 1 and says in errors[0]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,10 @@ def test_a_wrong_value_is_told_with_rule_value_and_choices(
     [
         ({"placement": "true", "spot": "true"}, "placement: not with spot"),
         ({"placement": "true", "count": "1"}, "count is 1"),
-        ({"machine_type": "p3.2xlarge", "image": "dlami-base-ubuntu-22.04"}, "does not know V100"),
+        (
+            {"machine_type": "p3.2xlarge", "image": "dlami-base-ubuntu-22.04"},
+            "does not support V100",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
@@ -176,7 +180,10 @@ def test_values_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n", "is a private key, which stays here"),
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n",
+            "is a private key, which must stay",
+        ),
         ("", "is not one public ssh key"),
         (f"{PUBLIC}\n{PUBLIC}\n", "is not one public ssh key"),
         ("hello\n", "is not one public ssh key"),
@@ -187,25 +194,23 @@ def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says:
     assert says in refused(asked(keys, "aws"))[0]
 
 
-def test_all_that_is_wrong_is_told_at_once(keys: Path) -> None:
+def test_all_mistakes_are_reported_together(keys: Path) -> None:
     lines = refused(asked(keys, "aws", count="0", spot="maybe", colour="red"))
     assert [line.split(":")[0] for line in lines] == ["colour", "count", "spot"]
 
 
-def test_a_wide_network_may_be_allowed_by_name(keys: Path) -> None:
+def test_a_wide_network_can_be_allowed(keys: Path) -> None:
     values = asked(keys, "aws", ssh_cidrs="10.0.0.0/8", allow_wide_cidr="true")
     assert settings.read(values, stack="dev").ssh_cidrs == ("10.0.0.0/8",)
 
 
-@pytest.mark.parametrize(
-    "name", [m.name for m in machines.AWS.values() if m.name.startswith("p3.")]
-)
+@pytest.mark.parametrize("name", [name for name in TYPES if name.startswith("p3.")])
 def test_a_retired_type_is_accepted_and_has_a_substitute(keys: Path, name: str) -> None:
     machine = settings.read(asked(keys, "aws", machine_type=name), stack="dev").machine
-    assert machine and machine.retired and machine.substitute in machines.AWS
+    assert machine and machine.retired and machine.substitute in TYPES
 
 
-def test_keys_of_other_namespaces_are_nobodys_business() -> None:
+def test_keys_of_other_namespaces_are_ignored() -> None:
     config = {"railhead:cloud": "aws", "aws:region": "us-east-1"}
     assert settings.of_project(config, "railhead") == {"cloud": "aws"}
 

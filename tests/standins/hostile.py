@@ -61,7 +61,7 @@ class Host:
         self.answer |= answer
         self.asked: list[str] = []
 
-    def ask(self, op: str, told: Callable[..., None] | None = None, **words: Any) -> Any:
+    def call(self, op: str, on_event: Callable[..., None] | None = None, **words: Any) -> Any:
         """The answer to `read`, by the end of the path; nothing to all others."""
         self.asked.append(op)
         if op != "read":

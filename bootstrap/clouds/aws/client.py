@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from bootstrap.clouds.base import Refused
+from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 
 Ask = Callable[..., Any]  # service, call, and the call's own words
@@ -23,7 +24,7 @@ _HINTS = {
 }
 
 
-def asker(region: str | None) -> Ask:
+def connect(region: str | None) -> Ask:
     """`ask("ec2", "describe_instances", ...)` in a region.
 
     Raises:
@@ -53,7 +54,8 @@ def _asked(client: Callable[[str], Any], service: str, call: str, words: dict[st
     from botocore import exceptions as wrong
 
     try:
-        return getattr(client(service), call)(**words)
+        with log.timed(f"AWS {service} {call}"):
+            return getattr(client(service), call)(**words)
     except wrong.ClientError as error:
         said = error.response["Error"]
         word = str(said.get("Code", "?"))

@@ -9,9 +9,9 @@ from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
-from bootstrap.clouds.aws.client import Ask, asker
+from bootstrap.clouds.aws.client import Ask, connect
 from bootstrap.clouds.aws.s3 import S3
-from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused, utc
+from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused, utc_now
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -41,11 +41,11 @@ class Aws:
     def __init__(self, inventory: Inventory, ask: Ask | None = None) -> None:
         self.inventory = inventory
         self._names = {_id(host): host.name for host in inventory.hosts}
-        self._ask = ask or asker(inventory.region)
+        self._ask = ask or connect(inventory.region)
 
     def instance_states(self) -> dict[str, InstanceState]:
         """What DescribeInstances says of each host; see `_unseen` for those it does not show."""
-        shown, now = self._instances(), utc()
+        shown, now = self._instances(), utc_now()
         return {
             h.name: _standing(shown[_id(h)], h, now) if _id(h) in shown else self._unseen(now)
             for h in self.inventory.hosts
@@ -63,7 +63,7 @@ class Aws:
         try:
             self._ask("ec2", "start_instances", InstanceIds=ids)
         except Refused as refused:
-            if refused.word in STOCK_OUTS:
+            if refused.error_code in STOCK_OUTS:
                 raise self._stock_out(refused) from None
             raise
 
@@ -89,10 +89,10 @@ class Aws:
         name = self._schedule
         return scheduler.read(self._ask, name, self._names) if name else None
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         """Move that schedule's time to so many hours from now; see `scheduler.arm`."""
         if self._schedule:
-            scheduler.arm(self._ask, self._schedule, hours)
+            scheduler.set_deadline(self._ask, self._schedule, hours)
 
     def costs(self) -> list[Cost]:
         """The disks, by size, and the bucket, by what is in it."""
@@ -153,9 +153,9 @@ class Aws:
     def _stock_out(self, refused: Refused) -> Refused:
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
         return Refused(
-            f"EC2 has no such machine free in {zones} now ({refused.word}); "
+            f"EC2 has no such machine free in {zones} now ({refused.error_code}); "
             "nothing was started, and stopped machines keep their disks",
-            refused.word,
+            refused.error_code,
             hint="fab start   # later; or in another zone, with new machines: "
             "pulumi config set zones ZONE && pulumi up",
         )
@@ -164,7 +164,7 @@ class Aws:
         try:
             said = self._ask("ec2", "get_console_output", InstanceId=instance, Latest=True)
         except Refused as refused:
-            if refused.word not in ("UnsupportedOperation", "InvalidParameterCombination"):
+            if refused.error_code not in ("UnsupportedOperation", "InvalidParameterCombination"):
                 raise
             said = self._ask("ec2", "get_console_output", InstanceId=instance)  # Xen: p3
         return str(said.get("Output") or "")

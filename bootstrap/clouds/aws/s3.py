@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.clouds.aws.client import Ask, asker, pieces
+from bootstrap.clouds.aws.client import Ask, connect, pieces
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.storage import NoBucket, Version
 
@@ -44,7 +44,7 @@ class S3:
         try:
             body = self._ask("get_object", Key=key)["Body"]
         except Refused as refused:
-            if refused.word in ("NoSuchKey", "404"):
+            if refused.error_code in ("NoSuchKey", "404"):
                 raise KeyError(key) from None
             raise
         return pieces(body)
@@ -71,11 +71,11 @@ class S3:
         try:
             return self.ask("s3", call, Bucket=self.name, **words)
         except Refused as refused:
-            if refused.word == "NoSuchBucket":
+            if refused.error_code == "NoSuchBucket":
                 raise NoBucket(self.url) from None
             raise
 
 
 def open_bucket(name: str, region: str | None) -> S3:
     """A bucket of S3 in a region."""
-    return S3(asker(region), name)
+    return S3(connect(region), name)

@@ -26,7 +26,7 @@ def read(ask: Ask, name: str, ids: Collection[str]) -> Deadline:
     try:
         schedule = ask("scheduler", "get_schedule", **_named(name))
     except Refused as refused:
-        if refused.word != "ResourceNotFoundException":
+        if refused.error_code != "ResourceNotFoundException":
             raise
         return Deadline(KIND, None, MISSING, SAID_BY, f"there is no schedule {name}")
     at = _time_of(schedule)
@@ -36,7 +36,7 @@ def read(ask: Ask, name: str, ids: Collection[str]) -> Deadline:
     return Deadline(KIND, at, "past" if past else "armed", SAID_BY)
 
 
-def arm(ask: Ask, name: str, hours: float) -> None:
+def set_deadline(ask: Ask, name: str, hours: float) -> None:
     """Move the schedule's time; its target and role stay as the stack made them.
 
     Raises:
@@ -48,7 +48,7 @@ def arm(ask: Ask, name: str, hours: float) -> None:
     try:
         schedule = ask("scheduler", "get_schedule", **_named(name))
     except Refused as refused:
-        if refused.word != "ResourceNotFoundException":
+        if refused.error_code != "ResourceNotFoundException":
             raise
         raise RailheadError(
             f"the schedule {name}, which stops the machines by itself, is {MISSING}",

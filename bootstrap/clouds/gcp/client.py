@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.clouds.base import Refused
+from bootstrap.console import log
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 
@@ -32,12 +33,12 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Google:
+class GoogleClient:
     """Asks through a session of requests; `compute` and `storage` are where their paths begin.
 
     Raises:
         UsageError: the credentials are no good any more. RailheadError: the network.
-        Refused: Google said no; its own reason, else the status, is the error's `word`.
+        Refused: GoogleClient said no; its own reason, else the status, is the error's `word`.
     """
 
     session: Any
@@ -46,20 +47,20 @@ class Google:
 
     def __call__(self, method: str, path: str, **words: Any) -> dict[str, Any]:
         """What it answers, as JSON."""
-        said = _said(self.answer(method, path, **words))
+        said = _said(self.request(method, path, **words))
         return dict(said)
 
     def read(self, path: str, **words: Any) -> Iterator[bytes]:
         """The bytes that stand there."""
         from requests import RequestException
 
-        answer = self.answer("GET", path, stream=True, **words)
+        answer = self.request("GET", path, stream=True, **words)
         try:
             yield from answer.iter_content(PIECE)
         except RequestException as error:
             raise RailheadError(f"Google cannot be asked: {error}") from None
 
-    def answer(self, method: str, path: str, **words: Any) -> Any:
+    def request(self, method: str, path: str, **words: Any) -> Any:
         """Its answer as it came."""
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
@@ -67,7 +68,9 @@ class Google:
         whole = path.startswith(("https://", "http://"))
         address = path if whole else self.compute.rstrip("/") + "/" + path
         try:
-            answer = self.session.request(method, address, timeout=30, **words)
+            with log.timed(f"Google {method} {address.partition('?')[0]}") as notes:
+                answer = self.session.request(method, address, timeout=30, **words)
+                notes.append(f"HTTP {answer.status_code}")
             if answer.status_code >= 400:
                 said = _said(answer).get("error", {})
                 raise refused(f"{method} {path}", answer.status_code, said)
@@ -78,7 +81,7 @@ class Google:
         return answer
 
 
-def asker() -> Google:
+def connect() -> GoogleClient:
     """`ask("GET", "projects/p/zones/z/instances/i")`, as whoever is logged in here.
 
     Raises:
@@ -100,13 +103,13 @@ def asker() -> Google:
     except DefaultCredentialsError:
         raise UsageError("Google cannot be asked: nobody is logged in", hint=LOGIN) from None
     session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
-    patient(session)
+    retry_when_busy(session)
     storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE
     storage = storage.rstrip("/").removesuffix("/storage/v1") + "/"
-    return Google(session, os.environ.get(ENDPOINT) or COMPUTE, storage)
+    return GoogleClient(session, os.environ.get(ENDPOINT) or COMPUTE, storage)
 
 
-def patient(session: Any) -> None:
+def retry_when_busy(session: Any) -> None:
     """Make a session ask again, some seconds long, when Google is busy; only what changes nothing
     is asked twice."""
     from requests.adapters import HTTPAdapter
@@ -123,9 +126,9 @@ def patient(session: Any) -> None:
         session.mount(start, HTTPAdapter(max_retries=again))
 
 
-def through(session: Any, compute: str) -> Google:
+def through(session: Any, compute: str) -> GoogleClient:
     """Asks through a session of requests; `compute` is where Compute's paths begin."""
-    return Google(session, compute)
+    return GoogleClient(session, compute)
 
 
 def _said(answer: Any) -> Mapping[str, Any]:
@@ -144,7 +147,7 @@ def refused(what: str, status: int, said: Mapping[str, Any]) -> Refused:
     return Refused(f"Google refuses {what}: {said.get('message', status)}", words[0], hint=hint)
 
 
-def finished(ask: Ask, operation: Mapping[str, Any], clock: Clock) -> None:
+def wait_for_operation(ask: Ask, operation: Mapping[str, Any], clock: Clock) -> None:
     """Wait for an operation of one zone.
 
     Raises:

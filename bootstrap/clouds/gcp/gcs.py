@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
-from bootstrap.clouds.gcp.client import Google, asker, refused
+from bootstrap.clouds.gcp.client import GoogleClient, connect, refused
 from bootstrap.clouds.storage import NoBucket, Version
 from bootstrap.errors import RailheadError
 
@@ -27,7 +27,7 @@ FIELDS = "items(name,generation,size),nextPageToken"
 class Gcs:
     """The bucket gs://name."""
 
-    ask: Google
+    ask: GoogleClient
     name: str
 
     @property
@@ -54,7 +54,7 @@ class Gcs:
         try:
             first = next(sent, b"")
         except Refused as error:
-            if error.word not in ABSENT:
+            if error.error_code not in ABSENT:
                 raise self._told(error) from None
             self._list({"maxResults": "1"})  # of a missing bucket Google says the same
             raise KeyError(key) from None
@@ -74,7 +74,7 @@ class Gcs:
                 headers={"Content-Type": kind},
             )
         except Refused as error:
-            if error.word in ABSENT:
+            if error.error_code in ABSENT:
                 raise NoBucket(self.url) from None
             raise self._told(error) from None
         if said.get("md5Hash") != digest:
@@ -98,7 +98,7 @@ class Gcs:
         self, versions: Sequence[Version]
     ) -> Iterator[tuple[Version, tuple[int, dict[str, Any]]]]:
         calls = [("DELETE", f"/{self._path(v.key)}?generation={v.id}") for v in versions]
-        answer = self.ask.answer(
+        answer = self.ask.request(
             "POST",
             f"{self.ask.storage}batch/storage/v1",
             data=batch.packed(calls),
@@ -114,7 +114,7 @@ class Gcs:
         try:
             return self.ask("GET", f"{self.ask.storage}{self._path()}", params=query)
         except Refused as error:
-            if error.word in ABSENT:
+            if error.error_code in ABSENT:
                 raise NoBucket(self.url) from None
             raise self._told(error) from None
 
@@ -124,10 +124,10 @@ class Gcs:
 
     def _told(self, error: Refused) -> Refused:
         """With what a person does who lacks a right; Google's own sentence names it."""
-        if error.word not in FORBIDDEN:
+        if error.error_code not in FORBIDDEN:
             return error
         hint = f"gcloud storage buckets get-iam-policy {self.url}   # who has which rights on it"
-        return Refused(error.message, error.word, hint=hint)
+        return Refused(error.message, error.error_code, hint=hint)
 
 
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -146,4 +146,4 @@ def _in_two_parts(resource: dict[str, str], data: bytes) -> tuple[str, bytes]:
 
 def open_bucket(name: str, region: str | None) -> Gcs:
     """A bucket of Cloud Storage; its address needs no region."""
-    return Gcs(asker(), name)
+    return Gcs(connect(), name)

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import MISSING, Cost, Deadline, InstanceState, Refused, utc
-from bootstrap.clouds.gcp.client import Google, asker, finished
+from bootstrap.clouds.base import MISSING, Cost, Deadline, InstanceState, Refused, utc_now
+from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
@@ -43,17 +43,17 @@ class Gcp:
     """The machines of one inventory in one project."""
 
     def __init__(
-        self, inventory: Inventory, ask: Google | None = None, clock: Clock | None = None
+        self, inventory: Inventory, ask: GoogleClient | None = None, clock: Clock | None = None
     ) -> None:
         self.inventory = inventory
         for host in inventory.hosts:
             _path(host)
-        self._ask = ask or asker()
+        self._ask = ask or connect()
         self._clock = clock or Clock()
 
     def instance_states(self) -> dict[str, InstanceState]:
         """What Compute says of each host; a 404 inside a project that answers is "gone"."""
-        now = utc()
+        now = utc_now()
         return {h.name: _standing(said, h, now) for h, said in self._instances()}
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Gcp:
         begun = [(h, self._ask("POST", f"{_path(h)}/start")) for h in stopped]
         for host, operation in begun:
             try:
-                finished(self._ask, operation, self._clock)
+                wait_for_operation(self._ask, operation, self._clock)
             except Refused as refused:
                 raise _stock_out(host, refused) from None
 
@@ -84,7 +84,7 @@ class Gcp:
         by_urgency = sorted(found, key=lambda d: (d.state != MISSING, d.at is None, d.at or 0))
         return by_urgency[0] if found else Deadline(KIND, None, MISSING, COMPUTE, "no machine")
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         """Give every machine so many hours from its next start; Compute takes it only stopped.
 
         Raises:
@@ -107,7 +107,7 @@ class Gcp:
             wanted = said.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
             wanted |= {"instanceTerminationAction": "STOP"}
             operation = self._ask("POST", f"{_path(host)}/setScheduling", json=wanted)
-            finished(self._ask, operation, self._clock)
+            wait_for_operation(self._ask, operation, self._clock)
 
     def costs(self) -> list[Cost]:
         """The disks, by size, and the bucket, by what is in it."""
@@ -139,7 +139,7 @@ class Gcp:
         try:
             return self._ask("GET", path, **words)
         except Refused as refused:
-            if refused.word in ("notFound", "404"):
+            if refused.error_code in ("notFound", "404"):
                 return None
             raise
 
@@ -258,12 +258,12 @@ def _moment(text: str) -> datetime:
 
 
 def _stock_out(host: Host, refused: Refused) -> RailheadError:
-    if not any(word in refused.word for word in STOCK_OUTS):
+    if not any(word in refused.error_code for word in STOCK_OUTS):
         return refused
     return Refused(
         f"{host.name}: Google has no such machine free in {host.zone} now; it is stopped and keeps "
         f"its disk\n  {refused.message}",
-        refused.word,
+        refused.error_code,
         hint="fab start   # later; or in another zone, with new machines: "
         "pulumi config set zones ZONE && pulumi up",
     )

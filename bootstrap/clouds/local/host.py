@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.clouds.local import processes
+from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -133,7 +134,7 @@ def make_key(path: Path, comment: str) -> None:
     """Make a key pair without a passphrase, unless there is one."""
     if not path.exists():
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        log.run(argv, check=True, stdin=subprocess.DEVNULL)
 
 
 def run(host: LocalHost) -> None:
@@ -151,7 +152,7 @@ def run(host: LocalHost) -> None:
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd's empty folder, made at boot
     argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
     clean = {"PATH": os.defpath, processes.MARK: str(host.folder)}
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)
+    log.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)
 
 
 def _environment(host: LocalHost) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.clouds.base import Cost, Deadline, InstanceState, utc
+from bootstrap.clouds.base import Cost, Deadline, InstanceState, utc_now
 from bootstrap.clouds.local import cluster
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -17,7 +17,7 @@ class Local:
 
     def instance_states(self) -> dict[str, InstanceState]:
         """Whether each host's sshd runs."""
-        name, now = self.inventory.name, utc()
+        name, now = self.inventory.name, utc_now()
         names = [h.name for h in self.inventory.hosts]
         folders = local_state.cluster_folder(name) / "hosts"
         if not any((folders / each).exists() for each in names):
@@ -25,7 +25,7 @@ class Local:
         try:
             said = cluster.read(name)
         except UsageError as error:
-            unknown = InstanceState("unknown", None, "its record", now, why=error.message)
+            unknown = InstanceState("unknown", None, "its record", now, reason=error.message)
             return dict.fromkeys(names, unknown)
         return {each: _standing(said.get(each), now) for each in names}
 
@@ -48,7 +48,7 @@ class Local:
         """None: they cost nothing."""
         return None
 
-    def arm(self, hours: float) -> None:
+    def set_deadline(self, hours: float) -> None:
         """Nothing: they have no deadline of a cloud."""
 
     def costs(self) -> list[Cost]:

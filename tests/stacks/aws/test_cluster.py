@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacks import machines
+from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, policy, previewed, world
 
 GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
@@ -21,7 +21,7 @@ BUCKET = "aws:s3/bucket:Bucket"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 SUBNET = "aws:ec2/subnet:Subnet"
 EVERYBODY = {"0.0.0.0/0", "::/0"}
-TYPES = sorted(machines.AWS)
+TYPES = sorted(machine_types.TYPES)
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -80,7 +80,7 @@ def test_throughput_has_the_iops_that_it_needs(mbps: int) -> None:
     assert disk["iops"] >= max(3000, 4 * mbps) and disk["iops"] <= 80_000
 
 
-def test_spot_is_asked_for_once_and_ends() -> None:
+def test_spot_requests_are_one_time_and_terminate() -> None:
     cluster = made(spot=True, count=3)
     for host in cluster.every(INSTANCE):
         market = host.inputs["instanceMarketOptions"]
@@ -196,7 +196,7 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
 @pytest.mark.parametrize(
     "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
 )
-def test_images_are_asked_for_by_aws_own_names(image: str) -> None:
+def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
     (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
     maker = "deeplearning" if image.startswith("dlami") else "canonical"
     assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
@@ -296,10 +296,10 @@ def test_a_destroy_comes_to_the_bucket_last() -> None:
 
 def test_the_key_is_the_operators_without_its_comment() -> None:
     assert made().one("aws:ec2/keyPair:KeyPair").inputs["publicKey"] == KEY
-    assert "EC2 takes" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
+    assert "EC2 accepts" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
 
 
-def test_nobody_could_connect_with_ipv6_alone() -> None:
+def test_ipv6_networks_alone_are_refused() -> None:
     assert "IPv4" in denied(ssh_cidrs="2001:db8::7/128")
 
 
@@ -308,20 +308,20 @@ def test_every_type_makes_a_cluster(machine_type: str) -> None:
     cluster = made(machine_type=machine_type)
     hosts = cluster.every(INSTANCE)
     assert [host.inputs["instanceType"] for host in hosts] == [machine_type] * 2
-    assert ("retired" in cluster.text) == bool(machines.AWS[machine_type].retired)
+    assert ("retired" in cluster.text) == bool(machine_types.TYPES[machine_type].retired)
 
 
 @pytest.mark.parametrize("machine_type", TYPES)
 def test_a_type_that_is_sold_nowhere_names_another(machine_type: str) -> None:
-    said = denied(world(sold_in=[]), machine_type=machine_type)
-    assert f"no zone of us-east-1 has {machine_type}" in said
-    other = machines.AWS[machine_type].substitute or "g4dn.xlarge"
-    assert f"pulumi config set machine_type {other}" in said
+    message = denied(world(sold_in=[]), machine_type=machine_type)
+    assert f"no zone of us-east-1 has {machine_type}" in message
+    other = machine_types.TYPES[machine_type].substitute or "g4dn.xlarge"
+    assert f"pulumi config set machine_type {other}" in message
 
 
 def test_zones_without_the_type_name_those_with_it() -> None:
-    said = denied(world(sold_in=["us-east-1a", "us-east-1b"]), zones="us-east-1c")
-    assert "none of us-east-1c has g4dn.xlarge" in said and "us-east-1a, us-east-1b" in said
+    message = denied(world(sold_in=["us-east-1a", "us-east-1b"]), zones="us-east-1c")
+    assert "none of us-east-1c has g4dn.xlarge" in message and "us-east-1a, us-east-1b" in message
 
 
 def test_the_document_is_the_golden_one() -> None:

@@ -1,22 +1,19 @@
-"""EC2's quotas: counted as AWS counts, told at every preview, asked for only upwards."""
+"""EC2's quotas: counted as AWS counts, shown at every preview, requested only upwards."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from stacks import machines
+from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, QUOTA, denied, made, previewed, world
 
-# What AWS's pages say, and not what our table does: vCPUs of one machine.
-VCPUS = {
-    "p3.2xlarge": 8, "p3.8xlarge": 32, "p3.16xlarge": 64, "p3dn.24xlarge": 96,
-    "g4dn.xlarge": 4, "g4dn.2xlarge": 8, "g4dn.4xlarge": 16, "g4dn.8xlarge": 32,
-    "g4dn.12xlarge": 48, "g4dn.16xlarge": 64, "g4dn.metal": 96,
-    "g5.xlarge": 4, "g5.2xlarge": 8, "g5.4xlarge": 16, "g5.8xlarge": 32, "g5.12xlarge": 48,
-    "g5.16xlarge": 64, "g5.24xlarge": 96, "g5.48xlarge": 192,
-    "g6.xlarge": 4, "g6.2xlarge": 8, "g6.4xlarge": 16, "g6.8xlarge": 32, "g6.12xlarge": 48,
-    "g6.16xlarge": 64, "g6.24xlarge": 96, "g6.48xlarge": 192,
-}  # fmt: skip
+# vCPUs of one machine, as docs/config.md lists them.
+PAGE = Path(__file__).parents[3] / "docs" / "config.md"
+ROWS = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| \d+ nvidia-", PAGE.read_text(), re.MULTILINE)
+VCPUS = {name: int(vcpus) for name, vcpus in ROWS}
 CODES = {
     ("p", False): "L-417A185B",
     ("p", True): "L-7212CCBC",
@@ -26,12 +23,12 @@ CODES = {
 
 
 def test_every_type_is_counted_here() -> None:
-    assert VCPUS.keys() == machines.AWS.keys()
+    assert len(VCPUS) >= 27 and VCPUS.keys() == machine_types.TYPES.keys()
 
 
 @pytest.mark.parametrize(("spot", "count"), [(False, 3), (True, 16)])
 @pytest.mark.parametrize("machine_type", sorted(VCPUS))
-def test_what_is_asked_for_is_what_the_machines_need(
+def test_the_requested_quota_is_what_the_machines_need(
     machine_type: str, count: int, spot: bool
 ) -> None:
     """Of exactly the quota that counts, exactly the sum; one less is too little."""
@@ -50,14 +47,14 @@ def test_enough_makes_no_quota_resource() -> None:
     assert "have 8, need 8 vCPU" in cluster.text
 
 
-def test_too_little_says_how_to_ask() -> None:
-    said = denied(world(quota=0))
-    assert "have 0, need 8 vCPU" in said
+def test_too_small_a_quota_names_the_request_command() -> None:
+    message = denied(world(quota=0))
+    assert "have 0, need 8 vCPU" in message
     assert "have 7, need 8 vCPU" in denied(world(quota=7))
-    assert "pulumi config set quotas request && pulumi up" in said
+    assert "pulumi config set quotas request && pulumi up" in message
 
 
-def test_what_cannot_be_read_is_told_and_leaves_the_word_to_ec2() -> None:
+def test_an_unreadable_quota_is_logged_and_counts_as_enough() -> None:
     cluster = made(world(quota=None))
     assert "have unknown" in cluster.text and "AccessDeniedException" in cluster.text
     assert len(cluster.every(INSTANCE)) == 2
@@ -73,11 +70,11 @@ def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
 
 
 def test_a_request_is_never_for_less_than_there_is() -> None:
-    assert "there is enough" in denied(world(quota=8), quotas="request")
-    assert "there is enough" in denied(world(quota=9999), quotas="request")
-    assert "less than there is" in denied(world(quota=None), quotas="request")
+    assert "there is nothing to request" in denied(world(quota=8), quotas="request")
+    assert "there is nothing to request" in denied(world(quota=9999), quotas="request")
+    assert "could decrease the quota" in denied(world(quota=None), quotas="request")
 
 
 def test_a_request_does_not_destroy_machines() -> None:
-    said = denied(world(quota=4, machines=["i-1", "i-2"]), quotas="request")
-    assert "would destroy the machines of this stack: i-1, i-2" in said
+    message = denied(world(quota=4, machines=["i-1", "i-2"]), quotas="request")
+    assert "would destroy the machines of this stack: i-1, i-2" in message

@@ -1,0 +1,50 @@
+"""Resolves which hosts a command is about. No other module reads --hosts or --stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.console.output import print_lines
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.lifecycle import power
+from bootstrap.lifecycle.power import ClusterStatus
+
+
+@dataclass(frozen=True)
+class Target:
+    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else of
+    the selected stack, else the hosts of the last command. `slots` is the number of ranks per host
+    for entries of `hosts` without a number. `start`: start the stack's machines that do not run.
+    """
+
+    hosts: str | None = None
+    stack: str | None = None
+    slots: int | None = None
+    start: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hosts is not None and self.stack is not None:
+            raise UsageError("--hosts and --stack both say which hosts: give one of them")
+
+    def status(self) -> ClusterStatus:
+        """The hosts and, for a stack, the state of each machine now. Prints one line."""
+        status = power.cluster_status(self._inventory())
+        hosts = ", ".join(str(host) for host in status.inventory.hosts)
+        print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
+        return status
+
+    def running(self) -> Inventory:
+        """The hosts, all running, with their host keys pinned.
+
+        Raises:
+            UsageError: some machines do not run, and `start` is not set.
+        """
+        return power.ensure_running(self.status(), print_lines, start_them=self.start)
+
+    def _inventory(self) -> Inventory:
+        if self.hosts is not None:
+            return parse_hosts(self.hosts, slots=self.slots)
+        stack = self.stack if self.stack is not None else pulumi_stack.current()
+        return local_state.last_cluster() if stack is None else pulumi_stack.cluster_of(stack)

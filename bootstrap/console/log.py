@@ -1,0 +1,202 @@
+"""The debug log: what a command runs where, with times, exit codes and sizes.
+
+Each `fab` command writes one file to ~/.railhead/logs. The file is made with the first line, so a
+command that runs nothing leaves none. The log holds no file contents, no environment and no
+secrets. A log that cannot be written never fails a command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.redact import add_secret, redacted, redacted_argv
+from bootstrap.console.text import clean
+
+__all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "timed")
+KEPT_FILES = 50
+KEPT_BYTES = 100_000_000
+FILE_BYTES = 20_000_000  # of one file; beyond it only errors are written
+COMMAND_COLUMNS = 100  # of a command that is quoted in a line
+
+_logger = logging.getLogger("railhead")
+_logger.setLevel(logging.DEBUG)
+_logger.propagate = False  # Invoke's --debug adds a handler to the root logger
+_logger.addHandler(logging.NullHandler())
+
+
+class _Redacted(logging.Formatter):
+    """Lines with the time in UTC, without secrets and control characters."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = redacted(super().format(record)).splitlines()
+        return "\n    ".join(clean(line) for line in lines)
+
+
+class LogFile(logging.Handler):
+    """The log file of one command. `path` is None until the first line is written."""
+
+    def __init__(self, task: str, header: str) -> None:
+        super().__init__()
+        self.setFormatter(_Redacted())
+        self.path: Path | None = None
+        self._task, self._header = task, header
+        self._descriptor: int | None = None
+        self._written = 0
+        self._failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line; after the first failure nothing is written any more."""
+        if self._failed or (self._written > FILE_BYTES and record.levelno < logging.ERROR):
+            return
+        try:
+            if self._descriptor is None:
+                self._open()
+            self._write(self.format(record))
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: there is no home
+            self._failed, self.path = True, None
+
+    def _open(self) -> None:
+        folder = Path.home() / ".railhead" / "logs"
+        for each in (folder.parent, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{self._task}-{os.getpid()}.log"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        self._descriptor = os.open(folder / name, flags, 0o600)
+        self.path = folder / name
+        self._write(self._header)
+        remove_old(folder)
+
+    def _write(self, text: str) -> None:
+        assert self._descriptor is not None
+        line = f"{text}\n".encode(errors="backslashreplace")
+        if os.write(self._descriptor, line) < len(line):
+            raise OSError("the disk is full")
+        self._written += len(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+        self._descriptor, self._failed = None, True
+        super().close()
+
+
+class _Live(logging.StreamHandler[Any]):
+    """The lines on stderr, for --debug."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(_Redacted())
+        # A mistake of Railhead is printed with its traceback in any case.
+        self.addFilter(lambda record: record.levelno < logging.ERROR)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A closed stderr does not fail the command."""
+
+
+def remove_old(folder: Path) -> None:
+    """Remove all but the newest files; the log of a command that still runs is kept."""
+    size = FILE_BYTES  # what the newest may become
+    for number, path in enumerate(sorted(folder.glob("*.log"), reverse=True)):
+        with contextlib.suppress(FileNotFoundError):  # another command removes files too
+            size += path.lstat().st_size
+            if (number >= KEPT_FILES or size > KEPT_BYTES) and not _is_running(path):
+                path.unlink()
+
+
+def _is_running(path: Path) -> bool:
+    """Whether the process that a log file is named after still runs."""
+    try:
+        os.kill(int(path.stem.rpartition("-")[2]), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def command(task: str, argv: Sequence[str], *, live: bool = False) -> Iterator[LogFile]:
+    """Log one `fab` command; with `live`, its lines also go to stderr."""
+    header = redacted(f"fab {shlex.join(redacted_argv(list(argv)))}\n    in {Path.cwd()}")
+    handlers: list[logging.Handler] = [LogFile(task, header)]
+    file = handlers[0]
+    assert isinstance(file, LogFile)
+    handlers += [_Live()] if live else []
+    for handler in handlers:
+        _logger.addHandler(handler)
+    began, code, message = time.monotonic(), 0, ""
+    try:
+        yield file
+    except BaseException as error:
+        code, message = getattr(error, "code", 1), f": {error}"
+        raise
+    finally:
+        if live or file.path:
+            event(f"exit {code} ({_seconds(began)}){message}")
+        for handler in handlers:
+            _logger.removeHandler(handler)
+            handler.close()
+
+
+def event(text: str) -> None:
+    """Log one line."""
+    _logger.debug("%s", text)
+
+
+def mistake() -> None:
+    """Log the traceback of an exception that nobody expected."""
+    _logger.error("unexpected error", exc_info=True)
+
+
+@contextlib.contextmanager
+def timed(what: str) -> Iterator[list[str]]:
+    """Log the start and the end of `what`, with its duration and the error that ended it.
+
+    The block may append notes for the end's line: an exit code, a size.
+    """
+    event(f"{what} ...")
+    began = time.monotonic()
+    notes: list[str] = []
+    try:
+        yield notes
+    except BaseException as error:
+        notes.append(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        event(f"{what}: {', '.join(notes) or 'ok'} ({_seconds(began)})")
+
+
+def _seconds(began: float) -> str:
+    return f"{time.monotonic() - began:.3f} s"
+
+
+def shown(text: str) -> str:
+    """The beginning of a command or a script, for a line of the log."""
+    lines = [line for line in redacted(text).splitlines() if line.strip()]
+    first = lines[0].strip() if lines else ""
+    cut = len(lines) > 1 or len(first) > COMMAND_COLUMNS
+    return first[:COMMAND_COLUMNS] + (" [...]" if cut else "")
+
+
+def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command on this machine as `subprocess.run` does, in text mode, and log it."""
+    with timed(f"here: {shown(shlex.join(argv))}") as notes:
+        done = subprocess.run(argv, text=True, **options)
+        notes.append(f"exit {done.returncode}")
+    return done

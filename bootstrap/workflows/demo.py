@@ -1,0 +1,26 @@
+"""`fab demo`: two SSH hosts on this machine, from nothing to the receipt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.console.output import print_lines
+from bootstrap.lifecycle.receipt import check
+from bootstrap.lifecycle.teardown import remove_from_hosts
+from bootstrap.plan.cluster import Options
+from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.workflows.train import TrainOptions, train
+
+
+def demo(results: Path) -> None:
+    """Start two local hosts, train on them, and tear them down whatever happens."""
+    inventory = local_cluster.start("demo", 2)
+    print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
+    try:
+        request = read_request(TrainArgs(preset="digits"))
+        train(inventory, TrainOptions(request, Options(), results))
+    finally:
+        receipt = remove_from_hosts(inventory)
+        print_lines(*receipt.describe())
+    check(receipt)

@@ -1,0 +1,44 @@
+"""`fab teardown`: remove what Railhead left on the hosts, stop or destroy machines, verify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import destroy
+from bootstrap.lifecycle.receipt import check
+from bootstrap.lifecycle.teardown import teardown_hosts
+
+
+@dataclass(frozen=True)
+class TeardownOptions:
+    """What `fab teardown` removes; `yes` answers the question before a stack is destroyed."""
+
+    purge: bool = False
+    discard_results: bool = False
+    destroy: bool = False
+    yes: bool = False
+    with_bucket: bool = False
+
+
+def teardown(inventory: Inventory, options: TeardownOptions) -> None:
+    """Remove what is ours, stop or destroy a stack's machines, and check the receipt."""
+    if options.with_bucket and not (options.destroy and inventory.bucket):
+        raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
+    if inventory.is_managed:
+        receipt = destroy.teardown_stack(
+            inventory,
+            discard=options.discard_results,
+            destroyed=options.destroy,
+            yes=options.yes,
+            with_bucket=options.with_bucket,
+        )
+    else:
+        receipt = teardown_hosts(
+            inventory,
+            purge=options.purge,
+            discard=options.discard_results,
+            destroy=options.destroy,
+        )
+    check(receipt)

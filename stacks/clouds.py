@@ -1,0 +1,75 @@
+"""The registry of clouds: what the stacks must know of each without asking it. Pure.
+
+A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and its keys in
+config_schema.py. Code outside asks for a property of a cloud, never for its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stacks.aws import config_rules as aws_rules
+from stacks.aws import machine_types as aws_types
+from stacks.gcp import config_rules as gcp_rules
+from stacks.gcp import machine_types as gcp_types
+from stacks.machine_types import MachineType, PriceList
+from stacks.quotas import QuotaNeed
+
+Values = Mapping[str, Any]
+
+
+def _no_contradictions(_values: Values) -> list[str]:
+    return []
+
+
+def _no_defaults(_values: Values) -> dict[str, object]:
+    return {}
+
+
+def _no_machine_type(_name: str, _gpu_type: str | None, _gpu_count: int | None) -> None:
+    return None
+
+
+def _no_quotas(*_args: object, **_options: object) -> tuple[QuotaNeed, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One cloud.
+
+    `component` is the module with the Pulumi component `Cluster`; it is imported when the cloud
+    is used, because an SDK takes a second and 50 MB. `contradictions` lists what is wrong with
+    config values that are each valid, and `defaults` gives those that depend on other values.
+    `free` is whether its machines cost nothing.
+    """
+
+    component: str
+    contradictions: Callable[[Values], list[str]] = _no_contradictions
+    defaults: Callable[[Values], dict[str, object]] = _no_defaults
+    machine_type: Callable[[str, str | None, int | None], MachineType | None] = _no_machine_type
+    quota_needs: Callable[..., tuple[QuotaNeed, ...]] = _no_quotas
+    prices: PriceList | None = None
+    free: bool = False
+
+
+CLOUDS = {
+    "aws": Cloud(
+        component="stacks.aws.cluster",
+        contradictions=aws_rules.contradictions,
+        defaults=aws_rules.defaults,
+        machine_type=aws_types.machine_type,
+        quota_needs=aws_types.quota_needs,
+        prices=aws_types.PRICES,
+    ),
+    "gcp": Cloud(
+        component="stacks.gcp.cluster",
+        contradictions=gcp_rules.contradictions,
+        defaults=gcp_rules.defaults,
+        machine_type=gcp_types.machine_type,
+        quota_needs=gcp_types.quota_needs,
+    ),
+    "local": Cloud(component="stacks.local", free=True),
+}

@@ -1,0 +1,99 @@
+"""The table of config keys: name, clouds, default, meaning, and how its text is read. Pure.
+
+`{stack}` and `{user}` in a default stand for the stack's name and the login name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stacks import validators
+from stacks.clouds import CLOUDS
+from stacks.validators import choice, switch
+
+AWS, GCP = ("aws",), ("gcp",)
+REMOTE = (*AWS, *GCP)
+ALL = tuple(CLOUDS)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of `pulumi config`, for the clouds that have it."""
+
+    name: str
+    clouds: tuple[str, ...]
+    read: Callable[[str, str], object]
+    doc: str
+    default: str | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)  # where the clouds differ
+    required: bool = False
+
+    def default_for(self, cloud: str) -> str | None:
+        """The value where nothing is set; None for no value."""
+        return self.defaults.get(cloud, self.default)
+
+    @property
+    def example(self) -> str:
+        """A command that sets it."""
+        return f"pulumi config set {self.name} {EXAMPLES.get(self.name, '...')}"
+
+
+EXAMPLES = {"project": "my-project-123", "ssh_cidrs": "203.0.113.7/32"}
+
+KEYS = (
+    Key("cloud", ALL, choice(*CLOUDS), "where the machines are: aws, gcp or local", required=True),
+    Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
+    Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
+    Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
+    Key("deadline_hours", ALL, validators.deadline, "after how many hours the cloud itself stops "
+        "the machines. aws: counted from the `pulumi up` that makes the machines, and again from "
+        "each `fab start`. gcp: from each start of a machine. local: no effect, nothing stops "
+        "local hosts by itself", default="8"),
+    Key("region", REMOTE, validators.region, "the cloud's region",
+        defaults={"aws": "us-east-1", "gcp": "us-central1"}),
+    Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "
+        "hosts go into one zone: aws: the first that offers the machine type; gcp: the first that "
+        "the region has. Unset: all zones with the type, sorted by name (gcp: the table below)"),
+    Key("machine_type", REMOTE, validators.machine_type, "the machine type",
+        defaults={"aws": "g4dn.xlarge", "gcp": "n1-standard-8"}),
+    Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine",
+        default="nvidia-tesla-t4"),
+    Key("gpu_count", GCP, validators.gpu_count, "GPUs per machine: 1, 2 or 4; for V100 also 8",
+        default="1"),
+    Key("project", GCP, validators.project, "the Google Cloud project", required=True),
+    Key("spot", REMOTE, switch, "spot machines: cheaper, but the cloud can take them away at any "
+        "time; on AWS a spot machine that stops is terminated", default="false"),
+    Key("placement", AWS, switch, "put the machines into a cluster placement group. Unset: true "
+        "for two or more on-demand machines"),
+    Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
+    Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
+    Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "
+        "id. Unset: the cloud's deep learning image; for V100, which the driver of that image no "
+        "longer supports, Ubuntu's image"),
+    Key("ssh_cidrs", REMOTE, validators.cidrs, "the networks that may connect by SSH, separated by "
+        "commas: your own address with /32", required=True),
+    Key("allow_wide_cidr", REMOTE, switch, "allow SSH from networks wider than /16 (IPv4) or /48 "
+        "(IPv6)", default="false"),
+    Key("ssh_user", REMOTE, validators.user, "the user name on the hosts",
+        defaults={"aws": "ubuntu", "gcp": "railhead"}),
+    Key("public_key_file", REMOTE, validators.public_key_file, "your public SSH key; the private "
+        "key is not read", default="~/.ssh/id_ed25519.pub"),
+    Key("host_keys", AWS, choice("console", "injected"), "how host keys of new machines are "
+        "verified. console: read from the machine's console output, some minutes after the first "
+        "boot. injected: made by `pulumi up`, given to the machine, known at once, and replaced at "
+        "the first login", default="console"),
+    Key("network", REMOTE, validators.network, "an existing VPC (aws: its id, gcp: its name). "
+        "Unset: the stack makes one"),
+    Key("bucket", REMOTE, switch, "make a bucket for results", default="true"),
+    Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
+        "made from the cluster's name"),
+    Key("quotas", REMOTE, choice("check", "request"), "check: `pulumi up` fails where a quota is "
+        "too small. request: where it is too small, `pulumi up` requests more and makes no "
+        "machines", default="check"),
+    Key("contact_email", GCP, validators.email, "where Google answers a quota request"),
+    Key("price_per_hour", REMOTE, validators.price, "the price of the whole cluster per hour in "
+        "US dollars, where our price list has none or another"),
+    Key("oslogin", GCP, switch, "use OS Login instead of SSH keys in the metadata",
+        default="false"),
+)  # fmt: skip

@@ -1,0 +1,39 @@
+"""What a cluster costs per hour: the config's own figure, else the cloud's price list. Pure.
+
+A price list holds for one region, on demand. For another region, and for spot, the price is
+unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stacks.clouds import CLOUDS
+from stacks.settings import ClusterConfig
+
+
+def price(config: ClusterConfig) -> dict[str, Any] | None:
+    """`per_hour` of the whole cluster with currency, source and date; None where unknown."""
+    if config.price_per_hour is not None:
+        return _entry(config.price_per_hour, "the stack's config, price_per_hour", "")
+    prices, machine = CLOUDS[config.cloud].prices, config.machine
+    if prices is None or machine is None or machine.usd_per_hour is None:
+        return None
+    if config.region != prices.region or config.spot:
+        return None
+    return _entry(round(machine.usd_per_hour * config.count, 4), prices.source, prices.date)
+
+
+def cost(config: ClusterConfig) -> str:
+    """One phrase for people: what the whole cluster costs per hour, as far as that is known."""
+    if CLOUDS[config.cloud].free:
+        return "it costs nothing: the hosts are on this machine"
+    found = price(config)
+    if found is None:
+        return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"
+    dated = f" of {found['date']}" if found["date"] else ""
+    return f"{found['per_hour']:.2f} {found['currency']} per hour ({found['source']}{dated})"
+
+
+def _entry(per_hour: float, source: str, date: str) -> dict[str, Any]:
+    return {"per_hour": per_hour, "currency": "USD", "source": source, "date": date}

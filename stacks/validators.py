@@ -1,0 +1,172 @@
+"""The reader of each kind of config value. Pure, except that one reads a public key's file.
+
+Each reader takes a key's name and its text and returns the value, or raises ConfigError with
+the rule, the value and the choices.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+MAX_HOSTS = 16
+MAX_DEADLINE_HOURS = 168.0  # one week
+KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
+
+
+class ConfigError(Exception):
+    """A setting breaks a rule; the message has the rule, the value and the choices."""
+
+
+def one_of(key: str, text: str, choices: Iterable[str]) -> str:
+    """The text, if it is one of the choices; else ConfigError, with the nearest one first."""
+    known = list(choices)
+    if text in known:
+        return text
+    if not text:
+        raise ConfigError(f"{key}: not set. One of {', '.join(known)}")
+    near = difflib.get_close_matches(text, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"{key}: {text!r} is none of {', '.join(known)}{hint}")
+
+
+def choice(*choices: str) -> Callable[[str, str], str]:
+    """A reader of texts that are one of the choices."""
+    return lambda key, text: one_of(key, text, choices)
+
+
+def switch(key: str, text: str) -> bool:
+    """true or false."""
+    return one_of(key, text.lower(), ("true", "false")) == "true"
+
+
+def whole(low: int, high: int) -> Callable[[str, str], int]:
+    """A reader of whole numbers from low to high."""
+
+    def read(key: str, text: str) -> int:
+        if not re.fullmatch(r"-?\d{1,9}", text) or not low <= int(text) <= high:
+            raise ConfigError(f"{key}: {text!r} is not a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def number(key: str, text: str, high: float) -> float:
+    """A number above 0, at most high."""
+    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text) or not 0 < float(text) <= high:
+        raise ConfigError(f"{key}: {text!r} is not a number above 0 and at most {high:g}")
+    return float(text)
+
+
+count = whole(1, MAX_HOSTS)
+disk_gb = whole(50, 16384)
+disk_mbps = whole(125, 2000)
+
+
+def gpu_count(key: str, text: str) -> int:
+    """GPUs per machine: an n1 machine takes 1, 2 or 4 T4, or 1, 2, 4 or 8 V100."""
+    return int(one_of(key, text, ("1", "2", "4", "8")))
+
+
+def deadline(key: str, text: str) -> float:
+    """Hours until the cloud stops the machines."""
+    return number(key, text, MAX_DEADLINE_HOURS)
+
+
+def price(key: str, text: str) -> float:
+    """Dollars per hour."""
+    return number(key, text, 100_000)
+
+
+def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
+    """A reader of texts that match a pattern; `rule` describes the pattern in the message."""
+
+    def read(key: str, text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ConfigError(f"{key}: {text!r} is not {rule}")
+        return text
+
+    return read
+
+
+name = shaped(
+    r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
+    "a cluster's name: up to 30 lowercase letters, digits and '-', starting with a letter",
+)
+user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a Linux user name")
+project = shaped(
+    r"[a-z][a-z0-9-]{4,28}[a-z0-9]",
+    "a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter",
+)
+network = shaped(r"vpc-[0-9a-f]{8,17}|[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a VPC's id or name")
+email = shaped(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an e-mail address")
+region = shaped(r"[a-z]{2,}-[a-z]+(-\d+|\d+)|us-gov-[a-z]+-\d", "a region, as in us-east-1")
+machine_type = shaped(r"[a-z0-9][a-z0-9.-]*", "a machine type, as in g4dn.xlarge")
+gpu_type = shaped(r"nvidia-[a-z0-9-]+", "a GPU type, as in nvidia-tesla-t4")
+image = shaped(
+    r"[a-z0-9][A-Za-z0-9._/-]*", "an image: one of our names, an ami-... or projects/.../images/..."
+)
+
+
+def owner(key: str, text: str) -> str:
+    """A name that is valid in AWS tags and Google Cloud labels; other characters become `-`."""
+    kept = re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
+    if not kept.strip("-"):
+        raise ConfigError(f"{key}: {text!r} has no letter and no digit")
+    return kept
+
+
+def zones(key: str, text: str) -> tuple[str, ...]:
+    """Zones in order, each once."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for zone in found:
+        shaped(r"[a-z]{2,}-[a-z]+(-\d+[a-z]|\d+-[a-z])", "a zone, as in us-east-1b")(key, zone)
+    if len(set(found)) != len(found):
+        raise ConfigError(f"{key}: {text!r} names a zone twice")
+    return found
+
+
+def bucket_name(key: str, text: str) -> str:
+    """A name that is valid in S3 and in GCS."""
+    rule = (
+        "a bucket's name: 3 to 63 lowercase letters, digits and '-', with a letter or digit at "
+        "each end"
+    )
+    found = shaped(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", rule)(key, text)
+    for start in ("xn--", "sthree-", "goog"):
+        if found.startswith(start):
+            raise ConfigError(f"{key}: {text!r} begins with {start!r}, which the clouds refuse")
+    return found
+
+
+def cidrs(key: str, text: str) -> tuple[str, ...]:
+    """Networks, as in 203.0.113.7/32; stacks/validation.py limits how wide they may be."""
+    found = []
+    for part in (each.strip() for each in text.split(",")):
+        try:
+            found.append(str(ipaddress.ip_network(part)))
+        except ValueError as error:
+            raise ConfigError(
+                f"{key}: {part!r} is not a network as in 203.0.113.7/32: {error}"
+            ) from None
+    return tuple(found)
+
+
+def public_key_file(key: str, text: str) -> Path:
+    """The path of a file with one public ssh key."""
+    path = Path(text).expanduser()
+    make = "ssh-keygen -t ed25519"
+    try:
+        content = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error}\n  next: {make}") from None
+    if "PRIVATE KEY" in content:
+        raise ConfigError(
+            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file"
+        )
+    if len(content.strip().splitlines()) != 1 or not content.startswith(KEY_TYPES):
+        raise ConfigError(f"{key}: {path} is not one public ssh key\n  next: {make}")
+    return path

@@ -1,0 +1,314 @@
+"""The real `fab`, with a fabfile of three tasks: arguments, usage errors and exit codes.
+
+Most commands run in a fork of this process, which has imported Fabric already: the same program
+in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fabric.main import program
+
+ROOT = Path(__file__).parents[2]
+FAB = Path(sys.executable).with_name("fab")
+FABFILE = """
+from invoke import task
+from bootstrap.cli import executor
+from bootstrap.errors import BelowThreshold, RailheadError, UsageError
+from bootstrap.cli.executor import report_errors
+
+executor.install()
+
+WRONG = {
+    "usage": UsageError("a rule", hint="fab --list"),
+    "failed": RailheadError("it failed"),
+    "below": BelowThreshold("too low"),
+    "ours": ZeroDivisionError("ours"),
+    "ctrl-c": KeyboardInterrupt(),
+}
+
+
+@task
+@report_errors
+def train(c, hosts=None, preset=None, detach=False):
+    print(f"train {hosts!r} {preset!r} {detach}")
+
+
+@task
+@report_errors
+def ssh_config(c, how):
+    raise WRONG[how]
+
+
+@task
+@report_errors
+def attach(c):
+    print("ready", flush=True)
+    print(f"went on: {input()}")
+"""
+Done = subprocess.CompletedProcess[str]
+Fab = Callable[..., Done]
+
+
+def _type_command(folder: Path, args: tuple[str, ...], out: Path, err: Path) -> int:
+    """In the fork: run the command with its output in files; returns its exit code."""
+    os.chdir(folder)
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
+    try:
+        program.run(["fab", *args])
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 99
+    return 0
+
+
+def forked(folder: Path, *args: str) -> Done:
+    """Run `fab ARGS` in a folder."""
+    out, err = folder / ".stdout", folder / ".stderr"
+    child = os.fork()
+    if not child:
+        code = 99  # whatever happens, the copy of the test runner ends here
+        try:
+            code = _type_command(folder, args, out, err)
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    output = out.read_text(), err.read_text()
+    out.unlink()
+    err.unlink()
+    return subprocess.CompletedProcess(["fab", *args], code, *output)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of the command, with the fabfile."""
+    (tmp_path / "fabfile.py").write_text(FABFILE)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+@pytest.fixture
+def fab(folder: Path) -> Fab:
+    """Run a command in that folder."""
+
+    def typed(*args: str) -> Done:
+        done = forked(folder, *args)
+        assert ("Traceback" in done.stdout + done.stderr) is ("ours" in args)
+        return done
+
+    return typed
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "out", "err"),
+    [
+        ("-H a,b train", 0, "train 'a,b' None False\n", ""),
+        ("--hosts a,b train", 0, "train 'a,b' None False\n", ""),
+        ("train --hosts a,b", 0, "train 'a,b' None False\n", ""),
+        ("-H a train --hosts b", 2, "", "--hosts is given twice, with different hosts\n"),
+        ("ssh-config failed", 1, "", "fab ssh-config: it failed\n"),
+    ],
+)
+def test_the_command_itself_does_what_its_fork_does(
+    folder: Path, args: str, code: int, out: str, err: str
+) -> None:
+    done = subprocess.run([FAB, *args.split()], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("args", "reached"),
+    [
+        ("-H a,b train", "train 'a,b' None False"),
+        ("--hosts a,b train", "train 'a,b' None False"),
+        ("--hosts=a,b train", "train 'a,b' None False"),
+        ("train --hosts a,b", "train 'a,b' None False"),
+        ("train --hosts=a,b", "train 'a,b' None False"),
+        ("-H a,b train --hosts a,b", "train 'a,b' None False"),
+        ("-H a,b train --preset smoke --detach", "train 'a,b' 'smoke' True"),
+        ("train --hosts ann@a:22*2,[::1] --preset=smoke", "train 'ann@a:22*2,[::1]' 'smoke' False"),
+        ("train", "train None None False"),
+    ],
+)
+def test_hosts_are_passed_to_the_task_once_and_unchanged(fab: Fab, args: str, reached: str) -> None:
+    done = fab(*args.split())
+    assert (done.returncode, done.stdout, done.stderr) == (0, reached + "\n", "")
+
+
+def test_two_tasks_get_the_same_hosts(fab: Fab) -> None:
+    assert fab("-H", "a", "train", "train", "--detach").stdout.splitlines() == [
+        "train 'a' None False",
+        "train 'a' None True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ("-H a train --hosts b", "--hosts is given twice, with different hosts"),
+        ("-H a,b train --hosts b,a", "given twice"),
+        ("-H a ssh-config usage", "fab ssh-config takes no hosts"),
+        ("train -- --epochs 3", "write --args='--epochs 3'"),
+        ("train --hosts a -- x", "arguments after --"),
+        ("train --bogus", "--bogus"),
+        ("--bogus train", "--bogus"),
+        ("train --hosts", "--hosts needed value"),
+        ("train --preset", "--preset needed value"),
+        ("train --detach=yes", "'yes'"),
+        ("trian", "trian"),
+        ("--help trian", "trian"),
+        ("train more", "more"),
+        ("train --hosts a b", "'b'"),
+        ("ssh-config", "how"),
+        ("train --epochs 3", "--epochs"),
+    ],
+)
+def test_a_usage_error_exits_with_2_and_runs_no_task(fab: Fab, args: str, expected: str) -> None:
+    done = fab(*args.split())
+    assert done.returncode == 2, done.stderr
+    assert expected in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("args", ["train --bogus", "trian", "train --hosts"])
+def test_an_unknown_task_or_option_is_answered_with_the_next_command(fab: Fab, args: str) -> None:
+    assert "next: fab --list" in fab(*args.split()).stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "expected"),
+    [
+        ("usage", 2, "fab ssh-config: a rule\n  next: fab --list\n"),
+        ("failed", 1, "fab ssh-config: it failed\n"),
+        ("below", 3, "fab ssh-config: too low\n"),
+        (
+            "ctrl-c",
+            1,
+            "fab ssh-config: interrupted\n  next: fab status   # shows the hosts and the run\n",
+        ),
+    ],
+)
+def test_an_error_becomes_its_message_and_its_exit_code(
+    fab: Fab, how: str, code: int, expected: str
+) -> None:
+    done = fab("ssh-config", how)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", expected)
+
+
+@pytest.fixture
+def waiting(folder: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Start a `fab` that waits for a line of its input, by this command of a shell."""
+    pipe, started = subprocess.PIPE, []
+
+    def start(command: str) -> subprocess.Popen[str]:
+        argv = ["bash", "-c", command.format(fab=f"exec {FAB} attach")]
+        fab = subprocess.Popen(argv, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        started.append(fab)
+        assert fab.stdout and fab.stdout.readline() == "ready\n"
+        return fab
+
+    yield start
+    for fab in started:
+        fab.kill()
+        fab.communicate()
+
+
+def test_ctrl_c_ends_fab(waiting: Callable[[str], subprocess.Popen[str]]) -> None:
+    fab = waiting("{fab}")
+    fab.send_signal(signal.SIGINT)
+    assert fab.wait(20) == 1
+    assert fab.stderr and fab.stderr.read().startswith("fab attach: interrupted\n")
+
+
+def test_in_the_background_of_a_script_fab_ignores_ctrl_c(
+    waiting: Callable[[str], subprocess.Popen[str]],
+) -> None:
+    """As every command there: such a shell starts `fab attach &` with the signal ignored."""
+    fab = waiting("trap '' INT; {fab}")
+    fab.send_signal(signal.SIGINT)
+    assert fab.communicate("a line\n", timeout=20) == ("went on: a line\n", "")
+    assert fab.returncode == 0
+
+
+def test_tests_that_send_ctrl_c_pass_in_the_background(folder: Path) -> None:
+    """`make test &` in a script: see tests/conftest.py."""
+    test = f"{__file__}::{test_ctrl_c_ends_fab.__name__}"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    command = f"{shlex.join(argv)} & wait $!"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=own, capture_output=True)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
+    done = fab("ssh-config", "ours")
+    assert done.returncode == 1
+    assert "ZeroDivisionError: ours" in done.stderr
+    assert "this is an error in Railhead, not in your command\n  debug log: /" in done.stderr
+
+
+@pytest.mark.parametrize("args", ["--list", "--help", "--help train", "--version"])
+def test_help_exits_with_0(fab: Fab, args: str) -> None:
+    assert fab(*args.split()).returncode == 0
+
+
+def test_a_reader_that_closes_stdout_early_gets_no_traceback(folder: Path) -> None:
+    many = FABFILE.replace('print(f"train', 'for _ in range(100_000): print(f"train')
+    (folder / "fabfile.py").write_text(many)
+    pipe = ["sh", "-c", f"{FAB} train | head -n 1"]
+    done = subprocess.run(pipe, cwd=folder, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("train None None False\n", "")
+
+
+@pytest.mark.parametrize("args", ["--list", "--help train"])
+def test_a_reader_that_reads_nothing_gets_no_traceback(folder: Path, args: str) -> None:
+    pipe = ["sh", "-c", f"{{ sleep 0.2; {FAB} {args}; }} | true"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(pipe, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+OURS = [
+    ("train --hosts a --slots x", "--slots: 'x' is not a number from 1 to 1024"),
+    ("train --hosts a --slots 0", "--slots: '0'"),
+    ("train --hosts a;reboot", "'a;reboot' is not a host"),
+    ("train --hosts=", "no hosts"),
+    ("train", "no hosts"),
+    ("-H a train --hosts b", "given twice"),
+    ("train --hosts a --preset digts", "Did you mean digits"),
+    ("train --hosts a --set epohcs=1", "epohcs"),
+    ("train --hosts a --strategy miror", "'miror'"),
+    ("train --hosts a,b --launcher tensorflow --strategy mirrored", "runs on one host"),
+    ("train --hosts a --script none.py", "no script none.py"),
+    ("train --hosts a --peer-address a.internal", "peer address 'a.internal'"),
+    ("train --hosts a --keras 4", "--keras '4'"),
+    ("train --hosts a,a", "a: the same host twice"),
+    ("logs --hosts a --rank x", "recorded"),
+    ("status", "no hosts"),
+    ("demo --hosts a", "fab demo takes no hosts"),
+    ("-H a ssh-config --run x", "--run"),
+    ("train --hosts a -- --epochs 3", "arguments after --"),
+    ("cancel --hosts a --run ../x", "is not a run's id"),
+]
+
+
+@pytest.mark.parametrize(("args", "expected"), OURS, ids=[args for args, _ in OURS])
+def test_tasks_refuse_invalid_options_before_they_contact_a_host(
+    tmp_path: Path, home: Path, args: str, expected: str
+) -> None:
+    done = forked(tmp_path, "-r", str(ROOT), *args.split())
+    assert done.returncode == 2, done.stderr
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in (home / ".railhead").glob("*")} <= {"logs"}

@@ -1,0 +1,329 @@
+"""The debug log of a command: what it holds, what it never holds, and that it fails nothing.
+
+The commands are typed: the real `fab`, with a fabfile whose tasks run commands on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts.person import Cluster
+
+from bootstrap.cli import shell
+from bootstrap.console import log, redact
+from bootstrap.inventory import local_state
+
+ROOT = Path(__file__).parents[2]
+FAB = Path(sys.executable).with_name("fab")
+FABFILE = """
+from invoke import task
+from bootstrap.cli import executor
+from bootstrap.cli.executor import report_errors
+from bootstrap.console import log
+from bootstrap.errors import UsageError
+
+executor.install()
+
+
+@task(iterable=["env"])
+@report_errors
+def status(c, cmd="true", env=None):
+    log.run(["sh", "-c", cmd])
+
+
+@task
+@report_errors
+def train(c, cmd="true"):
+    log.run(["sh", "-c", cmd])
+    raise ZeroDivisionError("ours")
+
+
+@task
+@report_errors
+def plan(c):
+    raise UsageError("a rule")
+"""
+Fab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fab(tmp_path: Path) -> Fab:
+    """Type a command beside the fabfile."""
+    (tmp_path / "fabfile.py").write_text(FABFILE)
+
+    def typed(*argv: str, before: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+        command = f"{before} exec {shlex.join([str(FAB), *argv])}"
+        return subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    return typed
+
+
+def log_files(home: Path) -> list[Path]:
+    return sorted((home / ".railhead/logs").glob("*"))
+
+
+def test_a_command_logs_what_it_ran_with_exit_code_and_duration(fab: Fab, home: Path) -> None:
+    assert fab("status", "--cmd", "exit 3").stderr == ""
+    (file,) = log_files(home)
+    text = file.read_text()
+    assert text.startswith("fab status --cmd 'exit 3'\n")
+    assert "Z here: sh -c 'exit 3' ...\n" in text
+    assert "Z here: sh -c 'exit 3': exit 3 (0." in text
+    assert text.splitlines()[-1].partition("Z ")[2].startswith("exit 0 (0.")
+
+
+def test_only_its_owner_reads_the_log(fab: Fab, home: Path) -> None:
+    fab("status", before="umask 0;")
+    (file,) = log_files(home)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_command_that_runs_nothing_leaves_no_log(fab: Fab, home: Path) -> None:
+    assert fab("plan").returncode == 2
+    assert fab("--list").returncode == 0
+    assert not (home / ".railhead").exists()
+
+
+@pytest.mark.parametrize("named", ["--debug", "RAILHEAD_DEBUG"])
+def test_the_log_is_shown_live_on_request(fab: Fab, home: Path, named: str) -> None:
+    if named == "--debug":
+        done = fab("--debug", "status", "--cmd", "echo out")
+    else:
+        done = fab("status", "--cmd", "echo out", RAILHEAD_DEBUG="1")
+    assert done.stdout == "out\n"
+    assert "here: sh -c 'echo out': exit 0" in done.stderr
+    (file,) = log_files(home)
+    assert file.read_text().splitlines()[-1] in done.stderr
+
+
+def test_without_request_nothing_is_shown(fab: Fab) -> None:
+    done = fab("status", RAILHEAD_DEBUG="0")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_an_unexpected_error_names_the_log_that_has_its_traceback(fab: Fab, home: Path) -> None:
+    done = fab("train")
+    (file,) = log_files(home)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"not in your command\n  debug log: {file}\n")
+    assert "ZeroDivisionError: ours" in file.read_text()
+
+
+def unwritable_folder(home: Path) -> str:
+    (home / ".railhead").mkdir()
+    (home / ".railhead/logs").touch()
+    return ""
+
+
+def full_disk(home: Path) -> str:
+    return "ulimit -f 0;"
+
+
+def no_home(home: Path) -> str:
+    return "export HOME=/proc/no-home;"
+
+
+@pytest.mark.parametrize("broken", [unwritable_folder, full_disk, no_home])
+def test_a_log_that_cannot_be_written_fails_no_command(
+    fab: Fab, home: Path, broken: Callable[[Path], str]
+) -> None:
+    before = broken(home)
+    done = fab("status", "--cmd", "echo out", before=before)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "")
+    done = fab("train", before=before)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "ZeroDivisionError: ours\nthis is an error in Railhead, not in your command\n"
+    )
+
+
+def test_two_commands_at_once_write_two_files(fab: Fab, home: Path) -> None:
+    commands = [f"echo {name}; sleep 0.5" for name in ("first", "second")]
+    threads = [threading.Thread(target=fab, args=("status", "--cmd", c)) for c in commands]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    texts = [file.read_text() for file in log_files(home)]
+    assert len(texts) == 2
+    assert sorted("first" in text for text in texts) == [False, True]
+    assert all(text.count("exit 0 (") == 2 for text in texts)
+
+
+def test_the_value_of_a_secret_is_not_logged(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    from bootstrap.runs.request import TrainArgs, read_request
+
+    monkeypatch.setattr(redact, "_secrets", set())
+    monkeypatch.setenv("PIN", "4 7 1 1")
+    with log.command("train", ["train"]):
+        read_request(TrainArgs(preset="smoke", secrets=("PIN",)))
+        log.event("the host answered 4 7 1 1")
+    (file,) = log_files(home)
+    assert "the host answered [redacted]" in file.read_text()
+    assert "4 7 1 1" not in file.read_text()
+
+
+def test_a_secret_is_removed_before_a_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "_secrets", set())
+    secret = "not-like-a-key " * 10
+    log.add_secret(secret)
+    assert "not-like" not in log.shown("x" * (log.COMMAND_COLUMNS - 10) + secret)
+
+
+PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY-----"
+KEYS = [
+    ("AKIAABCDEFGHIJKLMNOP", "AKIA"),
+    ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJal"),
+    ("ghp_abcdefgh1234", "abcd"),
+    ("hf_abcdefgh1234", "abcd"),
+    ("Authorization: Bearer abc", "abc"),
+    ("eyJhbGciOi.eyJzdWIi.c2ln", "eyJ"),
+    ("https://ann:pw@example.com", "pw"),
+    ("Ab3" * 12, "Ab3"),
+    ("WANDB_API_KEY=abc", "abc"),
+    ("{'password': 'abc'}", "abc"),
+    ("Error: MY_TOKEN=abc", "abc"),
+    ("--db-password abc", "abc"),
+    (PEM, "b3Bl"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), KEYS, ids=[text[:12] for text, _ in KEYS])
+def test_what_looks_like_a_key_is_not_logged(text: str, secret: str) -> None:
+    assert secret not in redact.redacted(f"before {text} after")
+    assert redact.redacted(f"before {text} after").startswith("before ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SHA256:Ab1" + "x" * 40,
+        "sha256:" + "a1" * 32,
+        "~/.railhead/runs/20261122-041500-ab12/results",
+        "uv pip install --require-hashes -r /home/ann/Railhead2/locks/tf2.18-cpu.txt",
+        "the passphrase must be set",
+        "train --secret HF_TOKEN",
+    ],
+)
+def test_what_is_no_secret_stays_readable(text: str) -> None:
+    assert redact.redacted(text) == text
+
+
+def test_redaction_takes_time_in_proportion_to_the_text() -> None:
+    """A host may send any text."""
+    for piece in ("aB", "token ", "secret-", "eyJ.a", "://a:", "a = ", "--token  ", "gho_."):
+        began = time.monotonic()
+        redact.redacted(piece * (redact.LONGEST // len(piece)))
+        assert time.monotonic() - began < 5, piece
+
+
+def test_values_of_env_options_are_not_logged(fab: Fab, home: Path) -> None:
+    fab("status", "--env", "A=one", "--env=B=two")
+    (file,) = log_files(home)
+    assert file.read_text().startswith("fab status --env 'A=[redacted]' '--env=B=[redacted]'\n")
+
+
+def test_control_characters_do_not_reach_the_log(home: Path) -> None:
+    with log.command("status", []):
+        log.event("a\x1b[31mb\x07c")
+    (file,) = log_files(home)
+    assert "Z abc\n" in file.read_text()
+
+
+def finished_log(folder: Path, second: int, size: int = 10) -> Path:
+    """A log file of a process that has ended."""
+    path = folder / f"20200101-00{second // 60:02}{second % 60:02}-train-{2**22 + 1}.log"
+    path.touch()
+    os.truncate(path, size)
+    return path
+
+
+def test_the_newest_files_are_kept(home: Path) -> None:
+    folder = home / ".railhead/logs"
+    folder.mkdir(parents=True)
+    old = [finished_log(folder, second) for second in range(log.KEPT_FILES + 10)]
+    with log.command("status", []):
+        log.event("a line")
+    assert len(log_files(home)) == log.KEPT_FILES
+    assert [path.exists() for path in old] == [False] * 11 + [True] * (log.KEPT_FILES - 1)
+
+
+def test_large_files_are_removed_earlier(home: Path) -> None:
+    folder = home / ".railhead/logs"
+    folder.mkdir(parents=True)
+    old = [finished_log(folder, second, size=log.KEPT_BYTES // 4) for second in range(5)]
+    with log.command("status", []):
+        log.event("a line")
+    assert [path.exists() for path in old] == [False, False, True, True, True]
+
+
+def test_the_log_of_a_command_that_runs_is_kept(home: Path) -> None:
+    folder = home / ".railhead/logs"
+    folder.mkdir(parents=True)
+    running = folder / f"20190101-000000-train-{os.getpid()}.log"
+    running.touch()
+    for second in range(log.KEPT_FILES):
+        finished_log(folder, second)
+    log.remove_old(folder)
+    assert running.exists()
+
+
+def test_a_file_does_not_grow_without_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FILE_BYTES", 5000)
+    with log.command("status", []):
+        for _ in range(1000):
+            log.event("x" * 100)
+        try:
+            raise ZeroDivisionError("ours")
+        except ZeroDivisionError:
+            log.mistake()
+    (file,) = log_files(home)
+    assert file.stat().st_size < 7000
+    assert "ZeroDivisionError: ours" in file.read_text()
+
+
+def test_a_hosts_commands_and_operations_are_logged(
+    one_host: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home_of_session))
+    inventory = local_state.load_cluster("log")
+    with log.command("exec", ["exec"]) as file:
+        with pytest.raises(Exception, match="failed"):
+            shell.execute(inventory, "echo output; exit 3")
+        assert file.path
+    text = file.path.read_text()
+    host = inventory.hosts[0]
+    assert f"{host.address}:{host.port}: ok (" in text
+    assert "h1: exit 3 of echo output; exit 3" in text
+    assert "h1: sh: " in text and "bytes sent, " in text
+    assert "\noutput" not in text
+
+
+def test_contents_of_files_are_not_logged(one_host: Cluster, session: object, home: Path) -> None:
+    from bootstrap.ssh.session import Session
+
+    assert isinstance(session, Session)
+    with log.command("train", ["train"]) as file:
+        facts = session.facts()
+        assert facts.python
+        session.start_agent(facts.python)
+        session.call("write", files=[["~/a.txt", 0o600, "the content"]])
+        assert session.run(["sh", "-c", "exit 4"]).rc == 4
+    assert file.path
+    text = file.path.read_text()
+    assert "h1: agent write: ~/a.txt (11 characters)" in text
+    assert "the content" not in text
+    assert "h1: agent run: sh -c 'exit 4': exit 4, " in text
