@@ -78,7 +78,7 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     world: World, here: Run, shipped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
-    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.tell(world.inventory, "r1")
+    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     told: list[str] = []
@@ -89,13 +89,13 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert found == set(shipped)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
-    assert "succeeded; results fetched to" in bucket_results.tell(world.inventory, None)
+    assert "succeeded; results fetched to" in bucket_results.run_line(world.inventory, None)
 
 
 def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here: Run) -> None:
     with pytest.raises(UsageError, match="they are only on m1, which does not run"):
         bucket_results.fetch(world.inventory, here)
-    assert "results only on m1" in bucket_results.tell(world.inventory, None)
+    assert "results only on m1" in bucket_results.run_line(world.inventory, None)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
         cloud_storage.NoBucket, match=f"there is no bucket {world.inventory.bucket}"
     ):
         bucket_results.fetch(world.inventory, here)
-    assert "there is no bucket" in bucket_results.tell(world.inventory, None)
+    assert "there is no bucket" in bucket_results.run_line(world.inventory, None)
 
 
 def test_a_stack_without_a_bucket_says_so() -> None:
@@ -411,7 +411,7 @@ def test_nobody_logged_in_is_said_before_anything(
     with pytest.raises(UsageError, match="nobody is logged in") as told:
         bucket_results.fetch(ON_GCP, here)
     assert told.value.hint == "gcloud auth application-default login"
-    assert "nobody is logged in" in bucket_results.tell(ON_GCP, None)
+    assert "nobody is logged in" in bucket_results.run_line(ON_GCP, None)
 
 
 def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
