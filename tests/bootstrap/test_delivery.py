@@ -167,7 +167,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     monkeypatch.setattr(wheels, "fetch_source", fetch_source)
     monkeypatch.setattr(wheels, "fetch", fetch)
     monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forwarded", lambda host, serve: host.listening(serve)
+        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
