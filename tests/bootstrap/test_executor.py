@@ -246,7 +246,7 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
     done = fab("ssh-config", "ours")
     assert done.returncode == 1
     assert "ZeroDivisionError: ours" in done.stderr
-    assert done.stderr.endswith("this is an error in Railhead, not in your command\n")
+    assert "this is an error in Railhead, not in your command\n  debug log: /" in done.stderr
 
 
 @pytest.mark.parametrize("args", ["--list", "--help", "--help train", "--version"])

@@ -118,7 +118,7 @@ def test_an_unexpected_error_names_the_log_that_has_its_traceback(fab: Fab, home
     done = fab("train")
     (file,) = log_files(home)
     assert done.returncode == 1
-    assert done.stderr.endswith(f"not yours\n  debug log: {file}\n")
+    assert done.stderr.endswith(f"not in your command\n  debug log: {file}\n")
     assert "ZeroDivisionError: ours" in file.read_text()
 
 
