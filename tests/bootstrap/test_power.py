@@ -288,7 +288,9 @@ def test_a_machine_that_ran_before_is_not_stopped_for_another(person: pytest.Mon
 def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     person.setattr(
-        connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {})
+        connect,
+        "open_sessions",
+        lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {}),
     )
     start(person, sky)
     assert 100 <= sky.time < 120
