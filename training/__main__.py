@@ -15,45 +15,57 @@ from typing import Any
 
 from training import configs, job
 from training.config import STRATEGIES, ConfigError, describe_fields
-from training.results import Records, TrainingError
+from training.data import DataError
+from training.results import METRICS, Records, TrainingError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check settings or train; the exit code is 0 done, 1 failed, 2 a wrong name or value."""
     options = parser().parse_args(argv)
-    in_run = "RAILHEAD_RUN_FILE" in os.environ and not options.check
     try:
-        asked = (
-            job.from_run(os.environ)
-            if in_run
-            else job.from_words(options.preset, options.strategy, options.set, os.environ)
-        )
+        chosen = job_of(options)
         if options.check:
-            print_check(asked, as_json=options.json)
+            print_check(chosen, as_json=options.json)
         else:
-            train(asked)
-    except (ConfigError, TrainingError) as error:
+            train(chosen)
+    except (ConfigError, TrainingError, DataError) as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-def train(asked: job.Job) -> None:
+def job_of(options: argparse.Namespace) -> job.Job:
+    """The job of the run document where there is one, else of the command line."""
+    if "RAILHEAD_RUN_FILE" in os.environ and not options.check:
+        return job.from_run(os.environ)
+    return job.from_command_line(
+        options.preset,
+        options.strategy,
+        options.set,
+        os.environ,
+        data=options.data,
+        results=options.results,
+        resume="required" if options.resume else "fresh" if options.fresh else "refuse",
+    )
+
+
+def train(chosen: job.Job) -> None:
     """Import TensorFlow, quietly, and train."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is imported
     os.environ["KERAS_BACKEND"] = "tensorflow"  # a ~/.keras/keras.json may name another
-    records = Records(local_rank=asked.local_rank)
+    file = chosen.results / METRICS if chosen.alone else None
+    records = Records(local_rank=chosen.local_rank, file=file)
     records.emit("message", text="loading TensorFlow")
-    from training.loop import train_and_evaluate
+    from training.train import train_and_evaluate
 
-    train_and_evaluate(asked, records)
+    train_and_evaluate(chosen, records)
 
 
-def print_check(asked: job.Job, *, as_json: bool) -> None:
+def print_check(chosen: job.Job, *, as_json: bool) -> None:
     """Print the resolved settings, with all presets, strategies and fields when as JSON."""
-    settings = asdict(asked.config)
+    settings = asdict(chosen.config)
     if not as_json:
-        for name, value in {"strategy": asked.strategy, **settings}.items():
+        for name, value in {"strategy": chosen.strategy, **settings}.items():
             print(f"{name}={value}")
         return
     document: dict[str, Any] = {
@@ -66,14 +78,20 @@ def print_check(asked: job.Job, *, as_json: bool) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Words are checked by the settings themselves, whose messages suggest the nearest."""
-    words = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False)
-    words.add_argument("--preset", help=f"one of {', '.join(configs.PRESETS)}")
-    words.add_argument("--strategy", help=f"one of {', '.join(STRATEGIES)}")
-    words.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    words.add_argument("--check", action="store_true", help="resolve the settings, train nothing")
-    words.add_argument("--json", action="store_true", help="with --check: one JSON object")
-    return words
+    """Values are checked by the settings themselves, whose messages suggest the nearest."""
+    options = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False)
+    options.add_argument("--preset", help=f"one of {', '.join(configs.PRESETS)}")
+    options.add_argument("--strategy", help=f"one of {', '.join(STRATEGIES)}")
+    options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    options.add_argument(
+        "--data", action="append", default=[], metavar="NAME=FOLDER", help="train, validation, test"
+    )
+    options.add_argument("--results", default="results", metavar="FOLDER")
+    options.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    options.add_argument("--fresh", action="store_true", help="remove checkpoints, start again")
+    options.add_argument("--check", action="store_true", help="resolve the settings, train nothing")
+    options.add_argument("--json", action="store_true", help="with --check: one JSON object")
+    return options
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The settings of a training: one frozen dataclass that states and checks its own rules.
 
-Standard library only: the control side asks `python -S -m training --check` before it ships a run.
+Standard library only: the control side runs `python -S -m training --check` before it ships a run.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any, get_type_hints
 
 from training.data import DATASETS
 from training.models import MODELS
+from training.tasks import TASKS
 
-STRATEGIES = ("horovod", "multiworker", "mirrored", "one-device")
+STRATEGIES = ("horovod", "multiworker", "mirrored", "one-device", "parameter-server", "auto")
 OPTIMIZERS = ("adam", "sgd")
-DECAYS = ("cosine", "none")
+DECAYS = ("cosine", "linear", "none")
+PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")
+SWITCH = ("off", "on")
 
 
 class ConfigError(ValueError):
@@ -24,30 +27,83 @@ class ConfigError(ValueError):
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its one-line doc and its rules: choices=, least=, above=, most=."""
+    """A field with its one-line doc and its rules: choices=, least=, above=, most=, below=."""
     return field(default=default, metadata={"doc": doc, **rules})
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is trained on what, and for how long. Batches and rates are per replica."""
+    """What is trained on what, and for how long."""
 
+    # Data
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
-    model: str = setting("cnn", "network", choices=tuple(MODELS))
-    shift: int = setting(1, "pixels by which training images move at random", least=0, most=8)
-    epochs: int = setting(20, "passes over the training set", least=1)
-    steps_per_epoch: int = setting(0, "end each epoch after so many steps; 0 = never", least=0)
-    batch_size: int = setting(32, "samples per replica and step, at most", least=1)
-    optimizer: str = setting("adam", "update rule", choices=OPTIMIZERS)
-    learning_rate: float = setting(0.001, "for one replica; multiplied by their number", above=0)
-    warmup_epochs: float = setting(1.0, "epochs until the multiplied rate is reached", least=0)
-    decay: str = setting("cosine", "how the rate falls after the warm-up", choices=DECAYS)
-    seed: int = setting(0, "of weights and shuffles", least=0)
+    label: str = setting("label", "column of the labels in CSV files")
+    image_size: int = setting(64, "pixels per side of image files after decoding", least=8)
+    vocabulary: int = setting(20000, "word numbers of a text", least=2)
+    text_length: int = setting(256, "words of a text; longer ones are cut", least=1)
+    held_out: float = setting(
+        0.1,
+        "part of the training data held out where no validation data is given",
+        above=0,
+        below=1,
+    )
     synthetic_samples: int = setting(2048, "size of the synthetic training set", least=1)
+    shift: int = setting(1, "pixels by which training images move at random", least=0, most=8)
+    flip: str = setting("off", "mirror training images left to right at random", choices=SWITCH)
+    shuffle_window: int = setting(
+        512, "records of shards that are shuffled together, per lane", least=1
+    )
+    # Model
+    task: str = setting("classification", "what is learned", choices=tuple(TASKS))
+    model: str = setting("cnn", "network", choices=tuple(MODELS))
+    weights: str = setting("", "weights of a pre-trained network: a file, or imagenet")
+    # Length and batches
+    epochs: int = setting(20, "passes over the training set", least=1)
+    steps: int = setting(0, "end the training after so many steps; 0 = by epochs", least=0)
+    steps_per_epoch: int = setting(0, "end each epoch after so many steps; 0 = never", least=0)
+    batch_size: int = setting(32, "samples per replica and step", least=1)
+    global_batch: int = setting(
+        0, "samples per step of all replicas; 0 = batch_size times replicas", least=0
+    )
+    accumulation: int = setting(
+        1, "parts in which a replica computes its batch, to save memory", least=1
+    )
+    early_stopping: int = setting(
+        0, "stop after so many epochs without a lower held-out loss; 0 = never", least=0
+    )
+    # Optimizer
+    optimizer: str = setting("adam", "update rule", choices=OPTIMIZERS)
+    learning_rate: float = setting(
+        0.001, "for a batch of batch_size; grows with the global batch", above=0
+    )
+    warmup_epochs: float = setting(1.0, "epochs until the full rate is reached", least=0)
+    decay: str = setting("cosine", "how the rate falls after the warm-up", choices=DECAYS)
+    clip_norm: float = setting(0.0, "largest global norm of the gradients; 0 = any", least=0)
+    # Speed
+    precision: str = setting("float32", "number format of the computation", choices=PRECISIONS)
+    xla: str = setting("off", "compile forward and backward pass with XLA", choices=SWITCH)
+    compression: str = setting(
+        "none", "number format of gradients on the network, Horovod only", choices=("none", "fp16")
+    )
+    fusion_mb: int = setting(0, "Horovod's fusion buffer in MB; 0 = its default", least=0)
+    cycle_ms: float = setting(0.0, "Horovod's cycle time in ms; 0 = its default", least=0)
+    threads: int = setting(0, "CPU threads per rank; 0 = this machine's, shared evenly", least=0)
+    # Repeatability and checkpoints
+    seed: int = setting(0, "of weights, shuffles and augmentation", least=0)
+    deterministic: str = setting("off", "only operations that repeat bit by bit", choices=SWITCH)
+    checkpoint_steps: int = setting(0, "checkpoint after so many steps; 0 = never", least=0)
+    checkpoint_minutes: float = setting(
+        10.0, "checkpoint after so many minutes; 0 = never", least=0
+    )
+    checkpoint_keep: int = setting(2, "newest checkpoints that are kept, beside the best", least=1)
+    # Results
+    export: str = setting("on", "write a SavedModel beside model.keras", choices=SWITCH)
+    timeline: str = setting("off", "write Horovod's timeline into the results", choices=SWITCH)
+    profile_from: int = setting(0, "first step of the profiler's window; 0 = none", least=0)
+    profile_steps: int = setting(10, "steps in the profiler's window", least=1)
     min_accuracy: float | None = setting(
         None, "held-out accuracy below which the run has not passed", least=0, most=1
     )
-    threads: int = setting(0, "CPU threads per rank; 0 = this machine's, shared evenly", least=0)
 
     def __post_init__(self) -> None:
         hints = get_type_hints(TrainConfig)
@@ -55,6 +111,8 @@ class TrainConfig:
             value = _typed(item.name, hints[item.name], getattr(self, item.name))
             _check_rules(item.name, value, item.metadata)
             object.__setattr__(self, item.name, value)
+        if self.min_accuracy is not None and self.task == "regression":
+            raise ConfigError("min_accuracy needs a task with an accuracy, not regression")
 
 
 def resolve(changes: Mapping[str, Any]) -> TrainConfig:
@@ -65,13 +123,13 @@ def resolve(changes: Mapping[str, Any]) -> TrainConfig:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """Turn `name=value` words into values of each field's type; the last word for a name wins."""
+    """Turn `name=value` texts into values of each field's type; the last one for a name wins."""
     hints = get_type_hints(TrainConfig)
     values = {}
-    for word in assignments:
-        name, equals, text = word.partition("=")
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
         if not equals:
-            raise ConfigError(f"a setting is written name=value, not {word!r}")
+            raise ConfigError(f"a setting is written name=value, not {assignment!r}")
         require_choice("setting", name, hints)
         values[name] = _parse(name, hints[name], text.strip())
     return values
@@ -142,3 +200,5 @@ def _check_rules(name: str, value: Any, rules: Mapping[str, Any]) -> None:
         raise ConfigError(f"{name} must be at least {rules['least']}, not {value}")
     if "most" in rules and value > rules["most"]:
         raise ConfigError(f"{name} must be at most {rules['most']}, not {value}")
+    if "below" in rules and value >= rules["below"]:
+        raise ConfigError(f"{name} must be less than {rules['below']}, not {value}")

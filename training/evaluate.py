@@ -1,75 +1,74 @@
-"""Judge a model by the samples that were held out.
+"""Evaluate a model on samples that it was not trained on.
 
-Every replica takes its shard and the sums are added up, rather than rank 0 taking all: the others
-would only wait meanwhile, and sums of losses, hits and samples add up to the exact mean whatever
-the shards' lengths (a mean of the ranks' means would not).
+Every replica takes its share and the sums are added up, rather than rank 0 taking all: the others
+would only wait meanwhile, and sums of losses, metrics and samples add up to the exact mean whatever
+the shares' lengths (a mean of the ranks' means would not).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from training.config import TrainConfig
-from training.data import Samples
-from training.data.pipeline import batches, interleaved
-from training.data.shards import held_out_batches
+from training.data.assignment import lanes_for
+from training.input_pipeline import batches, plan_for
 from training.results import Metrics
-from training.strategies import Strategy
+from training.step import SUMS, compiled, sums
+from training.strategies.protocol import Strategy
+from training.tasks import Task
 
-TALLIES = 3  # sum of losses, number of hits, number of samples
+MOST_CLASSES = 100  # of a confusion matrix: it has the square of them
 
 
-def tally(losses: Any, logits: Any, labels: Any, weights: Any) -> Any:
-    """A batch's sums, float32 [3]: losses, hits, samples."""
-    hits = tf.cast(tf.argmax(logits, axis=-1) == labels, tf.float32)
-    parts = [losses * weights, hits * weights, weights]
-    return tf.stack([tf.reduce_sum(part) for part in parts])
+@dataclass(frozen=True)
+class Result:
+    """Means over all samples; `confusion[label][prediction]` counts, None without classes."""
+
+    metrics: Metrics
+    confusion: list[list[int]] | None
 
 
 def metrics_of(tallies: Any) -> Metrics:
     """The means that these sums make."""
-    loss, hits, samples = (float(value) for value in tallies)
-    return Metrics(loss / samples, hits / samples, round(samples))
+    loss, samples, score = (float(value) for value in tallies[:SUMS])
+    return Metrics(loss / samples, score / samples, round(samples))
 
 
 def evaluator(
-    strategy: Strategy, model: Any, samples: Samples, config: TrainConfig
-) -> Callable[[], Metrics]:
+    strategy: Strategy, model: Any, samples: Any, config: TrainConfig, task: Task, classes: int
+) -> Callable[[], Result]:
     """A function that evaluates the model as it is now; all processes must call it together."""
+    lanes = lanes_for(strategy.size)
+    batch = -(-config.batch_size * strategy.size // lanes) * lanes
+    plan = plan_for(samples, config, replicas=strategy.size, global_batch=batch, training=False)
+    square = classes if task.metric == "accuracy" and classes <= MOST_CLASSES else 0
+    feed = strategy.iterate(lambda replicas: batches(samples, plan, config, replicas))
+    step = compiled(strategy, _replica_step(strategy, model, task, square), feed)
 
-    def shard(replica: int) -> list[Any]:
-        return held_out_batches(
-            len(samples), size=strategy.size, rank=replica, batch_size=config.batch_size
-        )
-
-    def dataset(replicas: range) -> Any:
-        return batches(samples, lambda: [interleaved([shard(replica) for replica in replicas])])
-
-    feed = strategy.iterate(dataset)
-    step = _compile(strategy, model, feed)
-    steps = len(shard(0))
-
-    def evaluate() -> Metrics:
-        tallies = tf.zeros([TALLIES])
-        for _ in range(steps):
-            tallies += step(next(feed))
-        return metrics_of(strategy.total(tallies))
+    def evaluate() -> Result:
+        results = [strategy.call(step, next(feed)) for _ in range(plan.steps)]
+        tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
+        counts = tallies[SUMS:].astype(int).reshape(square, square).tolist()
+        return Result(metrics_of(tallies), counts or None)
 
     return evaluate
 
 
-def _compile(strategy: Strategy, model: Any, feed: Any) -> Any:
+def _replica_step(strategy: Strategy, model: Any, task: Task, square: int) -> Callable[[Any], Any]:
     def replica_step(batch: Any) -> Any:
-        images, labels, weights = batch
-        logits = model(images, training=False)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        return tally(losses, logits, labels, weights)
+        inputs, labels, weights, _ = batch
+        outputs = tf.cast(model(inputs, training=False), tf.float32)
+        tally = sums(task.losses(labels, outputs), task.scores(labels, outputs), weights)
+        if square:
+            counts = tf.math.confusion_matrix(
+                labels, task.predictions(outputs), square, weights, tf.float32
+            )
+            tally = tf.concat([tally, tf.reshape(counts, [-1])], axis=0)
+        return strategy.reduce([], tally)[1]
 
-    return tf.function(
-        lambda batch: strategy.run(replica_step, batch),
-        input_signature=[feed.element_spec],
-        autograph=False,
-    )
+    return replica_step

@@ -1,4 +1,4 @@
-"""One training as it was asked for: by a run document on a cluster, or by the command line.
+"""One training to be done: from a run document on a cluster, or from the command line.
 
 Standard library only, and nothing is read at import.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,22 @@ from training.config import (
     require_choice,
     resolve,
 )
+from training.data import SPLITS
 
 MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
+DATA = "RAILHEAD_DATA_"
+CHECKPOINTS = "RAILHEAD_CHECKPOINT_DIR"
+RESUMES = ("auto", "required", "fresh", "refuse")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, how, where results go, and this process's place on its machine."""
+    """What to train, how, where results go, and this process's place on its machine.
+
+    `resume` says what happens where checkpoints stand: `auto` goes on with them, `required` fails
+    without one, `fresh` removes them, `refuse` fails where an unfinished training has left some.
+    """
 
     strategy: str
     config: TrainConfig
@@ -36,12 +45,23 @@ class Job:
     local_rank: int = 0
     processes: int | None = None  # of the whole run; None: whatever the launcher started
     threads: int = 1  # CPU threads for this process
+    data: Mapping[str, Path] = field(default_factory=dict)  # train, validation, test
+    checkpoints: Path = Path("results/checkpoints")
+    resume: str = "auto"
+    alone: bool = False  # nobody collects our records
 
 
-def from_words(
-    preset: str | None, strategy: str | None, assignments: list[str], environ: Mapping[str, str]
+def from_command_line(
+    preset: str | None,
+    strategy: str | None,
+    assignments: list[str],
+    environ: Mapping[str, str],
+    *,
+    data: Iterable[str] = (),
+    results: str = "results",
+    resume: str = "refuse",
 ) -> Job:
-    """The job that the command line asks for; ConfigError for a wrong name or value."""
+    """The job of the command line; ConfigError for a wrong name or value."""
     changes = dict(configs.changes(preset or configs.DEFAULT))
     config = resolve({**changes, **parse_assignments(assignments)})
     strategy = strategy or "one-device"
@@ -50,9 +70,13 @@ def from_words(
     return Job(
         strategy=strategy,
         config=config,
-        results=Path("results"),
+        results=Path(results),
         local_rank=int(environ.get(MPI_LOCAL_RANK, "0")),
         threads=config.threads or share_of_cores(sharing),
+        data={**data_of(environ), **parse_data(data)},
+        checkpoints=checkpoints_of(environ, Path(results)),
+        resume=resume,
+        alone=True,
     )
 
 
@@ -64,14 +88,44 @@ def from_run(environ: Mapping[str, str]) -> Job:
         raise ConfigError(f"program.kind must be 'training', not {run['program']['kind']!r}")
     config = resolve(run["program"]["settings"])
     sharing = ranks_on_this_machine(run, environ.get("RAILHEAD_HOST", ""))
+    results = Path(environ["RAILHEAD_RESULTS"])
+    resume = environ.get("RAILHEAD_RESUME", "auto")
+    require_choice("RAILHEAD_RESUME", resume, RESUMES)
     return Job(
         strategy=run["strategy"],
         config=config,
-        results=Path(environ["RAILHEAD_RESULTS"]),
+        results=results,
         local_rank=int(environ.get("RAILHEAD_LOCAL_RANK", "0")),
         processes=int(environ["RAILHEAD_SIZE"]) if "RAILHEAD_SIZE" in environ else None,
         threads=config.threads or share_of_cores(sharing),
+        data=data_of(environ),
+        checkpoints=checkpoints_of(environ, results),
+        resume=resume,
     )
+
+
+def data_of(environ: Mapping[str, str]) -> dict[str, Path]:
+    """The folders of RAILHEAD_DATA_TRAIN, RAILHEAD_DATA_VALIDATION and RAILHEAD_DATA_TEST."""
+    return {name: Path(environ[key]) for name in SPLITS if (key := DATA + name.upper()) in environ}
+
+
+def parse_data(values: Iterable[str]) -> dict[str, Path]:
+    """The folders of `--data NAME=FOLDER`."""
+    found = {}
+    for value in values:
+        name, equals, folder = value.partition("=")
+        if not equals or not folder:
+            raise ConfigError(f"data is given as NAME=FOLDER, not {value!r}")
+        require_choice("data name", name, SPLITS)
+        if re.match(r"\w+://", folder):
+            raise ConfigError(f"{folder} is no folder: python -m training reads local folders")
+        found[name] = Path(folder)
+    return found
+
+
+def checkpoints_of(environ: Mapping[str, str], results: Path) -> Path:
+    """Where checkpoints go: RAILHEAD_CHECKPOINT_DIR, else a folder of the results."""
+    return Path(environ.get(CHECKPOINTS) or results / "checkpoints")
 
 
 def ranks_on_this_machine(run: Mapping[str, Any], host: str) -> int:

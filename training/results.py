@@ -1,7 +1,9 @@
-"""What a training leaves: records on stdout as it goes, and two files at its end.
+"""What a training leaves: records as it goes, and its result at the end.
 
-A record is one line, `@railhead {json}`. The first rank of each host reports progress; rank 0 alone
-reports epochs and the evaluation, and writes model.keras and evaluation.json.
+On a cluster a record is one line on stdout, `@railhead {json}`, which the supervisor collects into
+metrics.jsonl. Alone, rank 0 writes metrics.jsonl itself and prints a line for people.
+The first rank of each host reports progress; rank 0 alone reports epochs and the evaluation, and
+writes model.keras and evaluation.json.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, TextIO
 PREFIX = "@railhead "
 MODEL = "model.keras"
 EVALUATION = "evaluation.json"
+METRICS = "metrics.jsonl"
 
 
 class TrainingError(Exception):
@@ -26,10 +29,10 @@ class TrainingError(Exception):
 
 @dataclass(frozen=True)
 class Metrics:
-    """Means over `samples` samples; `accuracy` is 0..1."""
+    """Means over `samples` samples; `score` is the task's metric, such as an accuracy of 0..1."""
 
     loss: float
-    accuracy: float
+    score: float
     samples: int
 
 
@@ -37,41 +40,71 @@ class Metrics:
 class Evaluation:
     """The held-out result. Without a threshold every result has passed."""
 
-    accuracy: float
+    accuracy: float | None  # None: the task has none
     loss: float
     samples: int
     threshold: float | None
     passed: bool
 
 
-def judge(metrics: Metrics, threshold: float | None) -> Evaluation:
-    """Set the held-out metrics against the accuracy that was asked for."""
-    passed = threshold is None or metrics.accuracy >= threshold
-    return Evaluation(metrics.accuracy, metrics.loss, metrics.samples, threshold, passed)
+def judge(metrics: Metrics, threshold: float | None, metric: str = "accuracy") -> Evaluation:
+    """Set the held-out metrics against the accuracy that the settings ask for."""
+    accuracy = metrics.score if metric == "accuracy" else None
+    passed = threshold is None or (accuracy is not None and accuracy >= threshold)
+    return Evaluation(accuracy, metrics.loss, metrics.samples, threshold, passed)
 
 
 class Records:
-    """Prints records; a rank that should be silent has a silent one."""
+    """Prints records; a rank that should be silent has a silent one.
 
-    def __init__(self, *, local_rank: int, out: TextIO | None = None) -> None:
+    With `file` (alone, not on a cluster) records go there, and lines for people to `out`.
+    """
+
+    def __init__(
+        self, *, local_rank: int, out: TextIO | None = None, file: Path | None = None
+    ) -> None:
         self.silent = local_rank != 0
         self.out = out or sys.stdout
+        self.file = file
 
     def emit(self, kind: str, **values: Any) -> None:
         """Print one record now. What JSON cannot say (nan, inf) becomes null."""
         if self.silent:
             return
-        values = {name: _rounded(value) for name, value in values.items()}
-        line = json.dumps({"kind": kind, **values}, allow_nan=False)
-        self.out.write(f"{PREFIX}{line}\n")
+        record = {"kind": kind, **{name: _rounded(value) for name, value in values.items()}}
+        if self.file is None:
+            self._print(f"{PREFIX}{json.dumps(record, allow_nan=False)}")
+            return
+        if text := plain(record):
+            self._print(text)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({**record, "rank": 0, "time": time.time()}) + "\n")
+
+    def _print(self, line: str) -> None:
+        self.out.write(f"{line}\n")
         self.out.flush()
+
+
+def plain(record: dict[str, Any]) -> str:
+    """A record as a line for people; empty for progress."""
+    if record["kind"] == "message":
+        return str(record["text"])
+    if record["kind"] == "progress":
+        return ""
+    shown = ("loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae", "samples")
+    numbers = [f"{name} {record[name]:.6g}" for name in shown if record.get(name) is not None]
+    if record["kind"] == "epoch":
+        numbers.insert(0, f"{record['epoch']}/{record['epochs']}")
+    return "  ".join([str(record["kind"]), *numbers])
 
 
 class Progress:
     """Counts steps and reports at most five times a second, and at the last step.
 
     `samples_per_s` is over all ranks, in this epoch; the run's first step, which compiles, counts
-    in no rate.
+    in no rate. `step_s` is a step's mean time in this epoch, `input_s` the part of it that was
+    spent waiting for the batch. The rest is computation and communication, which run as one.
     """
 
     INTERVAL = 0.2
@@ -81,34 +114,40 @@ class Progress:
         records: Records,
         *,
         epochs: int,
-        steps_per_epoch: int,
+        steps: int,
+        step: int = 0,
+        rate: Callable[[int], float] = lambda step: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.records = records
-        self.epochs = epochs
-        self.steps_per_epoch = steps_per_epoch
-        self.steps = epochs * steps_per_epoch
-        self.clock = clock
-        self.step = 0
+        self.epochs, self.steps = epochs, steps
+        self.rate, self.clock = rate, clock
+        self.step = self.first_step = step
         self.first_end: float | None = None
-        self.said = -math.inf
-        self.start_epoch()
+        self.reported = -math.inf
+        self.start_epoch(1)
 
-    def start_epoch(self) -> None:
-        """Begin to count an epoch's samples; its time begins here too."""
+    def start_epoch(self, epoch: int) -> None:
+        """Begin to count an epoch's samples (the first epoch is 1); its time begins here too."""
+        self.epoch = epoch
         self.epoch_start = self.clock()
-        self.epoch_samples = 0.0
+        self.epoch_samples, self.epoch_steps, self.waiting = 0.0, 0, 0.0
 
-    def count(self, samples: float, loss: Callable[[], float]) -> None:
-        """Count one step of `samples` over all ranks; `loss` is asked only when it is reported."""
+    def count(self, samples: float, waited: float, loss: Callable[[], float]) -> None:
+        """Count one step of `samples` over all ranks; `loss` is computed only when reported.
+
+        `waited` is the time for which the step waited for its batch, in seconds.
+        """
         self.step += 1
         now = self.clock()
         if self.first_end is None:
             self.first_end = self.epoch_start = now
         else:
             self.epoch_samples += samples
-        if now - self.said >= self.INTERVAL or self.step == self.steps:
-            self.said = now
+            self.epoch_steps += 1
+            self.waiting += waited
+        if now - self.reported >= self.INTERVAL or self.step == self.steps:
+            self.reported = now
             self._report(loss())
 
     def samples_per_s(self) -> float | None:
@@ -116,30 +155,44 @@ class Progress:
         seconds = self.clock() - self.epoch_start
         return self.epoch_samples / seconds if self.epoch_samples and seconds > 0 else None
 
+    def times(self) -> dict[str, float | None]:
+        """Mean seconds per step in this epoch, and those of waiting for input."""
+        if not self.epoch_steps:
+            return {"step_s": None, "input_s": None}
+        seconds = self.clock() - self.epoch_start
+        return {
+            "step_s": seconds / self.epoch_steps,
+            "input_s": self.waiting / self.epoch_steps,
+        }
+
     def _report(self, loss: float) -> None:
         self.records.emit(
             "progress",
-            epoch=-(-self.step // self.steps_per_epoch),
+            epoch=self.epoch,
             epochs=self.epochs,
             step=self.step,
             steps=self.steps,
             loss=loss,
+            learning_rate=self.rate(self.step),
             samples_per_s=self.samples_per_s(),
             seconds_left=self._seconds_left(),
+            **self.times(),
         )
 
     def _seconds_left(self) -> float | None:
-        if self.step < 2 or self.first_end is None:
+        done = self.step - self.first_step
+        if done < 2 or self.first_end is None:
             return None
-        per_step = (self.clock() - self.first_end) / (self.step - 1)
+        per_step = (self.clock() - self.first_end) / (done - 1)
         return per_step * (self.steps - self.step)
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
+def write_evaluation(evaluation: Evaluation, folder: Path, **more: Any) -> None:
     """Write evaluation.json; a reader sees the whole file or none."""
-    text = json.dumps({name: _finite(value) for name, value in asdict(evaluation).items()})
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {name: _finite(value) for name, value in {**asdict(evaluation), **more}.items()}
     partial = folder / f".{EVALUATION}"
-    partial.write_text(text + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(values) + "\n", encoding="utf-8")
     partial.replace(folder / EVALUATION)
 
 

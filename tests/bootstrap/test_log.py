@@ -213,7 +213,7 @@ def test_what_looks_like_a_key_is_not_logged(text: str, secret: str) -> None:
         "SHA256:Ab1" + "x" * 40,
         "sha256:" + "a1" * 32,
         "~/.railhead/runs/20261122-041500-ab12/results",
-        "uv pip install --require-hashes -r /home/Ann/railhead2/locks/tf2.18-cpu.txt",
+        "uv pip install --require-hashes -r /home/ann/Railhead2/locks/tf2.18-cpu.txt",
         "the passphrase must be set",
         "train --secret HF_TOKEN",
     ],

@@ -386,7 +386,7 @@ def test_machines_that_were_only_named_are_neither_started_nor_stopped(
     for task in ("start", "stop"):
         code, out = fab(shell, task, "--hosts", "a,b")
         assert code == 2
-        assert "only named by --hosts" in out
+        assert "are ad hoc (given by --hosts" in out
     code, out = fab(shell, "stop", "--hosts", "a,b", "--stack", "dev")
     assert (code, "give one of them" in out) == (2, True)
     code, out = fab(shell, "extend")

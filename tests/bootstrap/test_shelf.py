@@ -146,7 +146,7 @@ def test_what_names_no_wheel_is_not_used_and_makes_room(
 @pytest.mark.parametrize(
     "wrong",
     [
-        UsageError("AWS cannot be asked: Unable to locate credentials"),
+        UsageError("AWS call failed: Unable to locate credentials"),
         Refused("AWS refuses get_object: AccessDenied: no", "AccessDenied"),
     ],
 )

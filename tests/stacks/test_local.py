@@ -22,28 +22,28 @@ KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX"
 ASKED = {"cluster": "demo", "name": "h1", "running": True}
 
 
-def facts_of(said: dict[str, Any]) -> list[dict[str, Any]]:
+def facts_of(golden: dict[str, Any]) -> list[dict[str, Any]]:
     """What the resources know, as Pulumi hands it over: every number a float."""
     keys = ("name", "address", "host_key", "stop")
     return [
-        {**{key: host[key] for key in keys}, **said["ssh"], "port": float(host["port"])}
-        for host in said["hosts"]
+        {**{key: host[key] for key in keys}, **golden["ssh"], "port": float(host["port"])}
+        for host in golden["hosts"]
     ]
 
 
 def test_the_golden_document_is_what_the_stack_writes() -> None:
-    said = json.loads(GOLDEN.read_text())
-    written = document(CONFIG, facts_of(said))
-    assert written == said
-    assert json.dumps(written, sort_keys=True) == json.dumps(said, sort_keys=True)  # no floats
+    golden = json.loads(GOLDEN.read_text())
+    written = document(CONFIG, facts_of(golden))
+    assert written == golden
+    assert json.dumps(written, sort_keys=True) == json.dumps(golden, sort_keys=True)  # no floats
     assert [host.port for host in from_document(written).hosts] == [40022, 40023]
 
 
 def test_no_host_of_this_machine_has_a_clouds_power_off() -> None:
-    said = json.loads(GOLDEN.read_text())
-    for host in document(CONFIG, facts_of(said))["hosts"]:
+    golden = json.loads(GOLDEN.read_text())
+    for host in document(CONFIG, facts_of(golden))["hosts"]:
         assert host["stop"] and not set(host["stop"]) & set(outputs.POWER_OFF)
-    without = [{**host, "stop": None} for host in facts_of(said)]
+    without = [{**host, "stop": None} for host in facts_of(golden)]
     with pytest.raises(TypeError):
         document(CONFIG, without)
 
@@ -66,12 +66,12 @@ def test_a_dead_host_is_started_and_another_is_made_anew(
 
 
 def test_what_is_read_shows_a_dead_host_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
-    monkeypatch.setattr(local, "_command", lambda *words: said)
+    golden: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
+    monkeypatch.setattr(local, "_command", lambda *words: golden)
     read = Sshd().read("demo/h1", {**ASKED, "port": 4})
     assert read.id == "demo/h1"
     assert read.outs == {**ASKED, "running": False, "address": "127.1.1.1", "port": 5}
-    said["h1"] = None
+    golden["h1"] = None
     assert not Sshd().read("demo/h1", dict(ASKED)).id
 
 

@@ -69,11 +69,11 @@ def test_none_of_a_kind_is_no_proof() -> None:
         made.one(KIND)
 
 
-def test_an_invoke_that_nobody_prepared_is_an_error() -> None:
+def test_an_unprepared_invoke_is_an_error() -> None:
     asked = make(lambda: pulumi.runtime.invoke("ours:a/ask:ask", {"word": "x"}), WORLD)
     assert [call.args for call in asked.calls] == [{"word": "x"}]
-    said, _ = refused(lambda: pulumi.runtime.invoke("ours:a/other:other", {}), WORLD)
-    assert "no answer is prepared for ours:a/other:other" in said
+    message, _ = refused(lambda: pulumi.runtime.invoke("ours:a/other:other", {}), WORLD)
+    assert "no answer is prepared for ours:a/other:other" in message
 
 
 def test_what_the_cloud_refuses_can_be_caught_and_a_mistake_cannot() -> None:

@@ -37,7 +37,7 @@ GOOD = [
 
 BAD = [
     ("epochs", "a setting is written name=value, not 'epochs'"),
-    ("epoch=3", "unknown setting 'epoch'. Did you mean epochs? Choices: data, model, "),
+    ("epoch=3", "unknown setting 'epoch'. Did you mean epochs? Choices: data, label, "),
     ("=3", "unknown setting ''. Choices: data, "),
     ("epochs=x", "epochs must be a whole number, not 'x'"),
     ("epochs=1.5", "epochs must be a whole number, not '1.5'"),
@@ -53,9 +53,13 @@ BAD = [
     ("min_accuracy=-0.1", "min_accuracy must be at least 0, not -0.1"),
     ("min_accuracy=high", "min_accuracy must be a finite number or none, not 'high'"),
     ("min_accuracy=nan", "min_accuracy must be a finite number or none, not nan"),
-    ("data=digit", "unknown data 'digit'. Did you mean digits? Choices: digits, synthetic"),
-    ("data=;reboot", "unknown data ';reboot'. Choices: digits, synthetic"),
-    ("model=../cnn", "unknown model '../cnn'. Did you mean cnn? Choices: cnn, linear"),
+    (
+        "data=digit",
+        "unknown data 'digit'. Did you mean digits? Choices: digits, synthetic, mnist, ",
+    ),
+    ("data=;reboot", "unknown data ';reboot'. Choices: digits, synthetic, "),
+    ("model=../cnn", "unknown model '../cnn'. Did you mean cnn? Choices: cnn, linear, "),
+    ("held_out=1", "held_out must be less than 1, not 1.0"),
     ("optimizer=", "unknown optimizer ''. Choices: adam, sgd"),
 ]
 
@@ -92,7 +96,12 @@ def test_a_wrong_value_in_a_run_document_is_refused(settings: dict[str, Any], me
     assert str(caught.value).startswith(message)
 
 
-def test_the_last_word_for_a_setting_wins() -> None:
+def test_a_threshold_of_accuracy_needs_a_task_that_has_one() -> None:
+    with pytest.raises(ConfigError, match="min_accuracy needs a task with an accuracy"):
+        resolve({"task": "regression", "min_accuracy": 0.5})
+
+
+def test_the_last_value_for_a_setting_wins() -> None:
     assert parse_assignments(["epochs=1", "epochs=2"]) == {"epochs": 2}
 
 

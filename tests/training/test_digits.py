@@ -20,15 +20,15 @@ def test_the_file_is_the_one_whose_origin_is_stated() -> None:
 
 
 def test_the_last_fifth_is_held_out_whatever_the_seed() -> None:
-    everything = digits.read()
+    everything = digits.read_all().values
     for seed in (0, 1):
-        found = data.load(TrainConfig(seed=seed))
-        assert (found.train.images.shape, len(found.held_out)) == ((1437, 8, 8, 1), 360)
-        assert (found.held_out.images == everything.images[1437:]).all()
-        assert (found.train.images == everything.images[:1437]).all()
+        found = data.load(TrainConfig(seed=seed), {})
+        assert (found.train.values.shape, len(found.validation)) == ((1437, 8, 8, 1), 360)
+        assert (found.validation.values == everything[1437:]).all()
+        assert (found.train.values == everything[:1437]).all()
 
 
 def test_pixels_are_between_0_and_1_and_all_digits_occur() -> None:
-    held_out = data.load(TrainConfig()).held_out
-    assert (held_out.images.min(), held_out.images.max()) == (0, 1)
+    held_out = digits.read_all()
+    assert (held_out.values.min(), held_out.values.max()) == (0, 1)
     assert set(held_out.labels) == set(range(10))

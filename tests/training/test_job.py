@@ -83,4 +83,35 @@ def test_cores_are_shared_evenly_and_nobody_gets_none(monkeypatch: pytest.Monkey
 
 
 def test_threads_are_what_the_settings_say() -> None:
-    assert job.from_words(None, None, ["threads=7"], {}).threads == 7
+    assert job.from_command_line(None, None, ["threads=7"], {}).threads == 7
+
+
+def test_data_and_checkpoints_come_from_the_environment(tmp_path: Path) -> None:
+    more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_CHECKPOINT_DIR": "/kept"}
+    found = job.from_run(environment(tmp_path, run_document(), **more))
+    assert (found.data, found.checkpoints) == ({"train": Path("/data/a")}, Path("/kept"))
+    assert found.resume == "auto" and not found.alone
+    found = job.from_run(environment(tmp_path, run_document()))
+    assert (found.data, found.checkpoints) == ({}, tmp_path / "results/checkpoints")
+
+
+def test_data_on_the_command_line_wins() -> None:
+    more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_DATA_TEST": "/data/t"}
+    found = job.from_command_line("mnist", None, [], more, data=["train=b", "validation=c=d"])
+    wanted = {"train": "b", "validation": "c=d", "test": "/data/t"}
+    assert found.data == {name: Path(folder) for name, folder in wanted.items()}
+    assert found.resume == "refuse" and found.alone
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("train", "data is given as NAME=FOLDER, not 'train'"),
+        ("train=", "data is given as NAME=FOLDER, not 'train='"),
+        ("trian=x", "unknown data name 'trian'. Did you mean train?"),
+        ("train=s3://b/x", "s3://b/x is no folder"),
+    ],
+)
+def test_wrong_data_is_refused(value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        job.from_command_line(None, None, [], {}, data=[value])

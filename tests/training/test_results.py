@@ -48,12 +48,12 @@ def run_progress(seconds_per_step: float) -> list[dict[str, Any]]:
     """Two epochs of 50 steps of 64 samples; the first step takes 5 s more."""
     out, clock = io.StringIO(), Clock()
     records = Records(local_rank=0, out=out)
-    progress = Progress(records, epochs=2, steps_per_epoch=50, clock=clock)
-    for _ in range(2):
-        progress.start_epoch()
+    progress = Progress(records, epochs=2, steps=100, rate=lambda step: step / 10, clock=clock)
+    for epoch in (1, 2):
+        progress.start_epoch(epoch)
         for _ in range(50):
             clock.now += seconds_per_step + (5 if progress.step == 0 else 0)
-            progress.count(64, lambda: 0.5)
+            progress.count(64, seconds_per_step / 4, lambda: 0.5)
     return lines_of(out)
 
 
@@ -67,8 +67,11 @@ def test_progress_is_reported_five_times_a_second_and_at_the_end() -> None:
         "step": 100,
         "steps": 100,
         "loss": 0.5,
+        "learning_rate": 10.0,
         "samples_per_s": pytest.approx(6400),
         "seconds_left": 0.0,
+        "step_s": pytest.approx(0.01),
+        "input_s": pytest.approx(0.0025),
     }
 
 
@@ -101,3 +104,20 @@ def test_the_evaluation_document(tmp_path: Path) -> None:
         "threshold": 0.9,
         "passed": True,
     }
+
+
+def test_alone_records_go_to_a_file_and_lines_for_people_to_stdout(tmp_path: Path) -> None:
+    out, file = io.StringIO(), tmp_path / "results/metrics.jsonl"
+    records = Records(local_rank=0, out=out, file=file)
+    records.emit("message", text="hello")
+    records.emit("progress", step=1, loss=2.0)
+    records.emit("epoch", epoch=1, epochs=3, loss=0.5, accuracy=None, mae=0.25, val_loss=math.nan)
+    assert out.getvalue() == "hello\nepoch  1/3  loss 0.5  mae 0.25\n"
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [record["kind"] for record in found] == ["message", "progress", "epoch"]
+    assert all(record["rank"] == 0 and record["time"] > 0 for record in found)
+
+
+def test_an_accuracy_is_no_part_of_a_regression() -> None:
+    found = judge(Metrics(0.5, 0.1, 360), None, "mae")
+    assert (found.accuracy, found.passed) == (None, True)

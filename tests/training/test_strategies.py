@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import shutil
 import socket
 import subprocess
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from training.data.assignment import shuffled
 
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
@@ -38,6 +42,7 @@ TWO = {**SETTINGS, "batch_size": 32, "learning_rate": 0.1}
 ONE = {**SETTINGS, "batch_size": 64, "learning_rate": 0.2, "warmup_epochs": 0.0}
 # Without a warm-up the rate is the multiplied one from the first step, so the models compare.
 FLAT = {**TWO, "warmup_epochs": 0.0}
+RESULTS = {"evaluation.json", "model.keras", "saved_model", "tensorboard", "checkpoints"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def train(
 def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, str]]]:
     """What to start, each with its own part of the environment."""
     probe = [os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE)]
-    if strategy == "horovod":
+    if strategy in ("horovod", "auto"):
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
         return [([*mpirun, "-np", str(processes), *probe], root)]
@@ -95,7 +100,20 @@ def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, s
         own: list[dict[str, str]] = [{"TF_CONFIG": json.dumps(item)} for item in documents]
         own[-1]["RAILHEAD_RESULTS"] = ELSEWHERE  # relative to the folder where it runs
         return [(probe, environment) for environment in own]
+    if strategy == "parameter-server":
+        return [(probe, environment) for environment in roles(probe)]
     return [(probe, {})]
+
+
+def roles(probe: list[str]) -> list[dict[str, str]]:
+    """The chief first, then a parameter server and two workers."""
+    ports = [f"127.0.0.1:{port}" for port in free_ports(4)]
+    cluster = {"chief": ports[:1], "ps": ports[1:2], "worker": ports[2:]}
+    tasks = [("chief", 0), ("ps", 0), ("worker", 0), ("worker", 1)]
+    return [
+        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+        for kind, index in tasks
+    ]
 
 
 def free_ports(count: int) -> list[int]:
@@ -152,16 +170,18 @@ def assert_same_model(outcome: Outcome, alone: Outcome, processes: int) -> None:
 
 def assert_results(outcome: Outcome, alone: Outcome) -> None:
     """Rank 0's files and records, with the figures of all ranks together."""
-    assert sorted(path.name for path in outcome.results.iterdir()) == [
-        "evaluation.json",
-        "model.keras",
-    ]
-    evaluation = json.loads((outcome.results / "evaluation.json").read_text())
-    expected = json.loads((alone.results / "evaluation.json").read_text())
-    assert evaluation == pytest.approx(expected, abs=1e-4)
-    assert evaluation["samples"] == 204
+    assert {path.name for path in outcome.results.iterdir()} == RESULTS
+    evaluation, expected = (
+        json.loads((folder / "evaluation.json").read_text())
+        for folder in (outcome.results, alone.results)
+    )
+    confusion = evaluation.pop("confusion")
+    assert sum(map(sum, confusion)) == evaluation["samples"] == 204
+    for name in ("accuracy", "loss"):
+        assert evaluation[name] == pytest.approx(expected[name], abs=1e-4)
     (record,) = outcome.records("evaluation")
-    assert record == pytest.approx({"kind": "evaluation", **evaluation}, abs=1e-4)
+    shown = {name: value for name, value in evaluation.items() if name in record}
+    assert record == pytest.approx({"kind": "evaluation", **shown}, abs=1e-4)
     epochs = outcome.records("epoch")
     assert [record["epoch"] for record in epochs] == [1, 2]
     for found, wanted in zip(epochs, alone.records("epoch"), strict=True):
@@ -201,8 +221,79 @@ def test_multiworker_makes_the_same_model_and_one_file(tmp_path: Path, alone: Ou
 def test_a_loss_that_is_no_number_ends_the_run_and_says_why(tmp_path: Path) -> None:
     outcome = train(tmp_path, "one-device", {**ONE, "learning_rate": 1e38})
     assert outcome.code == 1
-    assert "the loss of epoch 1 is not a number: lower learning_rate" in outcome.outputs[0]
+    assert "is not a number on rank 0: lower learning_rate" in outcome.outputs[0]
     assert "Traceback" not in outcome.outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "processes"),
+    [pytest.param("horovod", 1, marks=needs_mpirun), ("multiworker", 2)],
+)
+def test_two_killed_ranks_go_on_at_the_same_sample(
+    tmp_path: Path, alone: Outcome, strategy: str, processes: int
+) -> None:
+    keeping = {**FLAT, "checkpoint_steps": 5}
+    kept = tmp_path / "kept"
+    place = {"RAILHEAD_CHECKPOINT_DIR": str(kept)}
+    killed = train(tmp_path, strategy, keeping, processes=2, PROBE_KILL_AT="20", **place)
+    assert killed.code != 0
+    assert max(item.name for item in kept.iterdir()) == "step-00000020"
+    rest = train(tmp_path, strategy, keeping, processes=processes, **place)
+    assert rest.code == 0, rest.outputs
+    assert "global batch 64, 16 steps per epoch, learning rate 0.2, from step 20" in rest.outputs[0]
+    for rank in range(processes):
+        assert rest.ranks[rank]["iterations"] == 32
+        for found, wanted in zip(
+            rest.ranks[rank]["weights"], alone.ranks[0]["weights"], strict=True
+        ):
+            assert found == pytest.approx(wanted, abs=1e-5)
+    (last,), wanted_last = rest.records("epoch"), alone.records("epoch")[1]
+    for name in ("epoch", "loss", "accuracy", "val_loss", "val_accuracy"):
+        assert last[name] == pytest.approx(wanted_last[name], abs=1e-4), name
+
+
+@needs_mpirun
+def test_horovod_with_its_own_settings_learns_the_same(tmp_path: Path, alone: Outcome) -> None:
+    own = {"compression": "fp16", "fusion_mb": 8, "cycle_ms": 0.5, "timeline": "on"}
+    outcome = train(tmp_path, "auto", {**FLAT, **own}, processes=2)
+    assert outcome.code == 0, outcome.outputs
+    assert "strategy horovod: mpirun started 2 processes" in outcome.outputs[0]
+    weights = [outcome.ranks[rank]["weights"] for rank in (0, 1)]
+    assert weights[0] == weights[1]
+    for found, wanted in zip(weights[0], alone.ranks[0]["weights"], strict=True):
+        assert found == pytest.approx(wanted, abs=0.02), "gradients have 11 bits"
+        assert found != pytest.approx(wanted, abs=1e-7), "they were not compressed"
+    assert (outcome.results / "timeline.json").stat().st_size
+
+
+def test_parameter_servers_learn_and_end_with_the_chief(tmp_path: Path) -> None:
+    settings = {"data": "synthetic", "model": "linear", "shift": 0, "epochs": 4, "export": "off"}
+    settings |= {"learning_rate": 0.01, "checkpoint_steps": 100}
+    outcome = train(tmp_path, "parameter-server", settings, processes=4)
+    assert outcome.code == 0, outcome.outputs
+    losses = [record["loss"] for record in outcome.records("epoch")]
+    assert losses[-1] < losses[0]
+    assert outcome.records("progress")[-1]["step"] == 4 * 64
+    evaluation = json.loads((outcome.results / "evaluation.json").read_text())
+    assert evaluation["samples"] == 409
+    assert (outcome.results / "checkpoints/step-00000256/manifest.json").exists()
+
+
+@needs_mpirun
+def test_a_bad_sample_names_the_rank_that_has_it(tmp_path: Path) -> None:
+    rows = ["a,label", *("1,0\n2,1" for _ in range(31)), "nan,1"]
+    (tmp_path / "data.csv").write_text("\n".join(rows))
+    data = {"data": "csv", "model": "linear", "batch_size": 8, "held_out": 0.01, "epochs": 1}
+    folder = str(tmp_path / "data.csv")
+    outcome = train(tmp_path, "horovod", data, processes=2, RAILHEAD_DATA_TRAIN=folder)
+    assert outcome.code == 1
+    named = re.search(r"the loss of step (\d+) is not a number on rank (\d+): ", outcome.outputs[0])
+    assert named, outcome.outputs
+    (held_out,) = random.Random("held-out/0").sample(range(63), 1)
+    number = 62 - (held_out < 62)
+    position = list(shuffled(62, epoch=0, seed=0)).index(number)
+    step, rank = position // 16, position % 16 % 2
+    assert (int(named[1]), int(named[2])) == (step + 1, rank)
 
 
 @pytest.mark.parametrize(

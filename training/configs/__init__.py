@@ -6,10 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from training.config import require_choice
-from training.configs import default, linear, smoke, synthetic
+from training.configs import (
+    cifar10,
+    default,
+    fashion_mnist,
+    images,
+    imdb,
+    linear,
+    mnist,
+    smoke,
+    synthetic,
+)
 
 DEFAULT = "digits"
-PRESETS = {"digits": default, "linear": linear, "smoke": smoke, "synthetic": synthetic}
+PRESETS = {
+    "digits": default,
+    "linear": linear,
+    "smoke": smoke,
+    "synthetic": synthetic,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "imdb": imdb,
+    "images": images,
+}
 
 
 def changes(preset: str) -> Mapping[str, Any]:

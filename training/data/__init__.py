@@ -1,39 +1,92 @@
-"""Data sets by name. Each module's `load(config)` returns a `Dataset`; names need no numpy."""
+"""Data sets by name, and what all of them give. Importing this needs the standard library only.
+
+A data set is one module and one line in DATASETS. Its module has:
+
+    read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has one
+    fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from training.config import TrainConfig
 
-DATASETS = {"digits": "training.data.digits", "synthetic": "training.data.synthetic"}
+DATASETS = {
+    "digits": "training.data.digits",
+    "synthetic": "training.data.synthetic",
+    "mnist": "training.data.mnist",
+    "fashion-mnist": "training.data.fashion_mnist",
+    "cifar10": "training.data.cifar10",
+    "imdb": "training.data.imdb",
+    "images": "training.data.images",
+    "csv": "training.data.csv_files",
+    "numpy": "training.data.numpy_files",
+    "shards": "training.data.shard_files",
+}
+SPLITS = ("train", "validation", "test")
+
+
+class DataError(Exception):
+    """Data is missing or wrong; the message names the file. Exit code 1."""
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Images, float32 [samples, height, width, channels] in 0..1, and labels, int64 [samples]."""
+class Inputs:
+    """What a model gets: float32 [*shape], or int64 word numbers below `vocabulary`."""
 
-    images: Any
-    labels: Any
+    shape: tuple[int, ...]
+    vocabulary: int = 0
 
-    def __len__(self) -> int:
-        return len(self.labels)
+
+class Samples(Protocol):
+    """Inputs and labels of one split."""
+
+    inputs: Inputs
+    classes: tuple[str, ...]  # names; empty where labels are plain numbers
+
+    def __len__(self) -> int: ...
+
+    def check(self, task: Any) -> int:
+        """The number of classes; DataError where the labels do not fit the task."""
+
+    def part(self, numbers: Any) -> Samples:
+        """The samples of these ascending numbers."""
+
+    def find_fault(self) -> str:
+        """Read everything and name the first broken file; empty where all is well."""
+
+
+class RandomAccess(Samples, Protocol):
+    """Samples that can be read in any order."""
+
+    def reader(self) -> Callable[[Any], tuple[Any, Any]]:
+        """A function of tf.data: sample numbers int64 [batch] to (inputs, labels)."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a model learns from, and what it is judged by; no sample stands in both."""
+    """What a model learns from, and what it is evaluated on; no sample stands in two of them."""
 
-    name: str
-    train: Samples
-    held_out: Samples
+    train: Any
+    validation: Any
+    test: Any  # None: the validation data is the last word too
+    inputs: Inputs
     classes: int
+    names: tuple[str, ...]
 
 
-def load(config: TrainConfig) -> Dataset:
-    """Read the data set that `config.data` names."""
-    dataset: Dataset = importlib.import_module(DATASETS[config.data]).load(config)
-    return dataset
+def load(config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:
+    """Read the data set that `config.data` names, from the folders where they are given.
+
+    Raises:
+        DataError: a folder, a file or a label is wrong.
+    """
+    from training.data import splits
+
+    return splits.load(importlib.import_module(DATASETS[config.data]), config, folders)

@@ -6,24 +6,33 @@ The label is the brightest of the first ten pixels, so a loss that does not fall
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from training.config import TrainConfig
-from training.data import Dataset, Samples
+from training.data import DataError
+from training.data.arrays import Arrays
 
 CLASSES = 10
 
 
-def load(config: TrainConfig) -> Dataset:
+def fetch(config: TrainConfig) -> dict[str, Any]:
     """Make `config.synthetic_samples` images, the same on every rank; a fifth more is held out."""
-    train = make(config.synthetic_samples, seed=1)
-    held_out = make(max(1, config.synthetic_samples // 5), seed=2)
-    return Dataset("synthetic", train, held_out, classes=CLASSES)
+    held_out = max(1, config.synthetic_samples // 5)
+    return {"train": make(config.synthetic_samples, seed=1), "validation": make(held_out, seed=2)}
 
 
-def make(count: int, *, seed: int) -> Samples:
+def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
+    """Synthetic data has no files."""
+    raise DataError(f"data=synthetic is made up: name what {folder} holds, such as data=images")
+
+
+def make(count: int, *, seed: int) -> Arrays:
     """Noise of 8x8 pixels, as the digits, so that the models fit both."""
     # RandomState's stream is frozen by NumPy's policy: hosts with other versions agree.
-    images = np.random.RandomState(seed).random_sample((count, 8, 8, 1)).astype(np.float32)
-    labels = images.reshape(count, -1)[:, :CLASSES].argmax(axis=1).astype(np.int64)
-    return Samples(images, labels)
+    values = np.random.RandomState(seed).random_sample((count, 8, 8, 1)).astype(np.float32)
+    labels = values.reshape(count, -1)[:, :CLASSES].argmax(axis=1).astype(np.int64)
+    names = tuple(str(number) for number in range(CLASSES))
+    return Arrays(values, labels, names, source="synthetic")

@@ -1,13 +1,30 @@
-"""Models by name. Each module's `build(shape, classes)` returns a Keras model that gives logits."""
+"""Models by name. A new one is one module and one line in MODELS.
+
+Its module has build(inputs, outputs, config), which returns a Keras model: from batches of `inputs`
+to float32 [batch, outputs], logits for classes. Importing this needs the standard library only.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-MODELS = {"cnn": "training.models.cnn", "linear": "training.models.linear"}
+if TYPE_CHECKING:
+    from training.config import TrainConfig
+    from training.data import Inputs
+
+MODELS = {
+    "cnn": "training.models.cnn",
+    "linear": "training.models.linear",
+    "mlp": "training.models.mlp",
+    "mnist-cnn": "training.models.mnist_cnn",
+    "cifar-cnn": "training.models.cifar_cnn",
+    "resnet50": "training.models.resnet50",
+    "transfer": "training.models.transfer",
+    "text": "training.models.text",
+}
 
 
-def build(name: str, *, shape: tuple[int, ...], classes: int) -> Any:
-    """Build the model of that name for images of `shape` (height, width, channels)."""
-    return importlib.import_module(MODELS[name]).build(shape, classes)
+def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
+    """Build the model that `config.model` names."""
+    return importlib.import_module(MODELS[config.model]).build(inputs, outputs, config)

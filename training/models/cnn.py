@@ -7,18 +7,21 @@ from typing import Any
 import keras
 from keras import layers
 
+from training.config import TrainConfig
+from training.data import Inputs
 
-def build(shape: tuple[int, ...], classes: int) -> Any:
+
+def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
     """Two convolutions, one pooling, one hidden layer."""
     return keras.Sequential(
         [
-            layers.Input(shape),
+            layers.Input(inputs.shape),
             layers.Conv2D(32, 3, padding="same", activation="relu"),
             layers.Conv2D(64, 3, padding="same", activation="relu"),
             layers.MaxPooling2D(),
             layers.Flatten(),
             layers.Dense(128, activation="relu"),
-            layers.Dense(classes),
+            layers.Dense(outputs, dtype="float32"),
         ],
         name="cnn",
     )

@@ -1,4 +1,4 @@
-"""One weight per pixel and class: the least model, for launch tests."""
+"""One weight per input and class: the least model, for launch tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Any
 import keras
 from keras import layers
 
+from training.config import TrainConfig
+from training.data import Inputs
 
-def build(shape: tuple[int, ...], classes: int) -> Any:
-    """Softmax regression."""
+
+def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
+    """Softmax regression; linear regression for a task with one output."""
     return keras.Sequential(
-        [layers.Input(shape), layers.Flatten(), layers.Dense(classes)], name="linear"
+        [
+            layers.Input(inputs.shape),
+            layers.Flatten(),
+            layers.Dense(outputs, dtype="float32"),
+        ],
+        name="linear",
     )

@@ -23,12 +23,12 @@ GROWING = "supervisor.log"  # still written to when the run has ended
 TAKEN = ("manifest.json", "state.json", "left-on-host.txt")  # names of ours among the results
 BEFORE = "before.json"  # the files of work/ before the run
 
-# As in bootstrap/untrusted/unpack.py, which refuses all that exceeds them.
-FILES = 100_000
-DEPTH = 32
-NAME = 1024
-PART = 240
-FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# bootstrap/untrusted/unpack.py refuses what exceeds them.
+FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
+DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
+NAME = 1024  # bytes of a whole name
+PART = 240  # bytes between two slashes: file systems take 255, and some suffix of ours
+FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of JSON that is not as ours
 
 Seen = dict[str, tuple[int, int]]

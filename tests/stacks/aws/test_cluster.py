@@ -80,7 +80,7 @@ def test_throughput_has_the_iops_that_it_needs(mbps: int) -> None:
     assert disk["iops"] >= max(3000, 4 * mbps) and disk["iops"] <= 80_000
 
 
-def test_spot_is_asked_for_once_and_ends() -> None:
+def test_spot_requests_are_one_time_and_terminate() -> None:
     cluster = made(spot=True, count=3)
     for host in cluster.every(INSTANCE):
         market = host.inputs["instanceMarketOptions"]
@@ -196,7 +196,7 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
 @pytest.mark.parametrize(
     "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
 )
-def test_images_are_asked_for_by_aws_own_names(image: str) -> None:
+def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
     (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
     maker = "deeplearning" if image.startswith("dlami") else "canonical"
     assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
@@ -299,7 +299,7 @@ def test_the_key_is_the_operators_without_its_comment() -> None:
     assert "EC2 accepts" in denied(public_key="ecdsa-sha2-nistp256 AAAAE2VjZHNh ann@desk")
 
 
-def test_nobody_could_connect_with_ipv6_alone() -> None:
+def test_ipv6_networks_alone_are_refused() -> None:
     assert "IPv4" in denied(ssh_cidrs="2001:db8::7/128")
 
 
@@ -313,15 +313,15 @@ def test_every_type_makes_a_cluster(machine_type: str) -> None:
 
 @pytest.mark.parametrize("machine_type", TYPES)
 def test_a_type_that_is_sold_nowhere_names_another(machine_type: str) -> None:
-    said = denied(world(sold_in=[]), machine_type=machine_type)
-    assert f"no zone of us-east-1 has {machine_type}" in said
+    message = denied(world(sold_in=[]), machine_type=machine_type)
+    assert f"no zone of us-east-1 has {machine_type}" in message
     other = machine_types.TYPES[machine_type].substitute or "g4dn.xlarge"
-    assert f"pulumi config set machine_type {other}" in said
+    assert f"pulumi config set machine_type {other}" in message
 
 
 def test_zones_without_the_type_name_those_with_it() -> None:
-    said = denied(world(sold_in=["us-east-1a", "us-east-1b"]), zones="us-east-1c")
-    assert "none of us-east-1c has g4dn.xlarge" in said and "us-east-1a, us-east-1b" in said
+    message = denied(world(sold_in=["us-east-1a", "us-east-1b"]), zones="us-east-1c")
+    assert "none of us-east-1c has g4dn.xlarge" in message and "us-east-1a, us-east-1b" in message
 
 
 def test_the_document_is_the_golden_one() -> None:

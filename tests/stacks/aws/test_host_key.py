@@ -31,9 +31,9 @@ def pair(name: str) -> dict[str, str]:
 
 def given(host: Resource) -> str:
     """The user data of a host, which has to be a secret."""
-    said = host.inputs["userData"]
-    assert rpc.is_rpc_secret(said), "the engine would show it, and write it down as it is"
-    return str(rpc.unwrap_rpc_secret(said))
+    message = host.inputs["userData"]
+    assert rpc.is_rpc_secret(message), "the engine would show it, and write it down as it is"
+    return str(rpc.unwrap_rpc_secret(message))
 
 
 def test_the_console_is_the_default() -> None:
@@ -54,10 +54,10 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
     for host, told in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
-        said = yaml.safe_load(given(host))
+        message = yaml.safe_load(given(host))
         own = pair(host.name)
-        assert said["ssh_deletekeys"] is True, "the image's own key may be everybody's"
-        assert said["ssh_keys"] == {
+        assert message["ssh_deletekeys"] is True, "the image's own key may be everybody's"
+        assert message["ssh_keys"] == {
             "ed25519_public": own["public"],
             "ed25519_private": own["private"],
         }
@@ -65,7 +65,7 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
         assert (told["host_key"], told["host_key_source"]) == (own["public"], "injected")
 
 
-def test_the_private_half_is_told_to_nobody_else() -> None:
+def test_the_private_key_is_in_no_other_resource() -> None:
     cluster = with_keys()
     assert PRIVATE.strip() not in json.dumps(cluster.outputs) + cluster.text
     for one in cluster.resources:
@@ -80,7 +80,7 @@ def test_the_private_half_is_told_to_nobody_else() -> None:
 def test_the_document_is_plain() -> None:
     """What is made of a secret is one, unless it is said not to be."""
     outputs = with_keys().outputs
-    assert not [name for name, said in outputs.items() if rpc.is_rpc_secret(said)]
+    assert not [name for name, message in outputs.items() if rpc.is_rpc_secret(message)]
 
 
 def test_a_preview_needs_no_key() -> None:
@@ -116,6 +116,6 @@ def test_the_maker_makes_pairs_that_openssh_reads_and_never_one_twice() -> None:
     ],
 )
 def test_a_machine_was_given_a_key_or_not_by_what_it_has(
-    said: str | None, public: str | None
+    message: str | None, public: str | None
 ) -> None:
-    assert injected_key(said) == public
+    assert injected_key(message) == public

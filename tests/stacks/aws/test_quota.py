@@ -28,7 +28,7 @@ def test_every_type_is_counted_here() -> None:
 
 @pytest.mark.parametrize(("spot", "count"), [(False, 3), (True, 16)])
 @pytest.mark.parametrize("machine_type", sorted(VCPUS))
-def test_what_is_asked_for_is_what_the_machines_need(
+def test_the_requested_quota_is_what_the_machines_need(
     machine_type: str, count: int, spot: bool
 ) -> None:
     """Of exactly the quota that counts, exactly the sum; one less is too little."""
@@ -47,14 +47,14 @@ def test_enough_makes_no_quota_resource() -> None:
     assert "have 8, need 8 vCPU" in cluster.text
 
 
-def test_too_little_says_how_to_ask() -> None:
-    said = denied(world(quota=0))
-    assert "have 0, need 8 vCPU" in said
+def test_too_small_a_quota_names_the_request_command() -> None:
+    message = denied(world(quota=0))
+    assert "have 0, need 8 vCPU" in message
     assert "have 7, need 8 vCPU" in denied(world(quota=7))
-    assert "pulumi config set quotas request && pulumi up" in said
+    assert "pulumi config set quotas request && pulumi up" in message
 
 
-def test_what_cannot_be_read_is_told_and_leaves_the_word_to_ec2() -> None:
+def test_an_unreadable_quota_is_logged_and_counts_as_enough() -> None:
     cluster = made(world(quota=None))
     assert "have unknown" in cluster.text and "AccessDeniedException" in cluster.text
     assert len(cluster.every(INSTANCE)) == 2
@@ -76,5 +76,5 @@ def test_a_request_is_never_for_less_than_there_is() -> None:
 
 
 def test_a_request_does_not_destroy_machines() -> None:
-    said = denied(world(quota=4, machines=["i-1", "i-2"]), quotas="request")
-    assert "would destroy the machines of this stack: i-1, i-2" in said
+    message = denied(world(quota=4, machines=["i-1", "i-2"]), quotas="request")
+    assert "would destroy the machines of this stack: i-1, i-2" in message

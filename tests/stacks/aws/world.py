@@ -111,9 +111,9 @@ def previewed(where: World | None = None, **values: Any) -> Made:
 
 def denied(where: World | None = None, **values: Any) -> str:
     """Why there is no cluster, and that nothing at all was made for it."""
-    said, half = refused(program(config(**values)), where or world())
-    assert half.kinds == set(), f"{said}\nafter {half.kinds}"
-    return said
+    message, half = refused(program(config(**values)), where or world())
+    assert half.kinds == set(), f"{message}\nafter {half.kinds}"
+    return message
 
 
 def policy(text: str) -> list[dict[str, Any]]:

@@ -83,10 +83,10 @@ def test_the_first_zone_that_there_is(
     assert ("our table decides" in everything.text) is (there_are is None)
 
 
-def test_zones_are_asked_for_with_no_state() -> None:
+def test_zones_are_listed_in_every_state() -> None:
     """A zone that is down for an hour must not move the machines to another one."""
-    (asked,) = [one for one in made().calls if "getZones" in one.token]
-    assert asked.args == {"project": "p-12345", "region": "us-central1"}
+    (call,) = [one for one in made().calls if "getZones" in one.token]
+    assert call.args == {"project": "p-12345", "region": "us-central1"}
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_zones_are_asked_for_with_no_state() -> None:
 def test_what_is_refused_leaves_nothing(
     changes: dict[str, Any], answers: dict[str, Any], says: str
 ) -> None:
-    said, left = refused(cluster(config(**changes)), world(**answers))
-    assert says in said
+    message, left = refused(cluster(config(**changes)), world(**answers))
+    assert says in message
     assert not left.kinds
 
 
 @pytest.mark.parametrize("image", ["projects/p/global/images/x", "ubuntu-2204"])
-def test_an_image_and_a_family_are_asked_for_by_their_own_word(image: str) -> None:
-    (asked,) = [one for one in made(image=image).calls if "getImage" in one.token]
+def test_an_image_and_a_family_are_looked_up_by_their_own_argument(image: str) -> None:
+    (call,) = [one for one in made(image=image).calls if "getImage" in one.token]
     own = {"project": "p", "name": "x"}
     family = {"project": "ubuntu-os-cloud", "family": "ubuntu-2204-lts"}
-    assert asked.args == (own if "/" in image else family)
+    assert call.args == (own if "/" in image else family)
 
 
 def test_a_first_preview_shows_the_same_resources() -> None:

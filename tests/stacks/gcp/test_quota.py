@@ -1,4 +1,4 @@
-"""Quotas: what is read, what is refused, what is asked for, and that it is never a decrease."""
+"""Quotas: what is read, what is refused, what is requested, and that it is never a decrease."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_just_enough_is_enough_and_one_less_is_not(count: int, cards: int, spot:
         {**enough, code: [row(str(need - 1), "us-central1")]},
         {**enough, ALL_GPUS: [row(str(need - 1))]},
     ):
-        said, left = refused(cluster(config(**changes)), world(small))
-        assert f"have {need - 1}, need {need} GPU" in said
+        message, left = refused(cluster(config(**changes)), world(small))
+        assert f"have {need - 1}, need {need} GPU" in message
         assert not left.kinds
 
 
-def test_have_and_need_are_always_said() -> None:
+def test_available_and_needed_amounts_are_always_logged() -> None:
     text = made().text
     assert (
         f"INFO: quota nvidia-tesla-t4 in us-central1 ({T4}, us-central1): have 16, need 2" in text
@@ -75,12 +75,12 @@ def test_have_and_need_are_always_said() -> None:
 
 def test_a_refusal_says_how_to_ask() -> None:
     small = world({T4: [row("0", "us-central1")]})
-    said, _ = refused(cluster(config()), small)
-    assert "pulumi config set contact_email YOU@EXAMPLE.COM" in said
-    assert "pulumi config set quotas request && pulumi up" in said
-    assert "console.cloud.google.com/iam-admin/quotas?project=p-12345" in said
-    said, _ = refused(cluster(config(contact_email="ann@example.com")), small)
-    assert "contact_email" not in said
+    message, _ = refused(cluster(config()), small)
+    assert "pulumi config set contact_email YOU@EXAMPLE.COM" in message
+    assert "pulumi config set quotas request && pulumi up" in message
+    assert "console.cloud.google.com/iam-admin/quotas?project=p-12345" in message
+    message, _ = refused(cluster(config(contact_email="ann@example.com")), small)
+    assert "contact_email" not in message
 
 
 @pytest.mark.parametrize("unknown", [world(getSQuotaInfo=no_right), world({T4: [], ALL_GPUS: []})])
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_unknown_and_stops_nothing(unknown: Any) -> None:
     assert len(everything.every(INSTANCE)) == 2
 
 
-def test_only_the_quotas_are_asked_for_and_no_machine_is_made() -> None:
+def test_a_request_makes_no_machine() -> None:
     small = world({T4: [row("0", "us-central1")], ALL_GPUS: [row("0")]})
     everything = made(small, gpu_count=2, **ASKING)
     assert everything.kinds == {PREFERENCE}
@@ -98,17 +98,17 @@ def test_only_the_quotas_are_asked_for_and_no_machine_is_made() -> None:
     assert everywhere.inputs["quotaId"] == ALL_GPUS and not everywhere.inputs["dimensions"]
     assert region.inputs["quotaId"] == T4
     assert region.inputs["dimensions"] == {"region": "us-central1"}
-    for asked in (everywhere, region):
-        assert asked.inputs["quotaConfig"] == {"preferredValue": "4"}
-        assert asked.inputs["contactEmail"] == "ann@example.com"
-        assert asked.inputs["parent"] == "projects/p-12345"
-        assert "ignoreSafetyChecks" not in asked.inputs
-        assert asked.retain_on_delete
+    for preference in (everywhere, region):
+        assert preference.inputs["quotaConfig"] == {"preferredValue": "4"}
+        assert preference.inputs["contactEmail"] == "ann@example.com"
+        assert preference.inputs["parent"] == "projects/p-12345"
+        assert "ignoreSafetyChecks" not in preference.inputs
+        assert preference.retain_on_delete
     assert everything.outputs.get("cluster") is None
     assert "no machines are made" in everything.text
 
 
-def test_only_what_is_missing_is_asked_for() -> None:
+def test_only_quotas_that_are_too_small_are_requested() -> None:
     everything = made(world({ALL_GPUS: [row("1")]}), **ASKING)
     assert [one.inputs["quotaId"] for one in everything.every(PREFERENCE)] == [ALL_GPUS]
 
@@ -118,7 +118,7 @@ def test_once_granted_the_same_config_makes_the_machines() -> None:
     assert PREFERENCE not in everything.kinds and INSTANCE in everything.kinds
 
 
-def test_nothing_is_asked_for_where_it_could_be_a_decrease() -> None:
-    said, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
-    assert "a request without it could decrease the quota" in said
+def test_a_request_that_could_be_a_decrease_is_refused() -> None:
+    message, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
+    assert "a request without it could decrease the quota" in message
     assert not left.kinds

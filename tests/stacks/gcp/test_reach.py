@@ -51,8 +51,8 @@ def test_the_own_network_reaches_google_without_the_internet() -> None:
 
 
 def test_ipv6_could_never_connect() -> None:
-    said, made = refused(cluster(config(ssh_cidrs=("2001:db8::/64",))), world())
-    assert said == "ssh_cidrs: 2001:db8::/64 is IPv6; hosts on gcp have IPv4 addresses only"
+    message, made = refused(cluster(config(ssh_cidrs=("2001:db8::/64",))), world())
+    assert message == "ssh_cidrs: 2001:db8::/64 is IPv6; hosts on gcp have IPv4 addresses only"
     assert not made.resources and not made.calls
 
 
@@ -65,6 +65,6 @@ def test_a_network_needs_one_subnet_in_the_region(subnets: list[str], has: str) 
         links = [f"projects/p-12345/regions/{region}/subnetworks/{name}" for name in subnets]
         return {"selfLink": "n", "subnetworksSelfLinks": links}
 
-    said, made = refused(cluster(config(network="net")), world(getNetwork=answer))
-    assert said == f"network: net must have one subnet in us-central1, and has {has}"
+    message, made = refused(cluster(config(network="net")), world(getNetwork=answer))
+    assert message == f"network: net must have one subnet in us-central1, and has {has}"
     assert not made.kinds

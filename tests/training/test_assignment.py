@@ -1,0 +1,192 @@
+"""Which sample goes where: exact, without TensorFlow."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from training.data.assignment import (
+    Epoch,
+    Span,
+    cut_lanes,
+    lanes_for,
+    read_lane,
+    shares,
+    shuffled,
+)
+
+CASES = [  # samples, replicas, global batch
+    (1, 1, 1),
+    (7, 2, 4),
+    (10, 3, 6),
+    (64, 4, 64),
+    (1437, 1, 32),
+    (1437, 2, 64),
+    (1437, 16, 512),
+    (16, 16, 8),
+    (3, 4, 4),  # fewer samples than replicas
+    (9, 4, 4),  # a last step of one sample
+    (360, 7, 224),
+]
+SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
+
+
+def steps_of(epoch: Epoch) -> list[list[list[int]]]:
+    """Per step and replica the positions that count."""
+    replicas = [list(shares(epoch, r, epoch.steps)) for r in range(epoch.replicas)]
+    return [
+        [[p for p, w in zip(s.positions, s.weights, strict=True) if w] for s in step]
+        for step in zip(*replicas, strict=True)
+    ]
+
+
+def flat(parts: list[list[int]]) -> list[int]:
+    return list(itertools.chain.from_iterable(parts))
+
+
+@pytest.mark.parametrize(("samples", "replicas", "batch"), CASES)
+@pytest.mark.parametrize("sequential", [False, True])
+def test_every_sample_counts_exactly_once(
+    samples: int, replicas: int, batch: int, sequential: bool
+) -> None:
+    lanes = lanes_for(replicas) if sequential else replicas
+    steps = steps_of(Epoch(samples, batch, replicas, lanes))
+    assert sorted(flat([flat(step) for step in steps])) == list(range(samples))
+
+
+@pytest.mark.parametrize(("samples", "replicas", "batch"), CASES)
+def test_all_replicas_take_the_same_steps_with_batches_of_the_same_length(
+    samples: int, replicas: int, batch: int
+) -> None:
+    epoch = Epoch(samples, batch, replicas, replicas)
+    assert epoch.steps == -(-samples // batch)
+    lengths = {
+        tuple(len(share.positions) for share in shares(epoch, replica, epoch.steps))
+        for replica in range(replicas)
+    }
+    (only,) = lengths
+    assert min(only) >= 1, "an empty batch makes a batch normalisation divide by zero"
+
+
+@pytest.mark.parametrize(("samples", "replicas", "batch"), CASES)
+def test_a_share_knows_the_real_samples_of_the_whole_step(
+    samples: int, replicas: int, batch: int
+) -> None:
+    epoch = Epoch(samples, batch, replicas, replicas)
+    found = [list(shares(epoch, replica, epoch.steps)) for replica in range(replicas)]
+    for step in zip(*found, strict=True):
+        assert {share.total for share in step} == {round(sum(sum(s.weights) for s in step))}
+
+
+@pytest.mark.parametrize("replicas", SIZES)
+def test_the_samples_of_a_step_do_not_depend_on_the_number_of_replicas(replicas: int) -> None:
+    alone = [set(flat(step)) for step in steps_of(Epoch(1000, 48, 1, 1))]
+    together = [set(flat(step)) for step in steps_of(Epoch(1000, 48, replicas, replicas))]
+    assert together == alone
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 8])
+def test_an_epoch_goes_on_where_it_was_interrupted(replicas: int) -> None:
+    whole = steps_of(Epoch(1000, 48, replicas, 8))
+    rest = steps_of(Epoch(1000, 48, replicas, 8, start=5 * 48))
+    assert rest == whole[5:]
+
+
+def test_the_issue_s_example_of_steps() -> None:
+    assert Epoch(5656, 64, 1, 1).steps == 89
+    assert Epoch(5656, 2 * 64, 2, 2).steps == 45
+
+
+def test_the_order_is_the_same_on_every_machine() -> None:
+    assert list(shuffled(8, epoch=0, seed=0)) == [0, 2, 1, 4, 6, 7, 3, 5]
+
+
+def test_another_epoch_and_another_seed_give_other_orders() -> None:
+    orders = {tuple(shuffled(50, epoch=e, seed=s)) for e in range(3) for s in range(3)}
+    assert len(orders) == 9
+
+
+# --- Lanes ---------------------------------------------------------------------------------
+
+
+def spans_of(counts: list[int]) -> list[Span]:
+    numbers = [0, *itertools.accumulate(counts)]
+    return [Span(i, 0, n, numbers[i]) for i, n in enumerate(counts)]
+
+
+def global_batches(
+    counts: list[int], replicas: int, batch: int, *, epoch: int = 0, window: int = 4
+) -> list[list[int]]:
+    """Per step the sample numbers of all replicas, each replica reading only its own lanes."""
+    samples, lanes = sum(counts), lanes_for(replicas)
+    cut = cut_lanes(spans_of(counts), lanes)
+    plan = Epoch(samples, batch, replicas, lanes)
+    steps: list[list[int]] = [[] for _ in range(plan.steps)]
+    for replica in range(replicas):
+        readers = {
+            lane: iter(
+                read_lane(cut[lane], lane=lane, epoch=epoch, seed=3, window=window).numbers()
+            )
+            for lane in range(lanes)
+            if lane % replicas == replica
+        }
+        for step in range(plan.steps):
+            steps[step] += [next(readers[p % lanes]) for p in plan.share(step, replica)]
+    return steps
+
+
+UNEVEN = [[1000], [3, 500, 40, 1, 0, 456], [125] * 8, [100] * 10, [5]]
+
+
+@pytest.mark.parametrize("counts", UNEVEN)
+@pytest.mark.parametrize("replicas", SIZES)
+def test_every_record_of_uneven_shards_is_read_exactly_once(
+    counts: list[int], replicas: int
+) -> None:
+    batch = lanes_for(replicas) * 2
+    found = flat(global_batches(counts, replicas, batch))
+    assert sorted(found) == list(range(sum(counts)))
+
+
+@pytest.mark.parametrize("counts", UNEVEN)
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_sizes_that_divide_8_give_the_same_global_batches(counts: list[int], replicas: int) -> None:
+    alone = [sorted(step) for step in global_batches(counts, 1, 16)]
+    together = [sorted(step) for step in global_batches(counts, replicas, 16)]
+    assert together == alone
+
+
+def test_every_global_batch_takes_an_equal_part_of_each_lane() -> None:
+    cut = cut_lanes(spans_of([1000]), 8)
+    of = {
+        number: lane
+        for lane, spans in enumerate(cut)
+        for span in spans
+        for number in range(span.number, span.number + span.count)
+    }
+    for step in global_batches([1000], 1, 40)[:-1]:
+        assert [[of[n] for n in step].count(lane) for lane in range(8)] == [5] * 8
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 11, 62, 63])
+def test_a_lane_goes_on_at_the_exact_record(start: int) -> None:
+    spans = spans_of([20, 3, 40])
+    whole = read_lane(spans, lane=1, epoch=2, seed=0, window=4).numbers()
+    rest = read_lane(spans, lane=1, epoch=2, seed=0, window=4, start=start).numbers()
+    assert rest == whole[start:]
+
+
+def test_shards_and_windows_are_shuffled_anew_in_every_epoch() -> None:
+    orders = [global_batches([10] * 30, 1, 8, epoch=epoch) for epoch in (0, 1)]
+    assert orders[0] != orders[1]
+    spans = spans_of([4] * 20)
+    read = read_lane(spans, lane=0, epoch=0, seed=0, window=4)
+    assert [span.shard for span in read.spans] != list(range(20))
+    assert any(list(order) != sorted(order) for order in read.orders)
+
+
+def test_without_a_window_records_keep_their_order() -> None:
+    spans = spans_of([4, 5])
+    assert read_lane(spans, lane=0, epoch=9, seed=1, window=1).numbers() == list(range(9))
+    assert read_lane(spans, lane=0, epoch=9, seed=1, window=1, start=6).numbers() == [6, 7, 8]

@@ -1,0 +1,134 @@
+"""Checkpoints in a folder: whole or not used, the newest and the best kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy")
+
+import numpy as np
+
+from training import checkpoint
+from training.checkpoint import Checkpoints, Position
+from training.results import TrainingError
+
+POSITION = Position(step=1, epoch=2, samples=64, global_batch=32, lanes=8, tallies=(1.5, 64.0, 3.0))
+SETTINGS = {"model": "cnn", "seed": 3}
+ARRAYS: list[Any] = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(7, np.int64)]
+
+
+def written(folder: Path, *steps: int, keep: int = 9) -> Checkpoints:
+    store = Checkpoints(folder / "kept", keep)
+    for step in steps:
+        store.write(replace(POSITION, step=step), SETTINGS, ARRAYS)
+    return store
+
+
+def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    found, faults = written(tmp_path, 1).newest()
+    assert found is not None and faults == []
+    assert (found.position, found.settings, found.shapes) == (POSITION, SETTINGS, [[2, 3], []])
+    for one, other in zip(found.arrays, ARRAYS, strict=True):
+        assert one.dtype == other.dtype and (one == other).all()
+
+
+def test_the_newest_by_number_is_used(tmp_path: Path) -> None:
+    store = written(tmp_path, 99999999, 100000000, 7)
+    found, _ = store.newest()
+    assert found is not None and found.position.step == 100000000
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("state.npz", b"short", "state.npz has another size"),
+        ("state.npz", None, "state.npz has another sha256"),
+        ("manifest.json", b'{"format": "x', "Unterminated string"),
+        ("manifest.json", b"[]", "list indices"),
+        ("manifest.json", b'{"format": "other", "version": 1}', "format 'other'"),
+    ],
+)
+def test_a_torn_one_is_passed_over_with_its_reason(
+    tmp_path: Path, file: str, content: bytes | None, reason: str
+) -> None:
+    store = written(tmp_path, 1, 2)
+    path = store.folder / "step-00000002" / file
+    altered = bytearray(path.read_bytes())
+    altered[-1] ^= 1
+    path.write_bytes(altered if content is None else content)
+    found, faults = store.newest()
+    assert found is not None and found.position.step == 1
+    (fault,) = faults
+    assert "step-00000002 is not whole" in fault and reason in fault
+
+
+def test_one_that_was_interrupted_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = written(tmp_path, 1)
+
+    def full(path: Path, data: object) -> None:
+        path.write_bytes(b"part")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_synced", full)
+    with pytest.raises(OSError, match="No space"):
+        store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
+    assert store.names() == ["step-00000001"]
+    monkeypatch.undo()
+    store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
+    assert [item.name for item in sorted(store.folder.iterdir())] == [*store.names()]
+
+
+def ended(step: int, loss: float, *, better: bool) -> Position:
+    """A position at the end of an epoch that reached `loss`, or did not improve on it."""
+    return Position(step=step, epoch=step, best=loss, waited=0 if better else 1)
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, keep=2)
+    for position in (
+        ended(1, 0.9, better=True),
+        ended(2, 0.3, better=True),
+        ended(3, 0.3, better=False),
+        replace(POSITION, step=4),
+        ended(5, 0.3, better=False),
+    ):
+        store.write(position, {}, ARRAYS)
+    assert store.names() == ["step-00000002", "step-00000004", "step-00000005"]
+    store.write(ended(6, 0.2, better=True), {}, ARRAYS)
+    assert store.names() == ["step-00000005", "step-00000006"]
+
+
+def test_without_room_a_training_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SimpleNamespace(free=39_000_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: free)
+    store = Checkpoints(tmp_path / "a/b", keep=2)
+    store.check_room(9_750_000)
+    with pytest.raises(TrainingError, match="4 of 10 MB need 40 MB, 39 MB are free"):
+        store.check_room(10_000_000)
+
+
+def test_the_manifest_is_the_last_file_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    plain = checkpoint.write_synced
+
+    def watched(path: Path, data: object) -> None:
+        order.append(path.name)
+        plain(path, data)
+
+    monkeypatch.setattr(checkpoint, "write_synced", watched)
+    store = written(tmp_path, 1)
+    assert order == ["state.npz", "manifest.json"]
+    document = json.loads((store.folder / "step-00000001/manifest.json").read_text())
+    assert document["position"]["samples"] == 64

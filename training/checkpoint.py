@@ -1,0 +1,176 @@
+"""Checkpoints in a folder: written beside, hashed, renamed when whole; the newest whole one loads.
+
+    checkpoints/step-00000120/state.npz        the arrays of model and optimizer
+                              manifest.json    written last: position, settings, files with sha256
+
+Nothing here knows TensorFlow: arrays come and go as numpy's.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training.data.manifest import sha256_of
+from training.results import TrainingError
+
+FORMAT = "railhead-checkpoint"
+VERSION = 1
+MANIFEST = "manifest.json"
+ARRAYS = "state.npz"
+NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a training stands: `epoch` counts from 0, `samples` are those trained in it."""
+
+    step: int = 0
+    epoch: int = 0
+    samples: int = 0
+    global_batch: int = 0
+    lanes: int = 0
+    tallies: tuple[float, ...] = (0.0, 0.0, 0.0)  # of this epoch so far
+    best: float | None = None  # lowest held-out loss so far
+    waited: int = 0  # epochs since then
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint; `settings` are those of its training, `shapes` those of its arrays."""
+
+    position: Position
+    settings: dict[str, Any]
+    shapes: list[list[int]]
+    arrays: list[Any] = field(repr=False)
+
+
+class Checkpoints:
+    """The checkpoints of one training; the last `keep` and the best one stay."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self.keep = folder, keep
+
+    def names(self) -> list[str]:
+        """The folders of checkpoints, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [item.name for item in self.folder.iterdir() if NAME.fullmatch(item.name)]
+        return sorted(found, key=lambda name: int(name.rpartition("-")[2]))
+
+    def write(self, position: Position, settings: dict[str, Any], arrays: Sequence[Any]) -> Path:
+        """Write one: whole or not at all; then remove those that are not kept."""
+        import numpy as np
+
+        name = f"step-{position.step:08d}"
+        partial = self.folder / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        held = io.BytesIO()
+        np.savez(held, *arrays)
+        write_synced(partial / ARRAYS, held.getbuffer())
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "position": asdict(position),
+            "settings": settings,
+            "shapes": [list(array.shape) for array in arrays],
+            "files": [
+                {
+                    "name": ARRAYS,
+                    "bytes": (partial / ARRAYS).stat().st_size,
+                    "sha256": sha256_of(partial / ARRAYS),
+                }
+            ],
+        }
+        write_synced(partial / MANIFEST, json.dumps(document).encode())
+        final = self.folder / name
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        self._remove_old()
+        return final
+
+    def newest(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest whole checkpoint, and why newer ones were passed over."""
+        faults: list[str] = []
+        for name in reversed(self.names()):
+            try:
+                return read(self.folder / name), faults
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                faults.append(f"checkpoint {self.folder / name} is not whole: {error}")
+        return None, faults
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        for name in self.names():
+            shutil.rmtree(self.folder / name)
+
+    def check_room(self, size: int) -> None:
+        """Refuse to start where so many checkpoints of `size` bytes do not fit on the disk."""
+        place = self.folder
+        while not place.exists():
+            place = place.parent
+        needed = size * (self.keep + 2)  # the best, and the next while it is written
+        free = shutil.disk_usage(place).free
+        if free < needed:
+            raise TrainingError(
+                f"no space for checkpoints in {self.folder}: {self.keep + 2} of "
+                f"{size / 1e6:.0f} MB need {needed / 1e6:.0f} MB, {free / 1e6:.0f} MB are free"
+            )
+
+    def _remove_old(self) -> None:
+        names = self.names()
+        best = min((n for n in names if n not in names[-self.keep :]), key=self._loss, default=None)
+        newest = [self._loss(name) for name in names[-self.keep :]]
+        for name in names[: -self.keep]:
+            if name != best or self._loss(name) >= min(newest):
+                shutil.rmtree(self.folder / name)
+
+    def _loss(self, name: str) -> float:
+        """The held-out loss that this checkpoint itself reached; infinite for all others."""
+        try:
+            position = json.loads((self.folder / name / MANIFEST).read_text())["position"]
+        except (OSError, ValueError, KeyError):
+            return float("inf")
+        reached = position["best"] is not None and position["waited"] == 0
+        return float(position["best"]) if reached and not position["samples"] else float("inf")
+
+
+def read(folder: Path) -> Checkpoint:
+    """Read and verify one checkpoint.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: it is not whole, or not one of ours.
+    """
+    import numpy as np
+
+    document = json.loads((folder / MANIFEST).read_text())
+    if document["format"] != FORMAT or document["version"] != VERSION:
+        raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
+    for file in document["files"]:
+        path = folder / ARRAYS
+        if file["name"] != ARRAYS or path.stat().st_size != file["bytes"]:
+            raise ValueError(f"{file['name']} has another size than its manifest says")
+        if sha256_of(path) != file["sha256"]:
+            raise ValueError(f"{file['name']} has another sha256 than its manifest says")
+    with np.load(folder / ARRAYS, allow_pickle=False) as stored:
+        arrays = [stored[f"arr_{index}"] for index in range(len(document["shapes"]))]
+    fields = dict(document["position"])
+    fields["tallies"] = tuple(float(value) for value in fields["tallies"])
+    return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays)
+
+
+def write_synced(path: Path, data: Any) -> None:
+    """Write a file and wait until it is on the disk."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

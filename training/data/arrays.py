@@ -1,0 +1,77 @@
+"""Samples that fit in memory: arrays of inputs and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from training.data import DataError, Inputs
+
+PIXEL = 255.0
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Values [samples, ...] and labels [samples]. Bytes are pixels: a model gets them as 0..1."""
+
+    values: Any
+    labels: Any
+    classes: tuple[str, ...] = ()
+    vocabulary: int = 0
+    source: str = "the data"
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.labels):
+            raise DataError(
+                f"{self.source} has {len(self.values)} inputs, but {len(self.labels)} labels"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def inputs(self) -> Inputs:
+        return Inputs(tuple(self.values.shape[1:]), self.vocabulary)
+
+    def part(self, numbers: Any) -> Arrays:
+        return Arrays(
+            self.values[numbers], self.labels[numbers], self.classes, self.vocabulary, self.source
+        )
+
+    def check(self, task: Any) -> int:
+        return check_labels(self.labels, self.classes, task, self.source)
+
+    def find_fault(self) -> str:
+        return ""
+
+    def reader(self) -> Callable[[Any], tuple[Any, Any]]:
+        import tensorflow as tf
+
+        with tf.device("cpu"):  # the whole set stays in host memory; batches go to the GPU
+            values, labels = tf.constant(self.values), tf.constant(self.labels)
+        return lambda numbers: (as_inputs(tf.gather(values, numbers)), tf.gather(labels, numbers))
+
+
+def as_inputs(values: Any) -> Any:
+    """Bytes become float32 in 0..1, whole numbers int64, all else float32."""
+    import tensorflow as tf
+
+    if values.dtype == tf.uint8:
+        return tf.cast(values, tf.float32) / PIXEL
+    return tf.cast(values, tf.int64 if values.dtype.is_integer else tf.float32)
+
+
+def check_labels(labels: Any, classes: tuple[str, ...], task: Any, source: str) -> int:
+    """The number of classes; DataError where a label does not fit the task."""
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "biuf":
+        raise DataError(f"{source}: labels must be one number per sample")
+    low, high = float(labels.min()), float(labels.max())
+    whole = labels.dtype.kind in "biu" or bool((labels == np.floor(labels)).all())
+    count = len(classes) or (int(high) + 1 if whole and high >= 0 else 0)
+    if wrong := task.check_labels(low, high, whole, count):
+        raise DataError(f"{source} has labels from {low:g} to {high:g}: {wrong}")
+    return count

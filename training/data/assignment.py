@@ -1,0 +1,184 @@
+"""Which sample goes to which replica in which step: pure functions, standard library only.
+
+A replica is one model copy that computes its own gradient: a Horovod rank, or one device of a
+tf.distribute strategy.
+
+An epoch is one sequence of all samples. A sample's place in it is its *position*. Step k trains on
+positions k * global_batch to (k + 1) * global_batch, so the samples of a step do not depend on the
+number of replicas. The last step takes what is left: every sample counts exactly once.
+
+What one step gives to which replica is decided by lanes: position p belongs to lane p % lanes, and
+lane l to replica l % replicas.
+
+- Data that can be read in any order (arrays, image files): one lane per replica, and the sequence
+  is a full shuffle.
+- Shards, which are read from front to back: 8 lanes, each a fixed eighth of the records. A replica
+  reads whole lanes, so no record is read twice. Inside a lane the pieces of shards are shuffled,
+  and then the records within windows. If the number of replicas does not divide 8, there is one
+  lane for each replica, and thus another sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+LANES = 8
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The cut of one epoch into steps and shares; `start` is the first position to train."""
+
+    samples: int
+    global_batch: int
+    replicas: int
+    lanes: int
+    start: int = 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps are left from `start`; the same for every replica."""
+        return -(-(self.samples - self.start) // self.global_batch)
+
+    def positions(self, step: int) -> range:
+        """The positions of one step, of all replicas together."""
+        begin = self.start + step * self.global_batch
+        return range(begin, min(begin + self.global_batch, self.samples))
+
+    def share(self, step: int, replica: int) -> Sequence[int]:
+        """The positions of one replica in one step; empty where nothing is left for it."""
+        batch = self.positions(step)
+        if self.lanes % self.replicas == 0:  # then p % lanes % replicas is p % replicas
+            begin = batch.start + (replica - batch.start) % self.replicas
+            return range(begin, max(begin, batch.stop), self.replicas)
+        return [p for p in batch if p % self.lanes % self.replicas == replica]
+
+    def length(self, step: int) -> int:
+        """To how many samples each replica's share is padded: no batch is empty, all are equal."""
+        longest = max(len(self.share(step, replica)) for replica in range(self.replicas))
+        return max(1, longest)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One replica's batch of one step: `weights` are 1, and 0 for padding."""
+
+    positions: Sequence[int]
+    weights: Sequence[float]
+    total: int  # samples of the step, of all replicas together
+
+
+def shares(epoch: Epoch, replica: int, steps: int) -> Iterator[Share]:
+    """The batches of one replica. Padding repeats the first position of its step."""
+    for step in range(steps):
+        positions = epoch.positions(step)
+        own = epoch.share(step, replica)
+        missing = epoch.length(step) - len(own)
+        yield Share(
+            positions=[*own, *[positions[0]] * missing],
+            weights=[1.0] * len(own) + [0.0] * missing,
+            total=len(positions),
+        )
+
+
+@functools.lru_cache(maxsize=1)  # a host with several GPUs asks once for each of them
+def shuffled(samples: int, *, epoch: int, seed: int) -> Sequence[int]:
+    """Every sample number once, in an order that is the same on each machine."""
+    order = list(range(samples))
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return order
+
+
+# --- Lanes of shards -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Span:
+    """`count` records of one shard from record `first`, whose sample number is `number`."""
+
+    shard: int
+    first: int
+    count: int
+    number: int
+
+
+def lanes_for(replicas: int) -> int:
+    """8 where the replicas can share 8 lanes evenly, else one lane each."""
+    return LANES if LANES % replicas == 0 else replicas
+
+
+def lane_length(samples: int, lanes: int, lane: int) -> int:
+    """How many positions p < samples have p % lanes == lane."""
+    return (samples - lane + lanes - 1) // lanes
+
+
+def cut_lanes(spans: Sequence[Span], lanes: int) -> list[list[Span]]:
+    """Cut the records into consecutive lanes whose lengths differ by at most one."""
+    samples = sum(span.count for span in spans)
+    cut: list[list[Span]] = []
+    begin = 0
+    for lane in range(lanes):
+        length = lane_length(samples, lanes, lane)
+        cut.append(take(spans, begin, length))
+        begin += length
+    return cut
+
+
+def take(spans: Sequence[Span], skip: int, count: int) -> list[Span]:
+    """The spans of `count` records after the first `skip` of a sequence of spans."""
+    taken = []
+    for span in spans:
+        inside = max(0, min(span.count - skip, count))
+        if skip < span.count and inside:
+            taken.append(Span(span.shard, span.first + skip, inside, span.number + skip))
+            count -= inside
+        skip = max(0, skip - span.count)
+    return taken
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one replica reads of one lane: spans in order, in windows of so many records.
+
+    `orders` holds, per window, which of its records are trained and in which order.
+    """
+
+    spans: Sequence[Span]
+    orders: Sequence[Sequence[int]]
+    window: int
+
+    def numbers(self) -> list[int]:
+        """The sample numbers in the order of training."""
+        read = [span.number + index for span in self.spans for index in range(span.count)]
+        return [
+            read[number * self.window + index]
+            for number, order in enumerate(self.orders)
+            for index in order
+        ]
+
+
+def read_lane(
+    spans: Sequence[Span], *, lane: int, epoch: int, seed: int, window: int, start: int = 0
+) -> Lane:
+    """The order of one lane in one epoch, from its record number `start` on.
+
+    A window of 1 keeps the records, and the shards, as they are written.
+    """
+    generator = random.Random(f"{seed}/{epoch}/{lane}")
+    ordered = list(spans)
+    if window > 1:
+        generator.shuffle(ordered)
+    length = sum(span.count for span in ordered)
+    orders = []
+    for begin in range(0, length, window):
+        order = list(range(min(window, length - begin)))
+        generator.shuffle(order)
+        orders.append(order)
+    passed, inside = divmod(start, window)
+    orders = orders[passed:]
+    if orders:
+        orders[0] = orders[0][inside:]
+    return Lane(take(ordered, passed * window, length - passed * window), orders, window)

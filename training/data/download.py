@@ -1,0 +1,43 @@
+"""Data sets that Keras can fetch, where there is a network and no folder is given."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+from pathlib import Path
+from typing import Any
+
+from training.data import DataError
+from training.data.arrays import Arrays
+
+LOCK = Path("~/.keras/railhead.lock")
+
+
+def fetched(name: str, **options: Any) -> Any:
+    """What keras.datasets has under this name; DataError where it cannot be fetched."""
+    module = importlib.import_module(f"keras.datasets.{name}")
+    lock = LOCK.expanduser()
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # ranks of one host share ~/.keras: one downloads
+        try:
+            return module.load_data(**options)
+        except Exception as error:  # whatever its download raises
+            raise DataError(
+                f"{name} could not be fetched ({error}): give its folder, --data train=FOLDER"
+            ) from None
+
+
+def arrays_of(name: str) -> dict[str, Any]:
+    """Images and labels as training and test data."""
+    (values, labels), (test_values, test_labels) = fetched(name)
+    return {
+        "train": pictures(values, labels, name),
+        "test": pictures(test_values, test_labels, name),
+    }
+
+
+def pictures(values: Any, labels: Any, name: str) -> Arrays:
+    """Images with one channel at least; Keras gives CIFAR's labels as a column."""
+    values = values[..., None] if values.ndim == 3 else values
+    return Arrays(values, labels.reshape(-1).astype("int64"), source=name)

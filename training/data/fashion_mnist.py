@@ -1,0 +1,21 @@
+"""Fashion-MNIST: pictures of clothes in MNIST's format and under its file names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from training.config import TrainConfig
+from training.data import idx
+
+
+def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
+    """train-images..., train-labels... and, as test data, t10k-images..., t10k-labels..."""
+    return idx.read(folder)
+
+
+def fetch(config: TrainConfig) -> dict[str, Any]:
+    """The same from where Keras has it."""
+    from training.data.download import arrays_of
+
+    return arrays_of("fashion_mnist")

@@ -1,0 +1,82 @@
+"""Which samples train, validate and test; a seeded part is held out where no folder is given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from training.config import TrainConfig
+from training.data import DataError, Dataset
+from training.data.manifest import is_shards
+from training.tasks import names_of, task_of
+
+
+def load(module: ModuleType, config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:
+    """Read all splits with one data set's module."""
+    found = dict(
+        read(module, folders["train"], config) if "train" in folders else module.fetch(config)
+    )
+    for name in ("validation", "test"):
+        if name in folders:
+            given = read(module, folders[name], config)
+            found[name] = given.get(name) or given["train"]
+    if "validation" not in found:
+        found["train"], found["validation"] = hold_out(found["train"], config)
+    return checked(found, config)
+
+
+def read(module: ModuleType, folder: Path, config: TrainConfig) -> dict[str, Any]:
+    """The splits of one folder. Shards are known by their manifest, whatever they were made of."""
+    if not folder.exists():
+        raise DataError(f"there is no folder {folder}")
+    if is_shards(folder):
+        from training.data import shard_files
+
+        module = shard_files
+    splits: dict[str, Any] = module.read(folder, config)
+    for name, samples in splits.items():
+        if len(samples) == 0:
+            raise DataError(f"{folder} has no samples ({name})")
+    return splits
+
+
+def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
+    """Cut off a seeded part for validation: at least one sample, at most all but one."""
+    if len(samples) < 2:
+        raise DataError("one sample cannot be both trained on and held out: give validation data")
+    if hasattr(samples, "hold_out"):  # read from front to back: whole stretches are held out
+        parts: tuple[Any, Any] = samples.hold_out(config.held_out, config.seed)
+        return parts
+    count = min(max(1, round(len(samples) * config.held_out)), len(samples) - 1)
+    chosen = set(random.Random(f"held-out/{config.seed}").sample(range(len(samples)), count))
+    rest = [number for number in range(len(samples)) if number not in chosen]
+    return samples.part(rest), samples.part(sorted(chosen))
+
+
+def checked(found: Mapping[str, Any], config: TrainConfig) -> Dataset:
+    """Check that labels fit the task and that all splits have the same inputs and classes."""
+    task, train = task_of(config.task), found["train"]
+    classes = train.check(task)
+    for name, samples in found.items():
+        if samples.inputs != train.inputs:
+            raise DataError(
+                f"{name} has inputs {samples.inputs.shape}, but train has {train.inputs.shape}"
+            )
+        if samples.classes != train.classes:
+            raise DataError(
+                f"{name} has the classes {', '.join(samples.classes)}, "
+                f"but train has {', '.join(train.classes)}"
+            )
+        if samples.check(task) > classes:
+            raise DataError(f"{name} has labels that train does not have")
+    return Dataset(
+        train=train,
+        validation=found["validation"],
+        test=found.get("test"),
+        inputs=train.inputs,
+        classes=classes,
+        names=names_of(train.classes, classes) if task.metric == "accuracy" else (),
+    )

@@ -1,0 +1,52 @@
+"""TensorBoard events: what the records say, for `tensorboard --logdir results/tensorboard`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from training.config import TrainConfig
+
+FOLDER = "tensorboard"
+
+
+class Events:
+    """Writes scalars, and the profiler's window; does nothing on other ranks than 0."""
+
+    def __init__(self, results: Path, rank: int, config: TrainConfig) -> None:
+        self.folder = str(results / FOLDER)
+        self.first, self.steps = config.profile_from, config.profile_steps
+        self.writer = tf.summary.create_file_writer(self.folder) if rank == 0 else None
+
+    def scalars(self, step: int, **values: float | None) -> None:
+        """One point on each curve."""
+        if self.writer is None:
+            return
+        with self.writer.as_default():
+            for name, value in values.items():
+                if value is not None:
+                    tf.summary.scalar(name, value, step=step)
+
+    def profile(self, step: int) -> None:
+        """Start and stop the profiler at its steps."""
+        if self.writer is None or not self.first:
+            return
+        if step == self.first:
+            tf.profiler.experimental.start(self.folder)
+        elif step == self.first + self.steps:
+            tf.profiler.experimental.stop()
+
+    def close(self, step: int) -> None:
+        """Write what is left."""
+        if self.writer is None:
+            return
+        if self.first and self.first <= step < self.first + self.steps:
+            tf.profiler.experimental.stop()
+        self.writer.close()
+
+
+def plain(values: dict[str, Any]) -> dict[str, float | None]:
+    """Only what has a number."""
+    return {name: value for name, value in values.items() if isinstance(value, (int, float))}

@@ -1,0 +1,277 @@
+"""From positions of an epoch to batches of tensors, with tf.data.
+
+A batch is (inputs, labels, weights, total): weights are 1, and 0 for padding; total is the number
+of samples of the whole step, of all replicas together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from training.checkpoint import Position
+from training.config import TrainConfig
+from training.data import augment
+from training.data.assignment import (
+    Epoch,
+    Lane,
+    Share,
+    cut_lanes,
+    lane_length,
+    lanes_for,
+    read_lane,
+    shares,
+    shuffled,
+)
+from training.data.shard_files import Shards
+from training.results import TrainingError
+from training.tasks import task_of
+
+VECTOR = tf.TensorSpec([None], tf.int64)
+SCALAR = tf.TensorSpec([], tf.int64)
+FLOATS = tf.TensorSpec([None], tf.float32)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the samples of one split are cut into steps, for every epoch of a training."""
+
+    samples: int
+    global_batch: int
+    replicas: int
+    lanes: int
+    steps: int  # of each epoch
+    seed: int
+    training: bool  # shuffled and augmented, else in order
+    first_epoch: int = 0
+    start: int = 0  # position in the first epoch
+
+    def epoch(self, number: int) -> Epoch:
+        """The cut of one epoch; only the first one begins inside."""
+        start = self.start if number == self.first_epoch else 0
+        return Epoch(self.samples, self.global_batch, self.replicas, self.lanes, start)
+
+    def steps_of(self, number: int) -> int:
+        """Steps of one epoch: fewer in one that goes on where it was interrupted."""
+        epoch = self.epoch(number)
+        return min(epoch.steps, self.steps - epoch.start // self.global_batch)
+
+    def shares(self, number: int, replica: int) -> Iterator[Share]:
+        """The batches of one replica in one epoch."""
+        return shares(self.epoch(number), replica, self.steps_of(number))
+
+    @property
+    def length(self) -> int:
+        """Samples in one replica's batch, padding included; the last of an epoch may be shorter."""
+        return Epoch(self.samples, self.global_batch, self.replicas, self.lanes).length(0)
+
+
+def plan_for(
+    samples: Any,
+    config: TrainConfig,
+    *,
+    replicas: int,
+    global_batch: int,
+    training: bool,
+    position: Position | None = None,
+) -> Plan:
+    """The plan of a split; an epoch ends early where the settings say so.
+
+    Raises:
+        TrainingError: shards, and a global batch that cannot take equal parts of their lanes.
+    """
+    position = position or Position()
+    lanes = replicas
+    if isinstance(samples, Shards):
+        # Inside an epoch the lanes must stay as they were: records are read lane by lane.
+        lanes = position.lanes if position.samples else lanes_for(replicas)
+        if global_batch % lanes:
+            raise TrainingError(
+                f"shards are read in {lanes} lanes: the global batch must be a multiple of "
+                f"{lanes}, not {global_batch}"
+            )
+    whole = Epoch(len(samples), global_batch, replicas, lanes).steps
+    steps = min(whole, config.steps_per_epoch or whole) if training else whole
+    return Plan(
+        samples=len(samples),
+        global_batch=global_batch,
+        replicas=replicas,
+        lanes=lanes,
+        steps=steps,
+        seed=config.seed,
+        training=training,
+        first_epoch=position.epoch,
+        start=position.samples,
+    )
+
+
+def batches(samples: Any, plan: Plan, config: TrainConfig, replicas: Iterable[int]) -> Any:
+    """A tf.data.Dataset of these replicas' batches in turn, one epoch after the other, without end.
+
+    It has no end because a strategy over several workers checks before each step of a finite data
+    set whether any worker has reached the end. The loop counts its steps itself.
+    """
+    if isinstance(samples, Shards):
+        parts = [sequential(samples, plan, config, replica) for replica in replicas]
+    else:
+        read = samples.reader()
+        parts = [gathered(samples, plan, config, replica, read) for replica in replicas]
+    whole = parts[0]
+    if len(parts) > 1:  # tf.distribute gives a host's elements to its devices in turn
+        turns = tf.data.Dataset.range(len(parts)).repeat()
+        whole = tf.data.Dataset.choose_from_datasets(parts, turns, stop_on_empty_dataset=False)
+    return whole.prefetch(2 * len(parts)).with_options(_options())
+
+
+def gathered(samples: Any, plan: Plan, config: TrainConfig, replica: int, read: Any) -> Any:
+    """Samples that can be read in any order: a full shuffle."""
+
+    def steps(epoch: int) -> Iterator[tuple[list[int], Sequence[float], int]]:
+        order: Sequence[int] = range(plan.samples)
+        if plan.training:
+            order = shuffled(plan.samples, epoch=epoch, seed=plan.seed)
+        for share in plan.shares(epoch, replica):
+            yield [order[position] for position in share.positions], share.weights, share.total
+
+    def epoch_batches(epoch: Any) -> Any:
+        return generated(steps, (VECTOR, FLOATS, SCALAR), epoch).map(
+            lambda *step: finished(plan, config, epoch, step, read(step[0])),
+            num_parallel_calls=calls(config),
+        )
+
+    # Plain tf.data, built from Python generators: AutoGraph has nothing to convert.
+    return epochs_of(plan).flat_map(tf.autograph.experimental.do_not_convert(epoch_batches))
+
+
+def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> Any:
+    """Shards: a replica reads its lanes from front to back."""
+    lanes = Lanes(samples, plan, config, replica)
+
+    def epoch_batches(epoch: Any) -> Any:
+        steps = generated(lanes.steps, (VECTOR, FLOATS, SCALAR), epoch)
+        records = lanes.records(epoch).batch(plan.length)
+        return tf.data.Dataset.zip((steps, records)).map(
+            lambda step, found: finished(plan, config, epoch, step, samples.parse(found)),
+            num_parallel_calls=calls(config),
+        )
+
+    # Plain tf.data, built from Python generators: AutoGraph has nothing to convert.
+    return epochs_of(plan).flat_map(tf.autograph.experimental.do_not_convert(epoch_batches))
+
+
+class Lanes:
+    """The lanes of one replica, epoch by epoch."""
+
+    def __init__(self, samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> None:
+        self.samples, self.plan, self.replica = samples, plan, replica
+        self.cut = cut_lanes(samples.spans, plan.lanes)
+        self.own = [lane for lane in range(plan.lanes) if lane % plan.replicas == replica]
+        self.window = config.shuffle_window if plan.training else 1
+        self.paths = tf.constant(samples.paths)
+
+    def read(self, lane: int, epoch: int) -> Lane:
+        """One lane in one epoch, from where it goes on."""
+        start = self.plan.epoch(epoch).start
+        passed = lane_length(start, self.plan.lanes, lane)
+        return read_lane(
+            self.cut[lane],
+            lane=lane,
+            epoch=epoch,
+            seed=self.plan.seed,
+            window=self.window,
+            start=passed,
+        )
+
+    def steps(self, epoch: int) -> Iterator[tuple[list[int], Sequence[float], int]]:
+        """Per step the sample numbers, the weights and the total."""
+        numbers = {lane: iter(self.read(lane, epoch).numbers()) for lane in self.own}
+        for share in self.plan.shares(epoch, self.replica):
+            places = zip(share.positions, share.weights, strict=True)
+            found = [next(numbers[p % self.plan.lanes]) if w else 0 for p, w in places]
+            yield found, share.weights, share.total
+
+    def turns(self, epoch: int) -> Iterator[list[int]]:
+        """Per step the lane that each sample is read from; the last number is the padding's."""
+        for share in self.plan.shares(epoch, self.replica):
+            places = zip(share.positions, share.weights, strict=True)
+            yield [self.own.index(p % self.plan.lanes) if w else len(self.own) for p, w in places]
+
+    def records(self, epoch: Any) -> Any:
+        """The serialized records of an epoch, one by one; padding is the first record of all."""
+        parts = [self.lane_records(lane, epoch) for lane in self.own]
+        turns = generated(self.turns, VECTOR, epoch).unbatch()
+        return tf.data.Dataset.choose_from_datasets(
+            [*parts, self.padding()], turns, stop_on_empty_dataset=False
+        )
+
+    def lane_records(self, lane: int, epoch: Any) -> Any:
+        """The records of one lane in the order of training."""
+
+        def spans(number: int) -> Iterator[tuple[int, int, int]]:
+            for span in self.read(lane, number).spans:
+                yield span.shard, span.first, span.count
+
+        def orders(number: int) -> Iterator[Sequence[int]]:
+            yield from self.read(lane, number).orders
+
+        records = generated(spans, (SCALAR, SCALAR, SCALAR), epoch).flat_map(self.shard)
+        if self.window == 1:
+            return records
+        windows = tf.data.Dataset.zip(
+            (records.batch(self.window), generated(orders, VECTOR, epoch))
+        )
+        return windows.map(tf.gather).unbatch()
+
+    def shard(self, shard: Any, first: Any, count: Any) -> Any:
+        """So many records of a shard."""
+        return tf.data.TFRecordDataset(tf.gather(self.paths, shard)).skip(first).take(count)
+
+    def padding(self) -> Any:
+        """The first record, without end."""
+        first = self.samples.spans[0]
+        return self.shard(first.shard, first.first, 1).repeat()
+
+
+def generated(of: Callable[[int], Iterator[Any]], signature: Any, epoch: Any) -> Any:
+    """The elements that a Python function yields for an epoch."""
+    return tf.data.Dataset.from_generator(
+        lambda number: of(int(number)), args=(epoch,), output_signature=signature
+    )
+
+
+def epochs_of(plan: Plan) -> Any:
+    """The numbers of the epochs: without end in training, the first one again in evaluation."""
+    if plan.training:
+        return tf.data.Dataset.range(plan.first_epoch, 1 << 40)
+    return tf.data.Dataset.from_tensors(tf.zeros([], tf.int64)).repeat()
+
+
+def finished(plan: Plan, config: TrainConfig, epoch: Any, step: Any, read: Any) -> Any:
+    """The batch as the model gets it: `step` is (numbers, weights, total), `read` what was read."""
+    (numbers, weights, total), (inputs, labels) = step, read
+    if plan.training and inputs.shape.rank == 4:
+        inputs = augmented(inputs, config, epoch, numbers)
+    labels = tf.cast(labels, task_of(config.task).label_type)
+    return inputs, labels, weights, tf.cast(total, tf.float32)
+
+
+def augmented(inputs: Any, config: TrainConfig, epoch: Any, numbers: Any) -> Any:
+    """Change images [batch, height, width, channels], each by its own draws."""
+    rows, columns, sides = (augment.draws(config.seed, epoch, numbers, s) for s in range(3))
+    if config.shift:
+        inputs = augment.shift_images(inputs, config.shift, rows, columns)
+    return augment.flip_images(inputs, sides) if config.flip == "on" else inputs
+
+
+def calls(config: TrainConfig) -> int:
+    """How many batches are made at once."""
+    return max(1, config.threads)
+
+
+def _options() -> Any:
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options

@@ -1,0 +1,26 @@
+"""A multilayer perceptron, for tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers
+
+from training.config import TrainConfig
+from training.data import Inputs
+
+
+def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
+    """Two hidden layers; the first layer brings columns of any scale to the same one."""
+    return keras.Sequential(
+        [
+            layers.Input(inputs.shape),
+            layers.Flatten(),
+            layers.BatchNormalization(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(outputs, dtype="float32"),
+        ],
+        name="mlp",
+    )

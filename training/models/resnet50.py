@@ -1,0 +1,25 @@
+"""ResNet-50 of keras.applications, from random weights or a file of weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers
+
+from training.config import TrainConfig
+from training.data import Inputs
+from training.models.pretrained import load_weights
+from training.results import TrainingError
+
+
+def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
+    """It wants images of at least 32 x 32; `weights` are those without the top."""
+    if len(inputs.shape) != 3 or min(inputs.shape[:2]) < 32:
+        raise TrainingError(f"model resnet50 needs images of 32 x 32 or more, not {inputs.shape}")
+    base = keras.applications.ResNet50(
+        include_top=False, weights=None, input_shape=inputs.shape, pooling="avg"
+    )
+    load_weights(base, config.weights, "resnet50")
+    rows = [layers.Input(inputs.shape), base, layers.Dense(outputs, dtype="float32")]
+    return keras.Sequential(rows, name="resnet50")

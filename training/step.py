@@ -1,0 +1,102 @@
+"""One step: gradients of every replica's batch, their sum, one update.
+
+A replica's loss is the sum over its samples divided by the samples of the whole step, so the sum
+of all replicas' gradients is the gradient of the mean, whatever the sizes of their batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from training.config import TrainConfig
+from training.strategies.protocol import Strategy
+from training.tasks import Task
+
+SUMS = 3  # losses, samples, metric
+
+
+def behind(variables: Sequence[Any]) -> list[Any]:
+    """The tf.Variables behind Keras 3's, which neither the tape nor Horovod understands."""
+    return [variable.value for variable in variables]
+
+
+def sums(losses: Any, scores: Any, weights: Any) -> Any:
+    """A batch's sums, float32 [3]: losses, samples, metric."""
+    # Padding counts as 0 also where its loss is not finite.
+    counted = weights > 0
+    parts = [tf.where(counted, losses, 0.0), weights, tf.where(counted, scores, 0.0)]
+    return tf.stack([tf.reduce_sum(part) for part in parts])
+
+
+class Step:
+    """The training step of one replica."""
+
+    def __init__(
+        self, strategy: Strategy, model: Any, optimizer: Any, task: Task, config: TrainConfig
+    ) -> None:
+        self.strategy, self.model, self.optimizer = strategy, model, optimizer
+        self.task, self.config = task, config
+        self.compute = self._gradients
+        if config.xla == "on":
+            self.compute = tf.function(self._gradients, jit_compile=True, autograph=False)
+
+    def compile(self, feed: Any) -> Any:
+        """All replicas' step as one graph; it returns float32 [3 + size]: sums and bad replicas."""
+        return compiled(self.strategy, self._step, feed)
+
+    def _step(self, batch: Any) -> Any:
+        gradients, tally = self.compute(*batch)
+        strategy = self.strategy
+        bad = tf.one_hot(strategy.replica(), strategy.size)
+        finite = tf.math.is_finite(tally[0])
+        bad = tf.where(finite, tf.zeros_like(bad), bad)
+        gradients, tallies = strategy.reduce(gradients, tf.concat([tally, bad], axis=0))
+        pairs = zip(gradients, self.model.trainable_variables, strict=True)
+        self.optimizer.apply_gradients(pairs)
+        return tallies
+
+    def _gradients(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
+        """Gradients and sums of one replica's batch, computed in so many parts."""
+        parts = self.config.accumulation
+        if parts == 1:
+            return self._part(inputs, labels, weights, total)
+        found = []
+        for index in range(parts):
+            rows, counts = _rows(weights, index, parts)
+            part = self._part(tf.gather(inputs, rows), tf.gather(labels, rows), counts, total)
+            found.append(part)
+        gradients, tallies = zip(*found, strict=True)
+        return [tf.add_n(same) for same in zip(*gradients, strict=True)], tf.add_n(tallies)
+
+    def _part(self, inputs: Any, labels: Any, weights: Any, total: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            outputs = tf.cast(self.model(inputs, training=True), tf.float32)
+            losses = self.task.losses(labels, outputs)
+            loss = tf.reduce_sum(tf.where(weights > 0, losses, 0.0)) / total
+            if self.model.losses:  # regularizers count once per step
+                loss += tf.add_n(self.model.losses) / self.strategy.size / self.config.accumulation
+            if self.config.precision == "mixed_float16":
+                loss = self.optimizer.scale_loss(loss)
+        variables = behind(self.model.trainable_variables)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        return gradients, sums(losses, self.task.scores(labels, outputs), weights)
+
+
+def _rows(weights: Any, index: int, parts: int) -> tuple[Any, Any]:
+    """The rows of one part of a batch and their weights; a short batch repeats rows of weight 0."""
+    count = tf.shape(weights)[0]
+    size = (count + parts - 1) // parts
+    rows = tf.range(size) + index * size
+    return rows % count, tf.where(rows < count, tf.gather(weights, rows % count), 0.0)
+
+
+def compiled(strategy: Strategy, replica_step: Callable[[Any], Any], feed: Any) -> Any:
+    """One step of all replicas as one graph."""
+    return tf.function(
+        lambda batch: strategy.run(replica_step, batch),
+        input_signature=[feed.element_spec],
+        autograph=False,
+    )

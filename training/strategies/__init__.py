@@ -1,0 +1,57 @@
+"""The ways to train on several devices. A new one is a class with protocol.py's methods and a line
+in join()."""
+
+from __future__ import annotations
+
+import os
+
+from training.job import Job
+from training.results import TrainingError
+from training.strategies import auto
+from training.strategies.protocol import Strategy
+
+
+def settle(job: Job) -> tuple[str, str]:
+    """The name of the strategy and, for `auto`, why it is this one."""
+    if job.strategy != "auto":
+        return job.strategy, ""
+    import tensorflow as tf
+
+    return auto.choose(os.environ, len(tf.config.list_physical_devices("GPU")))
+
+
+def make(name: str, job: Job) -> Strategy:
+    """Meet the run's other processes."""
+    from training.strategies import distributed
+
+    if name == "horovod":
+        from training.strategies.horovod import Horovod
+
+        return Horovod(job.config, job.results)
+    if name == "parameter-server":
+        from training.strategies.parameter_server import ParameterServer
+
+        return ParameterServer()
+    if name == "multiworker":
+        return distributed.MultiWorker()
+    return distributed.mirrored() if name == "mirrored" else distributed.one_device()
+
+
+def join(name: str, job: Job) -> Strategy:
+    """Meet the run's other processes; TrainingError when they are not as many as were started."""
+    strategy = make(name, job)
+    if job.processes is not None and strategy.processes != job.processes:
+        raise TrainingError(
+            f"strategy {name} joined {strategy.processes} process(es), "
+            f"but the run has {job.processes}"
+        )
+    return strategy
+
+
+def serves(name: str) -> bool:
+    """Whether this process only serves others: a worker or a server of parameter-server."""
+    if name != "parameter-server":
+        return False
+    from training.strategies.parameter_server import role
+
+    return role()[0] != "chief"

@@ -1,0 +1,114 @@
+"""TensorFlow's own synchronous strategies: one-device, mirrored and multiworker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from training.results import TrainingError
+from training.strategies.gpus import claim_gpus
+
+
+class Distributed:
+    """A tf.distribute strategy in one process: one-device and mirrored."""
+
+    rank = 0
+    processes = 1
+    pending = 1
+
+    def __init__(self, strategy: Any) -> None:
+        self.strategy = strategy
+        self.size = strategy.num_replicas_in_sync
+        here = self.size // self.processes
+        self.replicas = range(self.rank * here, (self.rank + 1) * here)
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        scope: contextlib.AbstractContextManager[Any] = self.strategy.scope()
+        return scope
+
+    def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
+        # Called once on each host; we assign samples by our own rule, so its context is not needed.
+        whole = self.strategy.distribute_datasets_from_function(lambda _: dataset(self.replicas))
+        return iter(whole)
+
+    def run(self, replica_step: Callable[[Any], Any], batch: Any) -> Any:
+        results = self.strategy.run(replica_step, args=(batch,))
+        return self.strategy.experimental_local_results(results)[0]
+
+    def replica(self) -> Any:
+        return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+    def reduce(self, gradients: Sequence[Any], tallies: Any) -> tuple[list[Any], Any]:
+        context = tf.distribute.get_replica_context()
+        *sums, total = context.all_reduce("SUM", [*gradients, tallies])
+        return sums, total
+
+    def call(self, step: Any, batch: Any) -> Any:
+        return step(batch)
+
+    def fetch(self, result: Any) -> Any:
+        return result.numpy()
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Nothing to do: variables made in the scope start from the first worker's values."""
+
+    def average(self, variables: Sequence[Any]) -> None:
+        """Nothing to do: tf.distribute averages such variables when they are read."""
+
+    def total(self, values: Any) -> Any:
+        return values
+
+    def values(self, variables: Sequence[Any]) -> list[Any]:
+        return [variable.numpy() for variable in variables]
+
+    def close(self) -> None:
+        """One process waits for nobody."""
+
+
+class MultiWorker(Distributed):
+    """MultiWorkerMirroredStrategy: one process per host, which knows the others by TF_CONFIG."""
+
+    def __init__(self) -> None:
+        if not os.environ.get("TF_CONFIG"):
+            raise TrainingError("strategy multiworker needs TF_CONFIG, and it is not set")
+        claim_gpus(tf.config.list_physical_devices("GPU"))
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        self.rank = int(resolver.task_id)
+        self.processes = resolver.cluster_spec().num_tasks("worker")
+        super().__init__(tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver))
+        self._total = tf.function(self._reduce, autograph=False)
+
+    def total(self, values: Any) -> Any:
+        return self._total(tf.constant(values)).numpy()
+
+    def close(self) -> None:
+        self.total([0.0])  # a worker that leaves early is an error to the others
+
+    def _reduce(self, values: Any) -> Any:
+        def add(values: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            # All replicas here hold the same values: only the first one's count.
+            first = context.replica_id_in_sync_group % len(self.replicas) == 0
+            return context.all_reduce("SUM", tf.where(first, values, tf.zeros_like(values)))
+
+        results = self.strategy.run(add, args=(values,))
+        return self.strategy.experimental_local_results(results)[0]
+
+
+def one_device() -> Distributed:
+    """The first GPU where there is one, else the CPU."""
+    gpus = tf.config.list_physical_devices("GPU")[:1]
+    claim_gpus(gpus)
+    return Distributed(tf.distribute.OneDeviceStrategy("gpu:0" if gpus else "cpu:0"))
+
+
+def mirrored() -> Distributed:
+    """All GPUs of this host, else its CPU as the only replica."""
+    gpus = tf.config.list_physical_devices("GPU")
+    claim_gpus(gpus)
+    devices = [f"gpu:{number}" for number in range(len(gpus))] or ["cpu:0"]
+    return Distributed(tf.distribute.MirroredStrategy(devices))

@@ -1,0 +1,91 @@
+"""Horovod: one process per slot, one replica each; mpirun started them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from training.config import TrainConfig
+from training.strategies.gpus import claim_gpus, gpu_for
+
+
+class Horovod:
+    """The sums are Horovod's own all-reduce, of all gradients of a step at once."""
+
+    pending = 1
+
+    def __init__(self, config: TrainConfig, results: Path) -> None:
+        os.environ.update(settings(config, results))  # read once, in init()
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        self.hvd = hvd
+        self.size = self.processes = hvd.size()
+        self.rank = hvd.rank()
+        self.replicas = range(self.rank, self.rank + 1)
+        self.compression = hvd.Compression.fp16 if config.compression == "fp16" else None
+        gpu = gpu_for(hvd.local_rank(), tf.config.list_physical_devices("GPU"))
+        claim_gpus([gpu] if gpu else [])
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
+        return iter(dataset(self.replicas))
+
+    def run(self, replica_step: Callable[[Any], Any], batch: Any) -> Any:
+        return replica_step(batch)
+
+    def replica(self) -> Any:
+        return self.rank
+
+    def reduce(self, gradients: Sequence[Any], tallies: Any) -> tuple[list[Any], Any]:
+        hvd = self.hvd
+        if self.compression is None:  # one group: Horovod sends all of it together
+            *sums, total = hvd.grouped_allreduce([*gradients, tallies], op=hvd.Sum)
+            return sums, total
+        total = hvd.allreduce(tallies, op=hvd.Sum)  # counts need all their digits
+        if not gradients:
+            return [], total
+        sums = hvd.grouped_allreduce(list(gradients), op=hvd.Sum, compression=self.compression)
+        return list(sums), total
+
+    def call(self, step: Any, batch: Any) -> Any:
+        return step(batch)
+
+    def fetch(self, result: Any) -> Any:
+        return result.numpy()
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        self.hvd.broadcast_variables(list(variables), root_rank=0)
+
+    def average(self, variables: Sequence[Any]) -> None:
+        for variable in variables:
+            variable.assign(self.hvd.allreduce(variable, op=self.hvd.Average))
+
+    def total(self, values: Any) -> Any:
+        return self.hvd.allreduce(tf.constant(values), op=self.hvd.Sum).numpy()
+
+    def values(self, variables: Sequence[Any]) -> list[Any]:
+        return [variable.numpy() for variable in variables]
+
+    def close(self) -> None:
+        self.hvd.shutdown()
+
+
+def settings(config: TrainConfig, results: Path) -> dict[str, str]:
+    """Horovod's own variables, for the settings that differ from its defaults."""
+    found = {}
+    if config.fusion_mb:
+        found["HOROVOD_FUSION_THRESHOLD"] = str(config.fusion_mb << 20)
+    if config.cycle_ms:
+        found["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
+    if config.timeline == "on":
+        results.mkdir(parents=True, exist_ok=True)
+        found["HOROVOD_TIMELINE"] = str(results / "timeline.json")
+    return found

@@ -1,0 +1,124 @@
+"""What is learned: a task gives the outputs of the model, the loss and the metrics.
+
+A new task is one class here and one line in TASKS. Importing this needs the standard library only.
+
+A tally is a float32 vector of sums over samples: [losses, samples, first metric, ...]. Sums of all
+replicas and steps add up to exact means, whatever the sizes of the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Task(Protocol):
+    """Labels and outputs of a batch in, one number per sample out."""
+
+    metric: str  # name of the metric beside the loss
+    label_type: str  # numpy type of the labels
+
+    def outputs(self, classes: int) -> int:
+        """How many outputs the model needs."""
+
+    def losses(self, labels: Any, outputs: Any) -> Any:
+        """The loss of each sample, float32 [batch]."""
+
+    def scores(self, labels: Any, outputs: Any) -> Any:
+        """The metric of each sample, float32 [batch]."""
+
+    def predictions(self, outputs: Any) -> Any:
+        """The predicted class of each sample, int64 [batch]; None where there are no classes."""
+
+    def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
+        """Why labels from `low` to `high` do not fit; empty where they do."""
+
+
+class Classification:
+    """One of several classes; labels are 0 to classes - 1, outputs are logits [batch, classes]."""
+
+    metric = "accuracy"
+    label_type = "int64"
+
+    def outputs(self, classes: int) -> int:
+        return classes
+
+    def losses(self, labels: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs)
+
+    def scores(self, labels: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.cast(self.predictions(outputs) == labels, tf.float32)
+
+    def predictions(self, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.argmax(outputs, axis=-1)
+
+    def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
+        if whole and low >= 0 and high < classes:
+            return ""
+        return f"classification needs whole labels from 0 to {classes - 1}"
+
+
+class Binary(Classification):
+    """Yes or no; labels are 0 and 1, the output is one logit [batch, 1]."""
+
+    def outputs(self, classes: int) -> int:
+        return 1
+
+    def losses(self, labels: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        wanted = tf.cast(labels, tf.float32)
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=wanted, logits=outputs[:, 0])
+
+    def predictions(self, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.cast(outputs[:, 0] > 0, tf.int64)
+
+    def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
+        return "" if whole and low >= 0 and high <= 1 else "binary needs labels 0 and 1"
+
+
+class Regression:
+    """A number; the output is [batch, 1], the loss the squared, the metric the absolute error."""
+
+    metric = "mae"
+    label_type = "float32"
+
+    def outputs(self, classes: int) -> int:
+        return 1
+
+    def losses(self, labels: Any, outputs: Any) -> Any:
+        return (outputs[:, 0] - labels) ** 2
+
+    def scores(self, labels: Any, outputs: Any) -> Any:
+        return abs(outputs[:, 0] - labels)
+
+    def predictions(self, outputs: Any) -> Any:
+        return None
+
+    def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
+        return "" if abs(low) + abs(high) < float("inf") else "regression needs finite labels"
+
+
+TASKS: dict[str, type[Task]] = {
+    "classification": Classification,
+    "binary": Binary,
+    "regression": Regression,
+}
+
+
+def task_of(name: str) -> Task:
+    """The task of that name."""
+    return TASKS[name]()
+
+
+def names_of(classes: Sequence[str], labels: int) -> tuple[str, ...]:
+    """The names of classes; numbers where the data has no names."""
+    return tuple(classes) or tuple(str(number) for number in range(labels))

@@ -1,0 +1,297 @@
+"""One custom Keras 3 loop for every strategy: train, evaluate each epoch, leave the results.
+
+`Model.fit` would not do: in Keras 3 it works neither with Horovod's optimizer nor with several
+workers of MultiWorkerMirroredStrategy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training import data, models, strategies
+from training.config import TrainConfig
+from training.data import DataError
+from training.evaluate import Result, evaluator, metrics_of
+from training.events import Events
+from training.export import export
+from training.input_pipeline import batches, plan_for
+from training.job import Job
+from training.optimizer import build_optimizer, schedule
+from training.results import (
+    Evaluation,
+    Metrics,
+    Progress,
+    Records,
+    TrainingError,
+    judge,
+    write_evaluation,
+)
+from training.state import State, plan_start
+from training.step import SUMS, Step, behind
+from training.strategies.protocol import Strategy
+from training.tasks import task_of
+
+
+def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
+    """Do the whole job in this process, together with the run's other processes.
+
+    The result is None in a process that only serves others, such as a parameter server.
+
+    Raises:
+        TrainingError: the processes do not match the run, a checkpoint does not fit, or the loss
+            is no longer a number.
+        DataError: the data is missing or wrong.
+    """
+    prepare(job)
+    name, reason = strategies.settle(job)
+    if strategies.serves(name):
+        from training.strategies.parameter_server import serve
+
+        serve()
+        return None
+    strategy = strategies.join(name, job)
+    if reason and strategy.rank == 0:
+        records.emit("message", text=f"strategy {name}: {reason}")
+    training = Training(strategy, job, records)
+    if strategy.rank == 0:
+        records.emit("message", text=training.announcement(name))
+    evaluation = training.run()
+    strategy.close()
+    return evaluation
+
+
+def prepare(job: Job) -> None:
+    """Settings of the whole process, before TensorFlow starts its threads."""
+    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
+    # Two at least: one waits in a collective while the other still computes.
+    tf.config.threading.set_inter_op_parallelism_threads(max(2, job.threads))
+    keras.mixed_precision.set_global_policy(job.config.precision)
+    if job.config.deterministic == "on":
+        tf.config.experimental.enable_op_determinism()
+
+
+class Training:
+    """A model, its optimizer and its data, on one strategy."""
+
+    def __init__(self, strategy: Strategy, job: Job, records: Records) -> None:
+        self.strategy, self.job, self.records = strategy, job, records
+        self.config: TrainConfig = job.config
+        self.task = task_of(job.config.task)
+        self.data = data.load(job.config, job.data)
+        self._start()
+        with strategy.scope():
+            self._build()
+        # The weights only: the random state of layers such as Dropout is each rank's own.
+        strategy.broadcast(behind(self.model.weights) + behind(self.optimizer.variables))
+        self.state.restore(self.found, self.model, self.optimizer)
+        self.state.check_room(self.model, self.optimizer)
+        self.events = Events(job.results, strategy.rank, job.config)
+
+    def _start(self) -> None:
+        """Where this training begins, and how its samples are cut into steps."""
+        train, size = self.data.train, self.strategy.size
+        self.state = State(self.job, self.strategy, self.records, samples=len(train), lanes=0)
+        self.position, self.found = self.state.load()
+        self.plan = plan_for(
+            train,
+            self.config,
+            replicas=size,
+            global_batch=plan_start(self.config, size, self.position),
+            training=True,
+            position=self.position,
+        )
+        self.state.lanes = self.plan.lanes
+        self.position = replace(
+            self.position, global_batch=self.plan.global_batch, lanes=self.plan.lanes, done=False
+        )
+        self.total = self.config.steps or self.config.epochs * self.plan.steps
+        self.epochs = -(-self.total // self.plan.steps)
+
+    def _build(self) -> None:
+        """Model and optimizer. Ranks differ in their dropouts; rank 0's weights count."""
+        keras.utils.set_random_seed(self.config.seed + self.strategy.rank)
+        outputs = self.task.outputs(self.data.classes)
+        self.model = models.build(self.data.inputs, outputs, self.config)
+        self.rate = schedule(
+            self.config,
+            global_batch=self.plan.global_batch,
+            steps=self.plan.steps,
+            total=self.total,
+        )
+        self.optimizer = build_optimizer(self.config, self.rate)
+        self.optimizer.build(self.model.trainable_variables)
+
+    def announcement(self, name: str) -> str:
+        """The line that says what begins."""
+        strategy, plan = self.strategy, self.plan
+        begin = f", from step {self.position.step}" if self.state.found else ""
+        return (
+            f"training {self.config.model} on {self.config.data} with {name}: {strategy.size} "
+            f"replica(s) in {strategy.processes} process(es), {self.job.threads} CPU thread(s) "
+            f"each; {plan.samples} samples, global batch {plan.global_batch}, {plan.steps} steps "
+            f"per epoch, learning rate {self.rate.peak:g}{begin}"
+        )
+
+    def run(self) -> Evaluation:
+        """Train all epochs, evaluate, and leave the results."""
+        self.feed = self.strategy.iterate(
+            lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
+        )
+        step = Step(self.strategy, self.model, self.optimizer, self.task, self.config)
+        self.step = step.compile(self.feed)
+        evaluate = self._evaluator(self.data.validation)
+        self.progress = Progress(
+            self.records,
+            epochs=self.epochs,
+            steps=self.total,
+            step=self.position.step,
+            rate=lambda number: float(self.rate(number)),
+        )
+        result = None
+        while self.position.step < self.total and not self._should_stop():
+            result = self._run_epoch(evaluate)
+        self.events.close(self.position.step)
+        return self._finish(result or evaluate())
+
+    def _evaluator(self, samples: Any) -> Callable[[], Result]:
+        evaluate = evaluator(
+            self.strategy, self.model, samples, self.config, self.task, self.data.classes
+        )
+        statistics = [v for v in behind(self.model.non_trainable_weights) if v.dtype.is_floating]
+
+        def averaged() -> Result:
+            self.strategy.average(statistics)  # such as batch normalisation's moving averages
+            return evaluate()
+
+        return averaged
+
+    def _run_epoch(self, evaluate: Callable[[], Result]) -> Result:
+        """The rest of one epoch, then its evaluation."""
+        epoch = self.position.epoch
+        self.progress.start_epoch(epoch + 1)
+        self.tallies = np.array(self.position.tallies)
+        steps = min(self.plan.steps_of(epoch), self.total - self.position.step)
+        waiting: deque[tuple[Any, float]] = deque()
+        for _ in range(steps):
+            begin = time.monotonic()
+            batch = self._next()
+            waited = time.monotonic() - begin
+            waiting.append((self.strategy.call(self.step, batch), waited))
+            self._count_position()
+            if self.state.due(self.position.step):
+                self._drain(waiting, 0)
+                self._save()
+            self._drain(waiting, self.strategy.pending)
+        self._drain(waiting, 0)
+        trained = metrics_of(self.tallies)
+        speed = {"samples_per_s": self.progress.samples_per_s(), **self.progress.times()}
+        result = evaluate()
+        self._end_epoch(result.metrics)
+        self._report_epoch(epoch + 1, trained, result.metrics, speed)
+        return result
+
+    def _next(self) -> Any:
+        """The next batch; what TensorFlow cannot read is named with its file."""
+        try:
+            return next(self.feed)
+        except (tf.errors.OpError, StopIteration) as error:
+            fault = self.data.train.find_fault() or self.data.validation.find_fault()
+            raise DataError(fault or f"the training data cannot be read: {error}") from None
+
+    def _count_position(self) -> None:
+        samples = min(self.position.samples + self.plan.global_batch, self.plan.samples)
+        self.position = replace(self.position, step=self.position.step + 1, samples=samples)
+        self.events.profile(self.position.step)
+
+    def _drain(self, waiting: deque[tuple[Any, float]], most: int) -> None:
+        """Take the results of steps until at most so many are still computed."""
+        while len(waiting) > most:
+            pending, waited = waiting.popleft()
+            result = self.strategy.fetch(pending).astype(np.float64)
+            self._check_finite(result, self.progress.step + 1)
+            self.tallies += result[:SUMS]
+            self.position = replace(self.position, tallies=tuple(self.tallies.tolist()))
+            self.progress.count(result[1], waited, partial(_mean_loss, self.tallies.copy()))
+
+    def _check_finite(self, result: Any, step: int) -> None:
+        """Stop where a replica's loss is no number; every rank has the same result."""
+        bad = np.flatnonzero(result[SUMS:])
+        if not len(bad):
+            return
+        here = len(self.strategy.replicas)
+        ranks = sorted({int(replica) // here for replica in bad})
+        raise TrainingError(
+            f"the loss of step {step} is not a number on rank {', '.join(map(str, ranks))}: "
+            f"lower learning_rate ({self.config.learning_rate}, here {self.rate.peak:g}) "
+            "or look for such values in the data"
+        )
+
+    def _end_epoch(self, held_out: Metrics) -> None:
+        """The position after an epoch; the best model so far may get a checkpoint."""
+        best = self.position.best
+        better = best is None or held_out.loss < best
+        self.position = replace(
+            self.position,
+            epoch=self.position.epoch + 1,
+            samples=0,
+            tallies=(0.0,) * SUMS,
+            best=held_out.loss if better else best,
+            waited=0 if better else self.position.waited + 1,
+        )
+        if better and self.state.due_for_best():
+            self._save()
+
+    def _should_stop(self) -> bool:
+        """Early stopping: all ranks have the same held-out loss, so they agree."""
+        return 0 < self.config.early_stopping <= self.position.waited
+
+    def _save(self) -> None:
+        self.state.save(self.position, self.model, self.optimizer)
+
+    def _report_epoch(
+        self, epoch: int, trained: Metrics, held_out: Metrics, speed: dict[str, float | None]
+    ) -> None:
+        if self.strategy.rank != 0:
+            return
+        metric = self.task.metric
+        values: dict[str, Any] = {"loss": trained.loss, "accuracy": None, metric: trained.score}
+        values |= {"val_loss": held_out.loss, "val_accuracy": None, f"val_{metric}": held_out.score}
+        values |= {"learning_rate": float(self.rate(self.position.step)), **speed}
+        self.records.emit("epoch", epoch=epoch, epochs=self.epochs, **values)
+        self.events.scalars(self.position.step, **values)
+
+    def _finish(self, result: Result) -> Evaluation:
+        """The last checkpoint, the exports and the evaluation on the test data."""
+        if self.state.enabled:
+            self.position = replace(self.position, done=True)
+            self._save()
+        if self.data.test is not None:
+            result = self._evaluator(self.data.test)()
+        evaluation = judge(result.metrics, self.config.min_accuracy, self.task.metric)
+        self.strategy.values(behind(self.model.weights))  # some are reduced as they are read
+        if self.strategy.rank == 0:
+            export(self.model, self.data, self.config, self.job.results)
+            self._write(evaluation, result)
+        return evaluation
+
+    def _write(self, evaluation: Evaluation, result: Result) -> None:
+        split = "validation" if self.data.test is None else "test"
+        metric = self.task.metric
+        more = {} if metric == "accuracy" else {metric: result.metrics.score}
+        confusion = {"classes": list(self.data.names), "confusion": result.confusion}
+        more_in_file = confusion if result.confusion else {}
+        write_evaluation(evaluation, self.job.results, split=split, **more, **more_in_file)
+        self.records.emit("evaluation", **asdict(evaluation), **more)
+
+
+def _mean_loss(tallies: Any) -> float:
+    return metrics_of(tallies).loss
