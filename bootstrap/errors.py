@@ -1,11 +1,11 @@
 """What can go wrong, and the exit code that says so.
 
 * RailheadError        1   something failed while it ran
-  - HostsFailed        1   on some hosts; every host's outcome is told
+  - HostsFailed        1   on some hosts; `outcomes` has every host
   - RunFailed          1   a run ended badly; result.json says how
   - BelowThreshold     3   the run succeeded and its evaluation did not reach min_accuracy
   - UsageError         2   a rule broken or a precondition not met: nothing was started
-    + HostsNotReady    2   some hosts cannot be used; every host's outcome is told
+    + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RunFailed(RailheadError):
 
 
 class BelowThreshold(RailheadError):
-    """The evaluation stands below the threshold that the settings ask for."""
+    """The evaluation is below the threshold `min_accuracy` of the settings."""
 
     code = 3
 
@@ -46,8 +46,8 @@ class UsageError(RailheadError):
 def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
     width = max(len(name) for name in outcomes)
     lines = []
-    for name, told in outcomes.items():
-        first, *rest = told.splitlines() or [""]
+    for name, outcome in outcomes.items():
+        first, *rest = outcome.splitlines() or [""]
         lines.append(f"  {name:<{width}}  {first}")
         lines += [f"  {'':<{width}}  {line}" for line in rest]
     return "\n".join([what, *lines])

@@ -1,7 +1,7 @@
-"""What a cloud says of the machines of a cluster, and how it starts and stops them.
+"""The protocol that every cloud implements: states of instances, start, stop, deadline, costs.
 
-One small protocol; aws, gcp and local speak it, each with its SDK imported when it is asked for.
-A machine is asked for by its id. A field that is not there yet is "not yet", never "gone".
+aws, gcp and local implement it; each SDK is imported when its cloud is first used. Instances are
+queried by id. Data that the cloud does not have yet counts as "not yet", never as "gone".
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
-STOPPED = ("stopped", "gone")  # nothing of the machine itself runs, or can be billed by the hour
+STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour
 MISSING = "MISSING"
 
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
-CONFIRM_SECONDS = 5.0  # a machine that is said to be stopped is looked at once more
+CONFIRM_SECONDS = 5.0  # the wanted state is confirmed by a second query
 
 
 class Refused(RailheadError):
@@ -36,8 +36,8 @@ class Refused(RailheadError):
 
 @dataclass(frozen=True)
 class InstanceState:
-    """What the cloud says of one machine. `serial` is its own number for this very machine: one
-    that was made anew under the same name has another."""
+    """The state of one instance that the cloud reports; `source` names the API call, `at` its
+    time. `serial` identifies the instance: one made anew under the same name has another."""
 
     state: str
     address: str | None
@@ -50,9 +50,9 @@ class InstanceState:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When the cloud stops the machines by itself, read back from it: armed, MISSING or past.
+    """When the cloud itself stops the instances, as read from the cloud: armed, MISSING or past.
 
-    `at` None: it has a length (`reason` says which) and begins when the machines start."""
+    `at` None: the deadline is a length (in `reason`) that begins when the instances start."""
 
     kind: str
     at: datetime | None
@@ -63,8 +63,8 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Cost:
-    """What still bills when the machines are stopped: `amount` USD each day or month, None where
-    that is unknown. `source` says whose price it is, and of when."""
+    """What is billed while the instances are stopped: `amount` in USD per day or month, None where
+    it is unknown. `source` names the price list and its date."""
 
     what: str
     amount: float | None
@@ -74,39 +74,39 @@ class Cost:
 
 
 class Cloud(Protocol):
-    """The machines of one inventory, as their cloud has them. Every call asks the cloud anew."""
+    """The instances of one inventory. Every method queries the cloud; nothing is cached."""
 
     def instance_states(self) -> dict[str, InstanceState]:
-        """Every host's state by its name, in the inventory's order."""
+        """The state of every host by its name, in the inventory's order."""
 
     def start(self) -> None:
-        """Start every machine that does not run; returns when the cloud has accepted it."""
+        """Start every instance that does not run; returns when the cloud has accepted it."""
 
     def stop(self) -> None:
-        """Stop every machine that is not stopped; returns when the cloud has accepted it."""
+        """Stop every instance that is not stopped; returns when the cloud has accepted it."""
 
     def deadline(self) -> Deadline | None:
         """The cloud's own deadline; None where the stack has none (local hosts)."""
 
     def set_deadline(self, hours: float) -> None:
-        """Set the cloud's own deadline to so many hours from now."""
+        """Set the cloud's own deadline to this many hours from now."""
 
     def costs(self) -> list[Cost]:
-        """What bills although the machines are stopped."""
+        """What is billed while the instances are stopped."""
 
     def account(self) -> str:
-        """Whose machines they are: `account 123456789012`, `project p-1`."""
+        """The owner of the instances: `account 123456789012`, `project p-1`."""
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
-        """The public host keys that machines have shown their cloud, by host name; a host whose
-        keys are not there yet is left out."""
+        """The public host keys that the cloud has from its instances, by host name; hosts whose
+        keys are not there yet are missing."""
 
     def allowed_cidrs(self) -> tuple[str, ...]:
-        """The networks from which its firewall lets ssh in to the chief: 203.0.113.7/32."""
+        """The networks from which the firewall allows SSH to the chief: 203.0.113.7/32."""
 
 
 def cloud_of(inventory: Inventory) -> Cloud:
-    """The cloud that the inventory's machines are in.
+    """The cloud of the inventory's hosts.
 
     Raises:
         UsageError: its hosts are ad hoc, or the cloud's SDK is not installed.
@@ -115,14 +115,14 @@ def cloud_of(inventory: Inventory) -> Cloud:
         cloud: Cloud = load(inventory.kind.instances)(inventory)
         return cloud
     raise UsageError(
-        f"the machines of {inventory.name} were only named by --hosts: "
-        "they are other people's, and are neither started nor stopped from here",
+        f"the hosts of {inventory.name} are ad hoc (given by --hosts, not made by a stack): "
+        "Railhead neither starts nor stops them",
         hint="--stack NAME   # for the machines of a stack",
     )
 
 
 def load(name: str) -> Any:
-    """What a "module:name" of the registry names; imported now, because SDKs are slow to load."""
+    """The object that a "module:name" of the registry names; imported now, as SDKs load slowly."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -135,31 +135,32 @@ def wait_for_state(
     limit: float = SETTLE_SECONDS,
     clock: Clock | None = None,
 ) -> dict[str, InstanceState]:
-    """Wait until the cloud says of every machine that it is in one of the wanted states, and says
-    so once more a moment later; the last answer, whether it came to that, the limit is over, or a
-    machine that began to start is at rest again.
+    """Wait until two queries in a row show every instance in a wanted state; the last states.
+
+    The wait also ends, without an error, when `limit` seconds have passed, or when an instance
+    that should run began to start and is stopped again.
 
     Args:
-        report: gets a line whenever a machine's state has changed.
+        report: gets a line whenever the state of an instance has changed.
     """
     clock = clock or Clock()
-    end, shown, calm = clock.now() + limit, "", False
-    begun: set[str] = set()
+    end, reported, reached = clock.now() + limit, "", False
+    started: set[str] = set()
     while True:
-        instance_states = cloud.instance_states()
-        if (line := describe_states(instance_states)) != shown:
+        states = cloud.instance_states()
+        if (line := describe_states(states)) != reported:
             report(line)
-            shown = line
-        before, calm = calm, all(s.state in wanted for s in instance_states.values())
-        begun |= {n for n, s in instance_states.items() if s.state == "starting"}
-        fell = any(instance_states[n].state in STOPPED for n in begun) and "running" in wanted
-        if (before and calm) or fell or clock.now() >= end:
-            return instance_states
-        clock.sleep(CONFIRM_SECONDS if calm else POLL_SECONDS)
+            reported = line
+        reached_before, reached = reached, all(s.state in wanted for s in states.values())
+        started |= {name for name, s in states.items() if s.state == "starting"}
+        fell_back = "running" in wanted and any(states[name].state in STOPPED for name in started)
+        if (reached_before and reached) or fell_back or clock.now() >= end:
+            return states
+        clock.sleep(CONFIRM_SECONDS if reached else POLL_SECONDS)
 
 
 def describe_states(instance_states: dict[str, InstanceState]) -> str:
-    """One line: which hosts are in which state."""
+    """One line with the hosts in each state: `h1, h2 running; h3 stopped`."""
     return "; ".join(
         f"{', '.join(n for n, s in instance_states.items() if s.state == state)} {state}"
         for state in STATES
@@ -168,5 +169,5 @@ def describe_states(instance_states: dict[str, InstanceState]) -> str:
 
 
 def utc_now() -> str:
-    """Now, as receipts and standings write it."""
+    """The time in UTC, as receipts and states show it."""
     return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,6 +1,6 @@
-"""The bucket of a stack, as seen from here: results that were shipped, and emptying it.
+"""A stack's bucket: read the results that runs uploaded, and empty it.
 
-The hosts' side of it is remote/run/upload.py.
+Hosts upload with remote/run/upload.py.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Manifest
 
-OBJECT = 1 << 30  # bytes held in memory at once: a wheel has a few MB
-WHEELS = "wheels/"  # what stands below it can be made again, and only persons may write there
+OBJECT = 1 << 30  # bytes that are held in memory at once: a wheel has a few MB
+WHEELS = "wheels/"  # wheels can be built again; hosts may not write here
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One bucket, of any cloud."""
+    """One bucket in any cloud."""
 
     store: Store
 
     def manifest(self, run_id: str) -> Manifest | None:
-        """The files of a run that was shipped whole; None when it was not.
+        """The manifest of a run that was uploaded completely; None when it was not.
 
         Raises:
-            Hostile: it is no manifest, or names a file that no run has.
+            Hostile: it is not a manifest, or names a file that no run has.
         """
         data = self.read(f"runs/{run_id}/manifest.json", LIMIT)
         return None if data is None else Manifest.read(data)
 
     def read(self, key: str, limit: int = OBJECT) -> bytes | None:
-        """An object of at most `limit` bytes; None when there is none of this name."""
+        """An object of at most `limit` bytes; None when there is no such object."""
         try:
             return b"".join(_at_most(limit, self.store.read(key), key))
         except KeyError:
             return None
 
     def get(self, key: str, path: Path, limit: int) -> None:
-        """Write an object of at most `limit` bytes into a file that is not there yet, and is there
-        only when the object came to its end; KeyError when there is none of this name."""
-        sent = self.store.read(key)
+        """Write an object of at most `limit` bytes into a new file, completely or not at all;
+        KeyError when there is no such object."""
+        content = self.store.read(key)
         try:
             with unpack.new_file(path) as file:
-                file.writelines(_at_most(limit, sent, key))
+                file.writelines(_at_most(limit, content, key))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
 
-    def empty(self, report: Reporter = lambda _: None, below: str = "") -> int:
-        """Remove all objects whose names begin so, with all their versions; how many there were.
+    def empty(self, report: Reporter = lambda _: None, prefix: str = "") -> int:
+        """Remove all versions of all objects under a prefix; returns how many were removed.
 
         Args:
             report: gets a line after each thousand.
         """
         removed = 0
         try:
-            while page := next(self.store.pages(below), None):
+            while page := next(self.store.pages(prefix), None):
                 removed += self.store.remove(page)
                 report(f"{self.store.url}: {removed} objects and old versions removed")
         except NoBucket:

@@ -1,6 +1,6 @@
-"""What bills although the machines are stopped: disks on AWS, and what a bucket holds on both.
+"""Costs that go on while the instances are stopped: EBS disks, and a bucket's content.
 
-Prices are in USD, where they are known; elsewhere nothing is guessed.
+Prices are in USD per GB and month; where a price is not known, no amount is shown.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bootstrap.clouds.aws.client import Ask
+from bootstrap.clouds.aws.client import AwsClient
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.storage import NoBucket, Store, count_objects
 
 GP3 = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # per month, as of July 2026
 DAYS = 30.4  # in a month
-GB = 1 << 30  # bytes: what both clouds bill as one
+GB = 1 << 30  # bytes: the unit that both clouds bill
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a GB costs in a month, by region; where that was read, and of when it is."""
+    """The price of a GB per month, by region; `source` names the price list and its date."""
 
-    of: Mapping[str, float]
+    by_region: Mapping[str, float]
     source: str
 
 
@@ -37,32 +37,31 @@ GCS = Prices(  # us-central1 as the page had it on 2026-09-20, the others from a
 )
 
 
-def disks(ask: Ask, region: str | None, names: Mapping[str, str]) -> Iterator[Cost]:
-    """The disks of machines whose names are given by their ids."""
+def disks(client: AwsClient, region: str | None, names: Mapping[str, str]) -> Iterator[Cost]:
+    """The EBS disks of instances; `names` has their host names by instance id."""
     filters = [{"Name": "attachment.instance-id", "Values": list(names)}]
-    for disk in ask("ec2", "describe_volumes", Filters=filters)["Volumes"]:
+    for disk in client("ec2", "describe_volumes", Filters=filters)["Volumes"]:
         held_by = ", ".join(names[a["InstanceId"]] for a in disk["Attachments"])
-        each = GP3.get(region or "") if disk.get("VolumeType") == "gp3" else None
-        per_day = None if each is None else disk["Size"] * each / DAYS
+        price = GP3.get(region or "") if disk.get("VolumeType") == "gp3" else None
+        per_day = None if price is None else disk["Size"] * price / DAYS
         what = f"disk {disk['VolumeId']} of {held_by}, {disk['Size']} GB"
         yield Cost(what, per_day, "fab teardown --destroy")
 
 
 def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
-    """A bucket. All versions of its objects count: all are billed. One that is gone costs
-    nothing."""
+    """A bucket's content with all versions, as all are billed; none if it does not exist."""
     try:
         found = count_objects(store)
     except NoBucket:
         return
-    each = prices.of.get(region or "")
-    known = each is not None and found.whole
+    price = prices.by_region.get(region or "")
+    known = price is not None and found.whole
     more = "" if found.whole else "more than "
     size = f"{more}{found.versions} objects with their old versions, {found.size / GB:.2f} GB"
     yield Cost(
         f"bucket {store.url}, {size}",
-        found.size / GB * each if known and each else None,
+        found.size / GB * price if known and price else None,
         "fab teardown --destroy --with-bucket",
         per="month",
-        source=f"{each:g} USD per GB in {region}: {prices.source}" if known else "",
+        source=f"{price:g} USD per GB in {region}: {prices.source}" if known else "",
     )

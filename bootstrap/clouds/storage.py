@@ -1,6 +1,6 @@
-"""What every cloud's buckets can be asked: their versions, a few at a time, and their bytes.
+"""The protocol of a cloud's bucket: list, read, write and remove the versions of its objects.
 
-s3 and gcs speak it. An object that was written twice is two versions, and both are billed.
+s3 and gcs implement it. An object that was written twice has two versions, and both are billed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Protocol
 
 from bootstrap.clouds.base import Refused
 
-PAGES = 20  # of a thousand versions: a bucket with more is not counted to its end
+PAGES = 20  # of a thousand versions: a larger bucket is not counted to its end
 
 
 class NoBucket(Refused):
-    """There is no such bucket."""
+    """The bucket does not exist."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class NoBucket(Refused):
 
 @dataclass(frozen=True)
 class Version:
-    """One version of an object."""
+    """One version of an object; `size` in bytes."""
 
     key: str
     id: str
@@ -36,7 +36,7 @@ class Version:
 
 @dataclass(frozen=True)
 class BucketContents:
-    """What a bucket holds; `whole` is False where the counting was ended."""
+    """The number and bytes of a bucket's versions; `whole` is False where counting was stopped."""
 
     versions: int
     size: int
@@ -44,29 +44,37 @@ class BucketContents:
 
 
 class Store(Protocol):
-    """One bucket. NoBucket when it is not there."""
+    """One bucket. Every method raises NoBucket when it does not exist."""
 
     @property
     def url(self) -> str:
         """Its address: s3://name, gs://name."""
 
-    def pages(self, below: str = "") -> Iterator[list[Version]]:
-        """All versions of the objects whose names begin so, up to a thousand at a time."""
+    def pages(self, prefix: str = "") -> Iterator[list[Version]]:
+        """All versions of the objects under a prefix, up to a thousand at a time."""
 
     def read(self, key: str) -> Iterator[bytes]:
-        """An object's bytes; KeyError when there is none of this name."""
+        """An object's bytes; KeyError when there is no such object."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Make an object of some megabytes, whole or not at all: the cloud compares a hash before
-        others see it. Refused when it has another."""
+        """Make an object of some megabytes, whole or not at all: the cloud checks a hash before
+        the object is visible.
+
+        Raises:
+            Refused: the cloud received other bytes.
+        """
 
     def remove(self, versions: Sequence[Version]) -> int:
-        """Remove up to a thousand versions for good; how many went. One that is gone already
-        counts. Refused when none went."""
+        """Remove up to a thousand versions for good; returns how many are gone, including those
+        that were gone already.
+
+        Raises:
+            Refused: none could be removed.
+        """
 
 
 def count_objects(store: Store) -> BucketContents:
-    """Count what is there, to a limit."""
+    """Count the versions in a bucket, up to PAGES pages."""
     versions = size = 0
     pages = store.pages()
     for _ in range(PAGES):

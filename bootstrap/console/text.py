@@ -1,4 +1,4 @@
-"""Words for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
+"""Text for people: progress, durations, sizes, bars, and text from hosts made safe. Pure.
 
 No colour is ever used, so there is none to turn off. Text from hosts is cleaned before it is
 printed: an escape sequence in a script's output must not reach the terminal of who started it.
@@ -61,18 +61,18 @@ def _progress_parts(record: Mapping[str, Any], cells: int) -> list[str]:
     ]
 
 
-def _counted(word: str, record: Mapping[str, Any]) -> str:
+def _counted(noun: str, record: Mapping[str, Any]) -> str:
     """`epoch 2/5`; a number is padded to the width of its total, so that the line holds still."""
-    done, total = number(record, word), number(record, f"{word}s")
+    done, total = number(record, noun), number(record, f"{noun}s")
     if done is None:
         return ""
     most = "" if total is None else f"{total:.0f}"
-    return f"{word} {done:>{len(most)}.0f}" + (f"/{most}" if most else "")
+    return f"{noun} {done:>{len(most)}.0f}" + (f"/{most}" if most else "")
 
 
 def _scores(record: Mapping[str, Any]) -> list[str]:
-    values = {word: number(record, key) for key, word in _SCORES.items()}
-    return [f"{word} {_score(value)}" for word, value in values.items() if value is not None]
+    values = {label: number(record, key) for key, label in _SCORES.items()}
+    return [f"{label} {_score(value)}" for label, value in values.items() if value is not None]
 
 
 def _score(value: float) -> str:

@@ -1,7 +1,7 @@
-"""Whether a host gets out by itself, to where its packages come from and to where wheels do.
+"""Whether a host has outbound access: to the mirrors of its packages, and to an index of wheels.
 
-POSIX sh that writes nothing: one try of a connection to each, of at most 3 s, beside all other
-facts, so that only a host that does not get out is asked for longer than any other.
+POSIX sh that writes nothing. It tries one connection to each, of at most 3 s, in the background of
+all other facts, so that only a host without outbound access takes longer.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ railhead_try "$railhead_index" & railhead_q=$!
 END = """wait $railhead_p; echo "apt $? $railhead_apt"
 wait $railhead_q; echo "index $? $railhead_index"
 echo "mirrors $railhead_mirrors\""""
-SAID = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
+EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
 
 
 @dataclass(frozen=True)
 class EgressCheck:
-    """One way out: the host and port that were tried, and whether they are `open`; None where
-    there is nothing to try or nothing to try it with."""
+    """One tried connection: host and port, and whether it is `open`; None where there is no address
+    to try, or no tool to try it with."""
 
     to: str
     open: bool | None
@@ -51,8 +51,8 @@ class EgressCheck:
 
 @dataclass(frozen=True)
 class Egress:
-    """The ways out of a host: `apt` for packages of the system, `index` for wheels. `mirrors` are
-    where its lists of packages lead, each once, as in http://mirror.example:8080."""
+    """Outbound access of a host: `apt` for packages of the system, `index` for wheels. `mirrors`
+    are the origins in its lists of packages, each once, as in http://mirror.example:8080."""
 
     apt: EgressCheck
     index: EgressCheck
@@ -62,7 +62,7 @@ class Egress:
 def parse(out: str) -> Egress:
     """What END printed. ValueError for any other shape."""
     found = {
-        name: EgressCheck(_place(address), SAID.get(code, False))
+        name: EgressCheck(_place(address), EXIT_CODES.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
     }
     mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)

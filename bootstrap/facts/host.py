@@ -46,7 +46,7 @@ class RunProcess:
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of what
     is complete; `inside` is this host's own (address, port) as our connection reached it; `gpus`
-    are the names that nvidia-smi tells, none where the driver does not work or is not there:
+    are the names that nvidia-smi prints, none where the driver does not work or is not there:
     `gpu.cards` are."""
 
     home: str

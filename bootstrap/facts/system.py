@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SystemFacts:
-    """`cloud_init` is None where it is not installed; `secure_boot` is None where nobody says.
+    """`cloud_init` is None where it is not installed; `secure_boot` is None where unknown.
 
     `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
     what / /usr /var and /boot are on, `home_on` that of the home, `clock` the
@@ -55,14 +55,16 @@ def _cloud(out: str) -> str | None:
 
 def _cloud_init(out: str) -> str | None:
     found = re.findall(r"^(?:extended_)?status: *(.+)$", out, re.MULTILINE)
-    said = found[-1].strip() if found else ""
-    if not said:
+    status = found[-1].strip() if found else ""
+    if not status:
         return "not started" if out.strip() else None
-    if "running" in said:
+    if "running" in status:
         return "running"
-    if said in ("not run", "not started"):
+    if status in ("not run", "not started"):
         return "not started"
-    return next((word for word in ("error", "degraded", "disabled", "done") if word in said), said)
+    return next(
+        (word for word in ("error", "degraded", "disabled", "done") if word in status), status
+    )
 
 
 def _apt_busy(out: str) -> tuple[str, ...]:
@@ -72,16 +74,16 @@ def _apt_busy(out: str) -> tuple[str, ...]:
 
 
 def _installed(out: str) -> dict[str, str]:
-    words = [line.split() for line in lines(out)]
-    return {w[1].partition(":")[0]: w[2] for w in words if len(w) == 3 and w[0] == "installed"}
+    fields = [line.split() for line in lines(out)]
+    return {w[1].partition(":")[0]: w[2] for w in fields if len(w) == 3 and w[0] == "installed"}
 
 
 def _secure_boot(out: str) -> bool | None:
-    said = out.strip().splitlines()[0] if out.strip() else ""
-    if "enabled" in said or said == "1":
+    status = out.strip().splitlines()[0] if out.strip() else ""
+    if "enabled" in status or status == "1":
         return True
     off = ("disabled", "doesn't support", "no EFI")
-    return False if said == "0" or any(word in said for word in off) else None
+    return False if status == "0" or any(word in status for word in off) else None
 
 
 def _clock(out: str) -> float:
@@ -90,8 +92,8 @@ def _clock(out: str) -> float:
 
 
 def _disks(out: str) -> dict[str, int]:
-    words = [line.split() for line in lines(out)]
-    return {w[5]: int(w[3]) * 1024 for w in words if len(w) == 6 and w[3].isdigit()}
+    fields = [line.split() for line in lines(out)]
+    return {w[5]: int(w[3]) * 1024 for w in fields if len(w) == 6 and w[3].isdigit()}
 
 
 _APT = "apt|apt-get|aptitude|dpkg|unattended-upgr|apt.systemd.dai|packagekitd"

@@ -1,4 +1,4 @@
-"""What a GPU's driver says of errors: nvidia-smi's counters, and Xids in the kernel's log. Pure.
+"""What a GPU's driver reports of errors: nvidia-smi's counters, and Xids in the kernel's log. Pure.
 
 What each Xid means and asks for is from NVIDIA's catalog:
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -73,7 +73,7 @@ class Memory:
     """A card's memory: errors since the driver was loaded that ECC could not correct, pages or
     rows that wait for a restart to be taken out, and whether taking out failed.
 
-    None for what this kind of card does not tell.
+    None for what this kind of card does not report.
     """
 
     bus: str
@@ -86,7 +86,7 @@ class Memory:
 def script() -> str:
     """POSIX sh that asks the driver and the kernel's log; writes nothing.
 
-    Rows are asked for apart: a driver refuses a whole query for one field that it does not know.
+    Rows are queried separately: a driver refuses a whole query for one field that it does not know.
     """
     pages = "pci.bus_id,ecc.errors.uncorrected.volatile.total,retired_pages.pending"
     rows = "gpu_bus_id,remapped_rows.pending,remapped_rows.failure"
@@ -108,10 +108,10 @@ class Errors:
 def parse(output: str) -> Errors:
     """Turn what `script` printed into what is known of the cards."""
     parts = re.split(r"^@(pages|rows|log)\n", output, flags=re.MULTILINE)
-    said = dict(zip(parts[1::2], parts[2::2], strict=True))
-    log = said.get("log", "@closed")
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    log = sections.get("log", "@closed")
     xids = None if "@closed" in log else read_log(log)
-    return Errors(_memory(said.get("pages", ""), said.get("rows", "")), xids)
+    return Errors(_memory(sections.get("pages", ""), sections.get("rows", "")), xids)
 
 
 def read_log(log: str) -> tuple[Xid, ...]:
@@ -122,7 +122,7 @@ def read_log(log: str) -> tuple[Xid, ...]:
 
 
 def _memory(pages: str, rows: str) -> tuple[Memory, ...]:
-    remapped = {words[0]: words for words in _table(rows, 3)}
+    remapped = {row[0]: row for row in _table(rows, 3)}
     cards = []
     for bus, uncorrected, pending in _table(pages, 3):
         _, waiting, failure = remapped.get(bus, (bus, "N/A", "N/A"))
@@ -140,14 +140,14 @@ def _memory(pages: str, rows: str) -> tuple[Memory, ...]:
 
 
 def _table(text: str, width: int) -> list[list[str]]:
-    """The rows of a CSV that begin with a card's address; what else is said is no row."""
-    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
+    """The rows of a CSV that begin with a card's address; what else is sections is no row."""
+    rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     bus = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d")
     return [row for row in rows if len(row) == width and bus.fullmatch(row[0])]
 
 
-def _yes(word: str) -> bool | None:
-    return {"yes": True, "no": False, "1": True, "0": False}.get(word.lower())
+def _yes(field: str) -> bool | None:
+    return {"yes": True, "no": False, "1": True, "0": False}.get(field.lower())
 
 
 def short(bus: str) -> str:

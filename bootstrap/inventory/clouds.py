@@ -1,4 +1,4 @@
-"""The registry of clouds: what is true of every host of a kind, known without asking anybody.
+"""The registry of clouds: the properties that all hosts of a cloud share.
 
 A new cloud is one entry here, a folder in `bootstrap/clouds` and a folder in `stacks`. Code asks
 for a property, never for a cloud's name. Modules of a cloud are named, not imported: their SDK is
@@ -28,7 +28,7 @@ class CloudKind:
     this_machine: bool = False
 
 
-AD_HOC = "hosts"  # hosts that are only given by --hosts: somebody else's machines
+AD_HOC = "hosts"  # ad-hoc hosts: given by --hosts, not made by a stack
 CLOUDS = {
     "aws": CloudKind(
         instances="bootstrap.clouds.aws.instances:Aws",

@@ -1,6 +1,6 @@
 """The cluster document: the JSON by which a stack, or an earlier command, says what hosts are.
 
-Pure. Schema 1; tests/cases/documents/cluster-*.json are the contract with whoever writes one.
+Pure. Schema 1; tests/cases/documents/cluster-*.json are examples of every form.
 """
 
 from __future__ import annotations
@@ -14,27 +14,32 @@ from bootstrap.inventory.hosts import Gpu, Host, Inventory
 
 SCHEMA = 1
 KEY_SOURCES = ("guest-attributes", "console", "injected")
-WORD, WORD_OR_NULL, NUMBER, NUMBER_OR_NULL = (str,), (str, type(None)), (int,), (int, type(None))
+TEXT, TEXT_OR_NULL, NUMBER, NUMBER_OR_NULL = (
+    (str,),
+    (str, type(None)),
+    (int,),
+    (int, type(None)),
+)
 LIST, OBJECT, OBJECT_OR_NULL = (list,), (dict,), (dict, type(None))
 Kinds = Mapping[str, tuple[type, ...]]
 
 CLUSTER: Kinds = {
-    "schema": NUMBER, "name": WORD, "cloud": WORD, "region": WORD_OR_NULL, "bucket": WORD_OR_NULL,
+    "schema": NUMBER, "name": TEXT, "cloud": TEXT, "region": TEXT_OR_NULL, "bucket": TEXT_OR_NULL,
     "ssh": OBJECT, "deadlines": LIST, "price": OBJECT_OR_NULL, "hosts": LIST,
 }  # fmt: skip
-SSH: Kinds = {"user": WORD_OR_NULL, "port": NUMBER_OR_NULL, "key_file": WORD_OR_NULL}
+SSH: Kinds = {"user": TEXT_OR_NULL, "port": NUMBER_OR_NULL, "key_file": TEXT_OR_NULL}
 HOST: Kinds = {
-    "name": WORD, "id": WORD_OR_NULL, "zone": WORD_OR_NULL, "address": WORD,
-    "peer_address": WORD_OR_NULL, "slots": NUMBER_OR_NULL, "gpu": OBJECT_OR_NULL,
+    "name": TEXT, "id": TEXT_OR_NULL, "zone": TEXT_OR_NULL, "address": TEXT,
+    "peer_address": TEXT_OR_NULL, "slots": NUMBER_OR_NULL, "gpu": OBJECT_OR_NULL,
 }  # fmt: skip
 HOST_OPTIONAL: Kinds = {
-    "host_key": WORD, "host_key_source": WORD, "stop": LIST,
-    "user": WORD_OR_NULL, "port": NUMBER_OR_NULL,
+    "host_key": TEXT, "host_key_source": TEXT, "stop": LIST,
+    "user": TEXT_OR_NULL, "port": NUMBER_OR_NULL,
 }  # fmt: skip
-GPU: Kinds = {"type": WORD, "count": NUMBER}
-DEADLINE: Kinds = {"kind": WORD, "id": WORD_OR_NULL}
-WHEN: Kinds = {"at": WORD, "seconds": NUMBER}
-PRICE: Kinds = {"per_hour": (int, float), "currency": WORD, "source": WORD, "date": WORD}
+GPU: Kinds = {"type": TEXT, "count": NUMBER}
+DEADLINE: Kinds = {"kind": TEXT, "id": TEXT_OR_NULL}
+WHEN: Kinds = {"at": TEXT, "seconds": NUMBER}
+PRICE: Kinds = {"per_hour": (int, float), "currency": TEXT, "source": TEXT, "date": TEXT}
 
 
 def from_document(document: Mapping[str, Any]) -> Inventory:
@@ -95,10 +100,10 @@ def _host_from(entry: Any, ssh: Mapping[str, Any]) -> Host:
     return Host(**values)
 
 
-def _argv(words: list[Any], what: str) -> tuple[str, ...]:
-    if not words or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{what}: stop {words!r} is not an argv: a list of words")
-    return tuple(words)
+def _argv(stop: list[Any], what: str) -> tuple[str, ...]:
+    if not stop or not all(isinstance(part, str) for part in stop):
+        raise UsageError(f"{what}: stop {stop!r} is not an argv: a list of strings")
+    return tuple(stop)
 
 
 def to_document(inventory: Inventory) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Which hosts a command is about: the text of `--hosts` becomes an Inventory.
 
 Pure. Nothing here opens a file or a connection; names are checked here, once, and trusted after.
-The cluster document, the other way to an Inventory, is in bootstrap/inventory/document.py.
+The cluster document, another source of an Inventory, is in bootstrap/inventory/document.py.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ class Inventory:
 
     @property
     def is_ad_hoc(self) -> bool:
-        """True for hosts that are given by --hosts and made by no stack: somebody else's."""
+        """Whether the hosts are ad hoc: given by --hosts, not made by a stack."""
         return self.cloud == AD_HOC
 
     @property
     def is_managed(self) -> bool:
-        """True for machines that are ours to stop when a run has ended: those of a stack."""
+        """Whether Railhead may stop the machines when a run has ended: those of a stack."""
         return self.stack is not None or self.kind.in_cloud
 
 
@@ -154,7 +154,7 @@ def parse_hosts(text: str, *, slots: int | None = None) -> Inventory:
 
     Args:
         text: what was typed.
-        slots: for every host that does not say its own.
+        slots: for every host that has none in `text`.
 
     Raises:
         UsageError: the list is empty, an entry has another shape, or a host stands in it twice.
@@ -183,7 +183,7 @@ def _parse_host(entry: str, slots: int | None) -> Host:
 
 
 def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """The hosts by the words that messages call them: as typed, made unique by port or place."""
+    """Name the hosts as they were typed; the port or a number makes a name unique."""
     addresses = [h.address for h in hosts]
     names: list[str] = []
     for place, host in enumerate(hosts, 1):

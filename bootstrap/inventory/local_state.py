@@ -1,4 +1,4 @@
-"""What the control side remembers under ~/.railhead: clusters, their pins, runs, the last ones.
+"""State on this machine, under ~/.railhead: clusters, host keys, runs, the last cluster.
 
 Written before the first process starts, so that `fab teardown` finds what a crash left.
 """
@@ -27,9 +27,9 @@ def home() -> Path:
 
 def cache(kind: str) -> Path:
     """~/.cache/railhead/<kind>, made if it is not there; XDG_CACHE_HOME may move ~/.cache."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
+    configured = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rules: a path that is not absolute does not count.
-    caches = Path(told) if Path(told).is_absolute() else Path.home() / ".cache"
+    caches = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
     folder = caches / "railhead" / kind
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -42,7 +42,7 @@ def cluster_folder(name: str) -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold the lock on a file: no other process of this computer that asks for it goes on."""
+    """Hold the lock on a file; another process of this machine that wants it waits."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -50,7 +50,7 @@ def alone(lock: Path) -> Iterator[None]:
 
 @contextmanager
 def alone_in(cluster: str) -> Iterator[Path]:
-    """The cluster's folder, in which no other process changes hosts or their keys meanwhile."""
+    """The cluster's folder, locked: no other process changes its hosts or keys meanwhile."""
     folder = cluster_folder(cluster)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with alone(folder / "lock"):

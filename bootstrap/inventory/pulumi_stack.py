@@ -1,6 +1,6 @@
-"""The only door to Pulumi's own command: which stack is meant, and what machines it made.
+"""Runs the command pulumi: which stack is selected, and which machines it made.
 
-It never waits at a prompt: its input is closed, and what it lacks is said as the variable to set.
+It never waits at a prompt: stdin is closed, and an error names the variable to set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 
 PROJECT = Path(__file__).parents[2]  # the clone: Pulumi.yaml lies in it
-SECONDS = 30  # for a question; a service that is far away takes some
+SECONDS = 30  # for a query; a remote backend takes some
 DESTROY_SECONDS = 3600
 MACHINES = (
     "aws:ec2/instance:Instance",
@@ -39,7 +39,7 @@ def current() -> str | None:
     """
     if not shutil.which("pulumi") or not (PROJECT / "Pulumi.yaml").exists():
         return None
-    done = _ask("stack", "--show-name")
+    done = _pulumi("stack", "--show-name")
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
@@ -52,9 +52,9 @@ def cluster_of(stack: str) -> Inventory:
     """
     if not shutil.which("pulumi"):
         raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    done = _ask("stack", "output", "cluster", "--json", "--stack", stack)
+    done = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
     if done.returncode:
-        raise _why_not(stack, done.stderr)
+        raise _error(stack, done.stderr)
     try:
         document = json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -67,7 +67,7 @@ def cluster_of(stack: str) -> Inventory:
 
 
 def destroy(stack: str) -> None:
-    """Remove everything that a stack made; Pulumi's own words go to the screen.
+    """Remove everything that a stack made; Pulumi prints to the terminal.
 
     Raises:
         UsageError: there is no pulumi.
@@ -92,22 +92,22 @@ def resources(stack: str) -> list[str]:
     """The kinds of the resources that Pulumi's state still has, but for its own bookkeeping.
 
     Raises:
-        RailheadError: Pulumi does not tell.
+        RailheadError: Pulumi does not answer.
     """
     return [r["type"] for r in _held(stack) if not r["type"].startswith("pulumi:")]
 
 
 def _held(stack: str) -> list[dict[str, Any]]:
     """The resources of Pulumi's state, each with `type` and `id`."""
-    done = _ask("stack", "export", "--stack", stack)
+    done = _pulumi("stack", "export", "--stack", stack)
     if done.returncode:
-        raise _why_not(stack, done.stderr)
+        raise _error(stack, done.stderr)
     held = json.loads(done.stdout)["deployment"].get("resources") or []
     return [r for r in held if r.get("custom")]
 
 
-def _ask(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = ["pulumi", *words, "--non-interactive"]
+def _pulumi(*args: str) -> subprocess.CompletedProcess[str]:
+    argv = ["pulumi", *args, "--non-interactive"]
     try:
         return log.run(
             argv, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
@@ -124,30 +124,30 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true", "NO_COLOR": "1"}
 
 
-def _why_not(stack: str, said: str) -> UsageError:
-    """What Pulumi's refusal means, with the next command."""
-    if "passphrase must be set" in said:
+def _error(stack: str, stderr: str) -> UsageError:
+    """The error for an output of Pulumi, with the next command."""
+    if "passphrase must be set" in stderr:
         return UsageError(f"stack {stack} is locked by a passphrase", hint=PASSPHRASE)
-    if "incorrect passphrase" in said:
+    if "incorrect passphrase" in stderr:
         return UsageError(f"the passphrase is not that of stack {stack}", hint=PASSPHRASE)
-    if "does not have output property" in said:
+    if "does not have output property" in stderr:
         return _unfinished(stack)
-    if "no stack named" in said:
-        there = ", ".join(_stacks()) or "none"
+    if "no stack named" in stderr:
+        stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"
-        return UsageError(f"there is no stack {stack!r}; there are: {there}", hint=hint)
-    if "PULUMI_ACCESS_TOKEN" in said or "pulumi login" in said:
+        return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
+    if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
-    last = (said.strip().splitlines() or ["no word"])[-1]
+    last = (stderr.strip().splitlines() or ["(no output)"])[-1]
     return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
 
 
 def _unfinished(stack: str) -> UsageError:
-    """Without a document there may be machines all the same, of an `up` that broke off."""
+    """The error for a stack without a document: an interrupted `up` may have made machines."""
     quoted = shlex.quote(stack)
-    if there := [str(r.get("id")) for r in _held(stack) if r["type"] in MACHINES]:
+    if machines := [str(r.get("id")) for r in _held(stack) if r["type"] in MACHINES]:
         return UsageError(
-            f"the last pulumi up of stack {stack} broke off: {', '.join(there)} are there, "
+            f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} are there, "
             "and cost what they cost",
             hint=f"pulumi up --stack {quoted}   # or: pulumi destroy --stack {quoted}",
         )
@@ -158,8 +158,8 @@ def _unfinished(stack: str) -> UsageError:
 
 
 def _stacks() -> list[str]:
-    """The names of this project's stacks; empty when Pulumi does not say."""
-    done = _ask("stack", "ls", "--json")
+    """The names of this project's stacks; empty when Pulumi does not answer."""
+    done = _pulumi("stack", "ls", "--json")
     try:
         listed: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
         return [entry["name"] for entry in listed]

@@ -45,8 +45,10 @@ def _changes(cluster: Cluster) -> dict[str, Changes]:
         except UsageError as error:
             refused[peer.name] = str(error)
     if refused:
-        told = {peer.name: refused.get(peer.name, "ok") for peer in cluster.peers}
-        raise HostsNotReady(f"{len(refused)} of {len(told)} hosts cannot be made ready", told)
+        outcomes = {peer.name: refused.get(peer.name, "ok") for peer in cluster.peers}
+        raise HostsNotReady(
+            f"{len(refused)} of {len(outcomes)} hosts cannot be made ready", outcomes
+        )
     return found
 
 
@@ -91,8 +93,8 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
 
 def _horovod_step(cluster: Cluster, name: str) -> Step:
     if cluster.wheel:
-        whence = f"kept in {kept.url}" if (kept := cluster.kept) and kept.taken else "built before"
-        why = f"install the wheel {whence} ({cluster.wheel.name})"
+        origin = f"kept in {kept.url}" if (kept := cluster.kept) and kept.taken else "built before"
+        why = f"install the wheel {origin} ({cluster.wheel.name})"
         return Step(name, "horovod", why + _keeps(cluster, name))
     if name == cluster.builder:
         why, fetches = "no wheel for this system yet: built here, once", 0
@@ -148,10 +150,10 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
     roots = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
     if not roots:
         return
-    told = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
+    listed = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
     if not options.system and not cluster.inventory.kind.in_cloud:
         raise UsageError(
-            f"system changes are needed, and these machines were only named:\n{told}",
+            f"system changes are needed, and these machines were only named:\n{listed}",
             hint="add --system to allow them, or make them on the hosts yourself",
         )
     for name in dict.fromkeys(step.host for step in roots):
@@ -160,7 +162,7 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
             lack = "sudo without a password" if facts.apt else "apt-get"
             command = f"apt-get install {' '.join(packages)}" if packages else "what stands above"
             raise UsageError(
-                f"system changes are needed and {name} has no {lack}:\n{told}",
+                f"system changes are needed and {name} has no {lack}:\n{listed}",
                 hint=f"ssh {name}, then as root: {command}",
             )
 
@@ -172,8 +174,8 @@ def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Pla
         for place, steps in _needs(facts, change, plan.of(name)).items():
             need, free = sum(steps.values()), _free(facts, place)
             if free is not None and free < need:
-                told = f"needs {size(need)} on {place}, {size(free)} are free"
-                short.append(f"  [{name}] {', '.join(steps)} {told}")
+                needs = f"needs {size(need)} on {place}, {size(free)} are free"
+                short.append(f"  [{name}] {', '.join(steps)} {needs}")
     if short:
         raise UsageError("disk full: too little room on the hosts\n" + "\n".join(short))
 

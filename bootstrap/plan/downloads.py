@@ -1,4 +1,4 @@
-"""Which way each part takes to a host: from where it is published, or fetched here, once, and
+"""How each download reaches a host: from its publisher, or fetched on this machine once and sent
 through this connection. Pure."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of t
 
 
 def cut_off(facts: HostFacts) -> bool:
-    """Whether the host was seen not to get wheels by itself."""
+    """Whether the host has no outbound access to an index of wheels."""
     return facts.egress.index.open is False
 
 
 def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
     """The mirrors that a host's apt needs for these changes and reaches only
-    through this connection; none where it gets out, or nothing of apt's is to be done."""
+    through this connection; none where it has outbound access, or apt has nothing to do."""
     asks = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
     if facts.egress.apt.open is not False or not asks:
         return ()
@@ -39,37 +39,37 @@ def archives(facts: HostFacts, named: str) -> tuple[str, ...]:
 
 def routed(step: Step, facts: HostFacts) -> Step:
     """The step, with what it would fetch going through this connection where it must."""
-    way = facts.egress.apt if step.name in OF_APT else facts.egress.index
-    if not step.fetches or way.open is not False:
+    access = facts.egress.apt if step.name in OF_APT else facts.egress.index
+    if not step.fetches or access.open is not False:
         return step
     return replace(step, fetches=0, sends=step.fetches)
 
 
 def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) -> list[str]:
-    """A line for each host that does not get out, and kind of what it then gets from here."""
-    told = []
+    """A line for each host without outbound access, and for each kind of download it needs."""
+    lines = []
     for name, host in cluster.facts.items():
         if cut_off(host):
-            told.append(
-                f"[{name}] does not get out ({_silent(host.egress.index)}): wheels are fetched "
+            lines.append(
+                f"[{name}] does not get out ({_no_answer(host.egress.index)}): wheels are fetched "
                 "here, once, checked by hash, and go through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
         places = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
-        if asked := list(dict.fromkeys(places)):
-            told.append(
-                f"[{name}] its apt does not get out ({_silent(host.egress.apt)}): what it asks "
-                f"of {', '.join(asked)} goes through this connection"
+        if needed := list(dict.fromkeys(places)):
+            lines.append(
+                f"[{name}] its apt does not get out ({_no_answer(host.egress.apt)}): what it asks "
+                f"of {', '.join(needed)} goes through this connection"
             )
-    return told
+    return lines
 
 
-def _silent(way: EgressCheck) -> str:
-    return f"no answer from {way.to}"
+def _no_answer(check: EgressCheck) -> str:
+    return f"no answer from {check.to}"
 
 
 def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
-    """UsageError where a driver would be fetched by a program that is not ours to lead."""
+    """UsageError where a driver would be fetched by a program that takes no proxy of ours."""
     for name, changes in todo.items():
         installer = changes.driver and changes.driver.installer
         if installer and facts[name].egress.apt.open is False:

@@ -1,8 +1,8 @@
 """Drivers are data: which one a host's cards and system need, and what brings it there. Pure.
 
 Names and sizes of Ubuntu's packages were read from its archive on 2026-11-21, with apt's own
-arithmetic on an empty system; NVIDIA's repository was not reached, its names are others' word.
-None of it was ever run on a GPU by us.
+arithmetic on an empty system; NVIDIA's repository was not reached: its names are unverified.
+Nothing here has been run on a GPU.
 """
 
 from __future__ import annotations

@@ -240,14 +240,16 @@ def _choose_row(
     if name is not None:
         return row_named(name, launcher), f"--runtime {name}"
     able = [row for row in ROWS.values() if row.serves(launcher)]
-    there = [r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)]
-    if there and there[0] != able[0]:
-        return there[0], f"{able[0].name} has no Python that all hosts have"
+    installed = [
+        r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)
+    ]
+    if installed and installed[0] != able[0]:
+        return installed[0], f"{able[0].name} has no Python that all hosts have"
     return able[0], "serves both launchers"
 
 
 def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
-    """Whether these are hosts with GPUs, in words."""
+    """Whether the hosts have GPUs, and the reason as text."""
     for name, host in facts.items():
         if host.arch != "x86_64":
             raise UsageError(f"{name} is {host.arch}: the runtimes are locked for x86_64 alone")

@@ -1,4 +1,4 @@
-"""What of a host's system has to change, and why: root's work, before ours. Pure."""
+"""System changes: what root has to change on a host before the runtime is installed. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUILD_PARTS = (149, 600_000_000)
 
 @dataclass(frozen=True)
 class Changes:
-    """Root's work on one host, in the order in which it is done.
+    """The system changes of one host, in order.
 
     `whys` has the reason of each step by its name: "cloud-init", "mend", "system", "driver",
     "reboot". With `hold` and no `driver`, what is installed already is held.
@@ -41,14 +41,14 @@ class Changes:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the steps, in order."""
-        there = {
+        steps = {
             "cloud-init": self.wait_cloud_init,
             "mend": self.mend_dpkg,
             "system": bool(self.packages),
             "driver": self.driver is not None or bool(self.hold),
             "reboot": self.reboot,
         }
-        return tuple(name for name, wanted in there.items() if wanted)
+        return tuple(name for name, wanted in steps.items() if wanted)
 
     @property
     def as_root(self) -> tuple[str, ...]:
@@ -92,8 +92,8 @@ def changes(cluster: Cluster, name: str) -> Changes:
     needed = drivers.choose(facts)
     if needed:
         refuse(facts, needed)
-    there = needed is not None and is_installed(facts, needed)
-    row = None if there else needed
+    installed = needed is not None and is_installed(facts, needed)
+    row = None if installed else needed
     hold = needed.hold if needed else _not_held(cluster, facts)
     apt = bool(parts or hold or (row and row.packages))
     mend = facts.system.dpkg_broken and not facts.system.apt_busy
@@ -103,8 +103,8 @@ def changes(cluster: Cluster, name: str) -> Changes:
         packages=tuple(sorted(set(parts.values()))),
         driver=row,
         hold=hold,
-        reboot=there or (row is not None and row.reboot),
-        whys=_whys(facts, parts, row, there),
+        reboot=installed or (row is not None and row.reboot),
+        whys=_whys(facts, parts, row, installed),
     )
 
 
@@ -140,7 +140,7 @@ def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
 
 
 def _whys(
-    facts: HostFacts, parts: Mapping[str, str], row: DriverRow | None, there: bool
+    facts: HostFacts, parts: Mapping[str, str], row: DriverRow | None, installed: bool
 ) -> dict[str, str]:
     busy = f"; after {', '.join(facts.system.apt_busy)}" if facts.system.apt_busy else ""
     lacks = f"{', '.join(parts)} missing: apt {' '.join(sorted(set(parts.values())))}"
@@ -155,7 +155,7 @@ def _whys(
         "mend": "an installation was broken off: dpkg --configure -a",
         "system": lacks + busy,
         "driver": driver,
-        "reboot": f"{wrong}, though the driver is installed" if there else loads,
+        "reboot": f"{wrong}, though the driver is installed" if installed else loads,
     }
 
 
@@ -196,8 +196,8 @@ def _refuse_in_use(facts: HostFacts) -> None:
 
 def _by_hand(facts: HostFacts) -> bool:
     """Whether a driver is there that no package brought: apt would write across its files."""
-    there = facts.gpu.driver is not None or bool(facts.gpu.smi)
-    return there and not any("nvidia" in package for package in facts.system.packages)
+    found = facts.gpu.driver is not None or bool(facts.gpu.smi)
+    return found and not any("nvidia" in package for package in facts.system.packages)
 
 
 def _of_system(facts: HostFacts) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import RailheadError
+from bootstrap.remote.run.manifest import FILES, home_name
 from bootstrap.untrusted import unpack
 
-LIMIT = 64_000_000  # bytes of a manifest: unpack.FILES entries with long names
+LIMIT = 64_000_000  # bytes of a manifest: FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
 SHOWN = 5  # names in one line
 
@@ -86,7 +87,7 @@ class Manifest:
             raise unpack.Hostile("a manifest that is none") from None
         names = {entry.path for entry in files}
         folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
-        if len(names) < len(files) or names & folders or len(files) > unpack.FILES:
+        if len(names) < len(files) or names & folders or len(files) > FILES:
             raise unpack.Hostile("a manifest with a name twice, or with too many")
         homes([*names])
         return Manifest(files, left_out)
@@ -117,13 +118,6 @@ def refuse_changed(wrong: list[str]) -> None:
             + ", ".join(wrong[:SHOWN]),
             hint="fab fetch   # once more; the machines keep them",
         )
-
-
-def home_name(path: str) -> str:
-    """Where a file of the run's folder lies here: results/ comes to the top, work/ is outputs/."""
-    if path.startswith("work/"):
-        return "outputs/" + path.removeprefix("work/")
-    return path.removeprefix("results/")
 
 
 def homes(paths: Sequence[str]) -> Mapping[str, str]:

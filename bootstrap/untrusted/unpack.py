@@ -23,16 +23,10 @@ from typing import IO, Any
 
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError
-
-# The same limits stand in remote/manifest.py, where a host leaves out what exceeds them.
-FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
-DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
-NAME = 1024  # bytes of a whole name
-PART = 240  # bytes between two slashes: file systems take 255, and some suffix of ours
+from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 16  # bytes read at once
-FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
 STAGE = ".fetch-"  # how the name of a folder begins that holds files on their way
 KINDS = {
     tarfile.SYMTYPE: "a link",

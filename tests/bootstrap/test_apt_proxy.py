@@ -134,10 +134,10 @@ def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, hom
     """This machine's own addresses are outside, but in the test that is about them; and a host's
     port is one of ours."""
     monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forwarded", lambda host, serve: host.listening(serve)
+        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )
     if "inward" not in request.node.name:
-        monkeypatch.setattr(apt_upstream, "_is_inward", lambda address: False)
+        monkeypatch.setattr(apt_upstream, "_is_private", lambda address: False)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402
 from bootstrap.clouds import storage as cloud_storage
-from bootstrap.clouds.aws.client import pieces  # noqa: E402
+from bootstrap.clouds.aws.client import read_chunks  # noqa: E402
 from bootstrap.clouds.aws.s3 import S3  # noqa: E402
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch, client
@@ -78,7 +78,7 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     world: World, here: Run, shipped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = world.inventory.bucket
-    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.tell(world.inventory, "r1")
+    assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     told: list[str] = []
@@ -89,13 +89,13 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert found == set(shipped)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
-    assert "succeeded; results fetched to" in bucket_results.tell(world.inventory, None)
+    assert "succeeded; results fetched to" in bucket_results.run_line(world.inventory, None)
 
 
 def test_results_that_are_not_in_the_bucket_are_on_the_chief(world: World, here: Run) -> None:
     with pytest.raises(UsageError, match="they are only on m1, which does not run"):
         bucket_results.fetch(world.inventory, here)
-    assert "results only on m1" in bucket_results.tell(world.inventory, None)
+    assert "results only on m1" in bucket_results.run_line(world.inventory, None)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
         cloud_storage.NoBucket, match=f"there is no bucket {world.inventory.bucket}"
     ):
         bucket_results.fetch(world.inventory, here)
-    assert "there is no bucket" in bucket_results.tell(world.inventory, None)
+    assert "there is no bucket" in bucket_results.run_line(world.inventory, None)
 
 
 def test_a_stack_without_a_bucket_says_so() -> None:
@@ -171,7 +171,7 @@ def test_a_stack_without_a_bucket_says_so() -> None:
 def test_a_download_that_breaks_off_is_no_file(on_gcs: OnGcs, tmp_path: Path) -> None:
     on_gcs.put("big", os.urandom(3 << 20))
     on_gcs.store.cuts = True
-    with pytest.raises(RailheadError, match="Google cannot be asked"):
+    with pytest.raises(RailheadError, match="Google call failed"):
         bucket.bucket_of(ON_GCP).get("big", tmp_path / "big", 3 << 20)
     assert not (tmp_path / "big").exists()
     on_gcs.store.cuts = False
@@ -187,7 +187,7 @@ def test_what_s3_has_another_hash_of_is_told_while_it_comes(on_s3: OnS3) -> None
     from moto.s3.models import s3_backends
 
     s3_backends["123456789012"]["aws"].buckets["results-b"].keys["k"].value = flipped(b"weights")
-    with pytest.raises(RailheadError, match="AWS cannot be asked: Expected checksum"):
+    with pytest.raises(RailheadError, match="AWS call failed: Expected checksum"):
         bucket.bucket_of(ON_AWS).read("k")
 
 
@@ -198,8 +198,8 @@ def test_a_body_of_s3_that_ends_early_is_an_error_for_people() -> None:
         def read(self, _: int) -> bytes:
             raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
-    with pytest.raises(RailheadError, match="AWS cannot be asked: 1 read, but total bytes"):
-        list(pieces(Cut()))
+    with pytest.raises(RailheadError, match="AWS call failed: 1 read, but total bytes"):
+        list(read_chunks(Cut()))
 
 
 # --- Count
@@ -258,7 +258,7 @@ def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPat
     assert isinstance(kept, S3)
 
     def small(service: str, call: str, **words: Any) -> Any:
-        return kept.ask(service, call, MaxKeys=2, **words)
+        return kept.client(service, call, MaxKeys=2, **words)
 
     assert [len(page) for page in S3(small, "results-b").pages()] == [2, 2, 1]
 
@@ -291,7 +291,7 @@ def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
         def __call__(self, *_: Any, **__: Any) -> dict[str, Any]:
             return {"md5Hash": "another"}
 
-    with pytest.raises(RailheadError, match="k came into gs://b with another content"):
+    with pytest.raises(RailheadError, match="k in gs://b is not what was uploaded"):
         Gcs(cast("client.GoogleClient", Answers()), "b").write("k", WHEEL)
 
 
@@ -366,10 +366,10 @@ def test_what_s3_does_not_remove_ends_the_emptying() -> None:
 
 def test_an_answer_that_is_no_batch_is_not_believed() -> None:
     with pytest.raises(ValueError, match="not in several parts"):
-        batch.unpacked("text/html", b"<html>")
+        batch.decode("text/html", b"<html>")
     odd = b"--x\r\nContent-Type: application/http\r\n\r\n<html>\r\n--x--"
-    with pytest.raises(ValueError, match="is no status"):
-        batch.unpacked("multipart/mixed; boundary=x", odd)
+    with pytest.raises(ValueError, match="is not a status line"):
+        batch.decode("multipart/mixed; boundary=x", odd)
 
 
 # --- What goes wrong
@@ -411,7 +411,7 @@ def test_nobody_logged_in_is_said_before_anything(
     with pytest.raises(UsageError, match="nobody is logged in") as told:
         bucket_results.fetch(ON_GCP, here)
     assert told.value.hint == "gcloud auth application-default login"
-    assert "nobody is logged in" in bucket_results.tell(ON_GCP, None)
+    assert "nobody is logged in" in bucket_results.run_line(ON_GCP, None)
 
 
 def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
@@ -435,6 +435,6 @@ def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
 def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TRIES", 0)
     kept = bucket.bucket_of(ON_GCP)
-    gone = replace(kept.store.ask, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
-    with pytest.raises(RailheadError, match="Google cannot be asked: "):
-        replace(kept, store=replace(kept.store, ask=gone)).empty()  # type: ignore[type-var]
+    gone = replace(kept.store.client, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
+    with pytest.raises(RailheadError, match="Google call failed: "):
+        replace(kept, store=replace(kept.store, client=gone)).empty()  # type: ignore[type-var]

@@ -15,7 +15,7 @@ boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs bot
 moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 
 from bootstrap.clouds import base  # noqa: E402
-from bootstrap.clouds.aws.client import Ask, connect  # noqa: E402
+from bootstrap.clouds.aws.client import AwsClient, connect  # noqa: E402
 from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
 from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
@@ -69,7 +69,7 @@ def later(hours: float) -> datetime:
     return (datetime.now(timezone.utc) + timedelta(hours=hours)).replace(microsecond=0)
 
 
-def failing(call: str, word: str, message: str = "said so") -> Ask:
+def failing(call: str, word: str, message: str = "said so") -> AwsClient:
     """Asks AWS, but one call is refused with a word."""
     real = connect(REGION)
 
@@ -221,7 +221,7 @@ def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None)
     assert deadline and deadline.state == "armed"
 
 
-def scheduled(**words: Any) -> Ask:
+def scheduled(**words: Any) -> AwsClient:
     """An AWS that knows nothing but this schedule."""
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     stops = json.dumps({"InstanceIds": [h.id for h in inventory.hosts]})
@@ -277,7 +277,7 @@ def test_nobody_logged_in_is_said_before_anything(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(UsageError, match="AWS cannot be asked") as told:
+    with pytest.raises(UsageError, match="AWS call failed") as told:
         base.cloud_of(inventory).instance_states()
     assert told.value.code == 2
 
@@ -316,7 +316,7 @@ def test_host_keys_are_those_of_the_last_whole_block(text: str, keys: tuple[str,
     assert keys_on_console(text) == keys
 
 
-def console(latest: Callable[[], str]) -> Ask:
+def console(latest: Callable[[], str]) -> AwsClient:
     def ask(service: str, name: str, **words: Any) -> Any:
         assert name == "get_console_output"
         return {"Output": latest()} if words.get("Latest") else {"Output": CONSOLE}

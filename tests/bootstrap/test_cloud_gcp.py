@@ -18,7 +18,7 @@ from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
 from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
-from bootstrap.clouds.gcp.client import GoogleClient, connect, through  # noqa: E402
+from bootstrap.clouds.gcp.client import GoogleClient, connect  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import UsageError  # noqa: E402
@@ -62,7 +62,7 @@ class Time:
 
 
 def gcp(compute: Compute, inventory: Inventory = GOLDEN) -> Gcp:
-    return Gcp(inventory, through(requests.Session(), compute.base), Time().clock())
+    return Gcp(inventory, GoogleClient(requests.Session(), compute.base), Time().clock())
 
 
 def machine(compute: Compute) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) 
 
 
 def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) -> None:
-    with pytest.raises(UsageError, match="only while a machine is stopped") as told:
+    with pytest.raises(UsageError, match="can only change while a machine is stopped") as told:
         gcp(compute).set_deadline(6)
     assert told.value.hint == "fab stop, then fab start --hours 6"
     gcp(compute).set_deadline(4)  # as it is

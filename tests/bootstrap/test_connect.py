@@ -311,8 +311,10 @@ def test_the_way_through_a_jump_host_is_closed_behind_us(
     traveller: Person, cluster: Cluster
 ) -> None:
     with reach.sessions(named(INNER)) as opened:
-        way = opened["inner"]._hops
-    assert [hop.is_connected for hop in way] == [False, False]
+        inner = opened["inner"].connection
+        hops = [inner.gateway, inner]
+        assert [hop.is_connected for hop in hops] == [True, True]
+    assert [hop.is_connected for hop in hops] == [False, False]
 
 
 def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:

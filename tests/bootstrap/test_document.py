@@ -112,7 +112,7 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:
         ("hosts.0.address", None, "of another kind: address"),
         ("hosts.0.stop", "poweroff", "of another kind: stop"),
         ("hosts.0.stop", [], r"stop \[\] is not an argv"),
-        ("hosts.0.stop", ["sudo", 1], "is not an argv: a list of words"),
+        ("hosts.0.stop", ["sudo", 1], "is not an argv: a list of strings"),
         ("hosts.0.slots", 0, "slots of aws-g4dn-1: 0"),
         ("hosts.0.name", "../x", "'../x' is not a host's name"),
         ("name", "../x", "'../x' is not a cluster's name"),

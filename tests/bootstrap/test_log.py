@@ -118,7 +118,7 @@ def test_an_unexpected_error_names_the_log_that_has_its_traceback(fab: Fab, home
     done = fab("train")
     (file,) = log_files(home)
     assert done.returncode == 1
-    assert done.stderr.endswith(f"not yours\n  debug log: {file}\n")
+    assert done.stderr.endswith(f"not in your command\n  debug log: {file}\n")
     assert "ZeroDivisionError: ours" in file.read_text()
 
 
@@ -213,11 +213,7 @@ def test_what_looks_like_a_key_is_not_logged(text: str, secret: str) -> None:
         "SHA256:Ab1" + "x" * 40,
         "sha256:" + "a1" * 32,
         "~/.railhead/runs/20261122-041500-ab12/results",
-<<<<<<< HEAD
-        "uv pip install --require-hashes -r /home/ann/railhead2/locks/tf2.18-cpu.txt",
-=======
         "uv pip install --require-hashes -r /home/ann/Railhead2/locks/tf2.18-cpu.txt",
->>>>>>> dev
         "the passphrase must be set",
         "train --secret HF_TOKEN",
     ],

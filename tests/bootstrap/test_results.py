@@ -295,15 +295,6 @@ def test_a_host_sends_just_the_names_that_are_accepted(name: str) -> None:
     assert bool(remote.kind_of(name, 0o100644)) is bool(unpack.fault(name))
 
 
-def test_a_host_and_we_have_the_same_limits_and_names() -> None:
-    for limit in ("FILES", "DEPTH", "NAME", "PART", "FORBIDDEN"):
-        assert getattr(remote, limit) == getattr(unpack, limit)
-    from bootstrap.untrusted.manifest import home_name
-
-    for path in ("run.json", "results/a", "results/work/a", "work/results/a", "logs/a"):
-        assert remote.home_name(path) == home_name(path)
-
-
 def test_what_a_killed_fetch_left_is_removed_and_one_that_goes_on_is_not(tmp_path: Path) -> None:
     (tmp_path / ".fetch-dead").mkdir()
     with unpack.stage(tmp_path) as first, unpack.stage(tmp_path) as second:

@@ -85,9 +85,9 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     assert who_ran(host) == [*want, "nvidia"], "the second time only the module is asked for"
     with one.sessions() as opened:
         session = opened["a"]
-        (line,) = teardown._restore_system(session, session.facts())
+        (line,) = teardown._restore_system(session)
         assert line.verified and line.text.startswith("52railhead, cuda-drivers, nvidia-driver-pin")
-        assert not teardown._restore_system(session, session.facts())
+        assert not teardown._restore_system(session)
     assert host.exec("apt-mark", "showhold").stdout == ""
 
 

@@ -1,4 +1,4 @@
-"""One way to ask AWS anything: bounded, retried, and with its refusals in words."""
+"""Calls to AWS with timeouts and retries; its errors become ours."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from functools import cache
 from typing import Any
 
 from bootstrap.clouds.base import Refused
-from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 
-Ask = Callable[..., Any]  # service, call, and the call's own words
-PIECE = 1 << 20  # bytes
+AwsClient = Callable[..., Any]  # (service, operation, **parameters) -> response
+CHUNK = 1 << 20  # bytes
 
-_EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity says who you are"
+_EXPIRED = "aws sso login   # or new keys: aws sts get-caller-identity shows who you are"
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
     "RequestExpired": _EXPIRED,
     "AuthFailure": _EXPIRED,
     "InvalidClientTokenId": _EXPIRED,
-    "AccessDenied": "aws sts get-caller-identity   # who asks: it lacks the right to this",
+    "AccessDenied": "aws sts get-caller-identity   # this identity lacks the permission",
 }
 
 
-def connect(region: str | None) -> Ask:
-    """`ask("ec2", "describe_instances", ...)` in a region.
+def connect(region: str | None) -> AwsClient:
+    """A client of one region: `client("ec2", "describe_instances", ...)`.
 
     Raises:
-        UsageError: boto3 is not installed, or (while asking) there are no credentials.
-        Refused: (while asking) AWS said no; its own code is the error's `word`.
+        UsageError: boto3 is not installed, or (in a call) there are no credentials.
+        Refused: (in a call) AWS refused it; its code is the error's `error_code`.
     """
     try:
         import boto3
     except ImportError:
         raise UsageError(
-            "boto3, which asks AWS for its machines, is not installed",
+            "boto3, the SDK of AWS, is not installed",
             hint="scripts/setup --stacks",
         ) from None
     from botocore.config import Config
@@ -47,38 +46,39 @@ def connect(region: str | None) -> Ask:
     def client(service: str) -> Any:
         return boto3.Session(region_name=region).client(service, config=bounds)
 
-    return lambda service, call, **words: _asked(client, service, call, words)
+    return lambda service, operation, **parameters: _call(client, service, operation, parameters)
 
 
-def _asked(client: Callable[[str], Any], service: str, call: str, words: dict[str, Any]) -> Any:
-    from botocore import exceptions as wrong
+def _call(
+    client: Callable[[str], Any], service: str, operation: str, parameters: dict[str, Any]
+) -> Any:
+    from botocore import exceptions as errors
 
     try:
-        with log.timed(f"AWS {service} {call}"):
-            return getattr(client(service), call)(**words)
-    except wrong.ClientError as error:
-        said = error.response["Error"]
-        word = str(said.get("Code", "?"))
-        told = f"AWS refuses {call}: {word}: {said.get('Message', '')}"
-        raise Refused(told, word, hint=_HINTS.get(word, "")) from None
-    except (wrong.NoCredentialsError, wrong.PartialCredentialsError, wrong.SSOError) as error:
-        raise UsageError(f"AWS cannot be asked: {error}", hint=_EXPIRED) from None
-    except (wrong.ProfileNotFound, wrong.NoRegionError) as error:
-        raise UsageError(f"AWS cannot be asked: {error}") from None
-    except wrong.BotoCoreError as error:
-        raise RailheadError(f"AWS cannot be asked: {error}") from None
+        return getattr(client(service), operation)(**parameters)
+    except errors.ClientError as error:
+        details = error.response["Error"]
+        code = str(details.get("Code", "?"))
+        message = f"AWS refuses {operation}: {code}: {details.get('Message', '')}"
+        raise Refused(message, code, hint=_HINTS.get(code, "")) from None
+    except (errors.NoCredentialsError, errors.PartialCredentialsError, errors.SSOError) as error:
+        raise UsageError(f"AWS call failed: {error}", hint=_EXPIRED) from None
+    except (errors.ProfileNotFound, errors.NoRegionError) as error:
+        raise UsageError(f"AWS call failed: {error}") from None
+    except errors.BotoCoreError as error:
+        raise RailheadError(f"AWS call failed: {error}") from None
 
 
-def pieces(body: Any) -> Iterator[bytes]:
-    """The bytes of an object while they come.
+def read_chunks(body: Any) -> Iterator[bytes]:
+    """The bytes of an object as they arrive.
 
     Raises:
-        RailheadError: they ended early, or are not those that S3 has the hash of.
+        RailheadError: they ended early, or do not match the hash that S3 has.
     """
     from botocore.exceptions import BotoCoreError
 
     try:
-        while data := body.read(PIECE):
+        while data := body.read(CHUNK):
             yield data
     except BotoCoreError as error:
-        raise RailheadError(f"AWS cannot be asked: {error}") from None
+        raise RailheadError(f"AWS call failed: {error}") from None

@@ -1,4 +1,4 @@
-"""A bucket of S3, as the protocol of buckets wants it."""
+"""The bucket protocol for S3."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.clouds.aws.client import Ask, connect, pieces
+from bootstrap.clouds.aws.client import AwsClient, connect, read_chunks
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.storage import NoBucket, Version
 
@@ -18,7 +18,7 @@ from bootstrap.clouds.storage import NoBucket, Version
 class S3:
     """The bucket s3://name."""
 
-    ask: Ask
+    client: AwsClient
     name: str
 
     @property
@@ -26,50 +26,49 @@ class S3:
         """Its address."""
         return f"s3://{self.name}"
 
-    def pages(self, below: str = "") -> Iterator[list[Version]]:
-        """All versions, the marks of removed objects too."""
-        words: dict[str, Any] = {"Prefix": below}
+    def pages(self, prefix: str = "") -> Iterator[list[Version]]:
+        """All versions, including the markers of removed objects."""
+        query: dict[str, Any] = {"Prefix": prefix}
         while True:
-            page = self._ask("list_object_versions", **words)
+            page = self._call("list_object_versions", **query)
             found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if found:
                 yield [Version(v["Key"], v["VersionId"], v.get("Size", 0)) for v in found]
             if not page.get("IsTruncated"):
                 return
-            words["KeyMarker"] = page["NextKeyMarker"]
-            words["VersionIdMarker"] = page["NextVersionIdMarker"]
+            query["KeyMarker"] = page["NextKeyMarker"]
+            query["VersionIdMarker"] = page["NextVersionIdMarker"]
 
     def read(self, key: str) -> Iterator[bytes]:
-        """An object's bytes. S3 sends the hash that it was written with, and boto compares it."""
+        """An object's bytes. S3 sends the hash of the upload, and boto checks it."""
         try:
-            body = self._ask("get_object", Key=key)["Body"]
+            body = self._call("get_object", Key=key)["Body"]
         except Refused as refused:
             if refused.error_code in ("NoSuchKey", "404"):
                 raise KeyError(key) from None
             raise
-        return pieces(body)
+        return read_chunks(body)
 
     def write(self, key: str, data: bytes) -> None:
-        """Make an object. S3 refuses what has another sha256 than the one that is sent along."""
+        """Make an object. S3 refuses bytes that do not match the sha256 that is sent with them."""
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
-        # As a stream: a timeout is then for each piece and not for all of it.
-        self._ask("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
+        # As a stream, so that the timeout applies to each chunk, not to the whole upload.
+        self._call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
 
     def remove(self, versions: Sequence[Version]) -> int:
-        """Remove versions, all in one call."""
+        """Remove versions in one call."""
         keys = [{"Key": v.key, "VersionId": v.id} for v in versions]
-        said = self._ask("delete_objects", Delete={"Objects": keys, "Quiet": True})
-        left = said.get("Errors", [])
-        if left and len(left) == len(keys):
-            first = left[0]
-            told = f"AWS refuses to remove {first['Key']} from {self.url}: "
-            word = str(first.get("Code", "?"))
-            raise Refused(f"{told}{word}: {first.get('Message', '')}", word)
-        return len(keys) - len(left)
+        response = self._call("delete_objects", Delete={"Objects": keys, "Quiet": True})
+        failed = response.get("Errors", [])
+        if failed and len(failed) == len(keys):
+            code, message = failed[0].get("Code", "?"), failed[0].get("Message", "")
+            what = f"AWS refuses to remove {failed[0]['Key']} from {self.url}"
+            raise Refused(f"{what}: {code}: {message}", str(code))
+        return len(keys) - len(failed)
 
-    def _ask(self, call: str, **words: Any) -> Any:
+    def _call(self, operation: str, **parameters: Any) -> Any:
         try:
-            return self.ask("s3", call, Bucket=self.name, **words)
+            return self.client("s3", operation, Bucket=self.name, **parameters)
         except Refused as refused:
             if refused.error_code == "NoSuchBucket":
                 raise NoBucket(self.url) from None

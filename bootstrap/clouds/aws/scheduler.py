@@ -1,4 +1,4 @@
-"""The one-time schedule of EventBridge Scheduler that stops a cluster's machines by itself."""
+"""The deadline on AWS: a one-time schedule of EventBridge Scheduler that stops the instances."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bootstrap.clouds.aws.client import Ask
+from bootstrap.clouds.aws.client import AwsClient
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.errors import RailheadError, UsageError
 
 KIND = "scheduled-stop"
-SAID_BY = "EventBridge Scheduler GetSchedule"
+SOURCE = "EventBridge Scheduler GetSchedule"
 MOST_HOURS = 168
-# UpdateSchedule replaces the whole schedule: this is what stays as the stack made it.
+# UpdateSchedule replaces the whole schedule: these fields keep the values of the stack.
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
 KEPT |= {"ActionAfterCompletion", "KmsKeyArn"}
 
 
-def read(ask: Ask, name: str, ids: Collection[str]) -> Deadline:
-    """The schedule as it is now; MISSING when it is not there or will not stop these machines."""
+def read(client: AwsClient, name: str, ids: Collection[str]) -> Deadline:
+    """The schedule as it is now; MISSING when there is none or it does not stop these instances."""
     try:
-        schedule = ask("scheduler", "get_schedule", **_named(name))
+        schedule = client("scheduler", "get_schedule", **_named(name))
     except Refused as refused:
         if refused.error_code != "ResourceNotFoundException":
             raise
-        return Deadline(KIND, None, MISSING, SAID_BY, f"there is no schedule {name}")
+        return Deadline(KIND, None, MISSING, SOURCE, f"there is no schedule {name}")
     at = _time_of(schedule)
-    if why := _why_useless(schedule, at, ids):
-        return Deadline(KIND, at, MISSING, SAID_BY, why)
+    if reason := _why_ineffective(schedule, at, ids):
+        return Deadline(KIND, at, MISSING, SOURCE, reason)
     past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", SAID_BY)
+    return Deadline(KIND, at, "past" if past else "armed", SOURCE)
 
 
-def set_deadline(ask: Ask, name: str, hours: float) -> None:
-    """Move the schedule's time; its target and role stay as the stack made them.
+def set_deadline(client: AwsClient, name: str, hours: float) -> None:
+    """Move the schedule to this many hours from now; its target and role do not change.
 
     Raises:
         UsageError: the hours are out of range.
-        RailheadError: the schedule is not there any more.
+        RailheadError: the schedule does not exist.
     """
     if not 0 < hours <= MOST_HOURS:
         raise UsageError(f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h")
     try:
-        schedule = ask("scheduler", "get_schedule", **_named(name))
+        schedule = client("scheduler", "get_schedule", **_named(name))
     except Refused as refused:
         if refused.error_code != "ResourceNotFoundException":
             raise
@@ -55,7 +55,7 @@ def set_deadline(ask: Ask, name: str, hours: float) -> None:
             hint="pulumi refresh --yes && pulumi up   # makes it anew",
         ) from None
     at = datetime.now(timezone.utc) + timedelta(hours=hours)
-    ask(
+    client(
         "scheduler",
         "update_schedule",
         **{key: schedule[key] for key in KEPT & schedule.keys()},
@@ -66,13 +66,13 @@ def set_deadline(ask: Ask, name: str, hours: float) -> None:
 
 
 def _named(name: str) -> dict[str, str]:
-    """The id of a deadline is its schedule's name, or group/name."""
+    """A schedule's name and group, from the deadline's id: `name` or `group/name`."""
     group, _, last = name.rpartition("/")
     return {"Name": last, "GroupName": group or "default"}
 
 
 def _time_of(schedule: Mapping[str, Any]) -> datetime | None:
-    """When a one-time schedule fires; None for one of another kind."""
+    """The time of a one-time schedule; None for another kind of schedule."""
     found = re.fullmatch(r"at\((.+)\)", schedule.get("ScheduleExpression", ""))
     if not found:
         return None
@@ -80,8 +80,8 @@ def _time_of(schedule: Mapping[str, Any]) -> datetime | None:
     return datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone(timezone.utc)
 
 
-def _why_useless(schedule: Mapping[str, Any], at: datetime | None, ids: Collection[str]) -> str:
-    """Why a schedule that is there will not stop the machines; empty when it will."""
+def _why_ineffective(schedule: Mapping[str, Any], at: datetime | None, ids: Collection[str]) -> str:
+    """Why a schedule does not stop the instances; empty when it does."""
     if schedule.get("State") == "DISABLED":
         return "the schedule is disabled"
     if at is None:

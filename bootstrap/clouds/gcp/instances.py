@@ -1,4 +1,4 @@
-"""Compute Engine machines as Google has them: asked by id, started, stopped, their keys read."""
+"""Compute Engine instances: their states, start, stop, deadline, costs and host keys."""
 
 from __future__ import annotations
 
@@ -40,104 +40,104 @@ _ID = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
 
 
 class Gcp:
-    """The machines of one inventory in one project."""
+    """The Compute Engine instances of one inventory, in one project."""
 
     def __init__(
-        self, inventory: Inventory, ask: GoogleClient | None = None, clock: Clock | None = None
+        self, inventory: Inventory, client: GoogleClient | None = None, clock: Clock | None = None
     ) -> None:
         self.inventory = inventory
         for host in inventory.hosts:
             _path(host)
-        self._ask = ask or connect()
+        self._client = client or connect()
         self._clock = clock or Clock()
 
     def instance_states(self) -> dict[str, InstanceState]:
-        """What Compute says of each host; a 404 inside a project that answers is "gone"."""
+        """Each host's state; "gone" is a 404 in a project that can be read."""
         now = utc_now()
-        return {h.name: _standing(said, h, now) for h, said in self._instances()}
+        return {h.name: _instance_state(shown, h, now) for h, shown in self._instances()}
 
     def start(self) -> None:
-        """Start every machine that is stopped, and wait for Google's word on each.
+        """Start every instance that is stopped, and wait for each operation's end.
 
         Raises:
-            Refused: none is free in that zone now, or Google's own word for another reason.
+            Refused: the zone has no capacity now, or Google refuses for another reason.
         """
-        stopped = [h for h, said in self._instances() if _state(said) == "stopped"]
-        begun = [(h, self._ask("POST", f"{_path(h)}/start")) for h in stopped]
-        for host, operation in begun:
+        stopped = [h for h, shown in self._instances() if _state(shown) == "stopped"]
+        started = [(h, self._client("POST", f"{_path(h)}/start")) for h in stopped]
+        for host, operation in started:
             try:
-                wait_for_operation(self._ask, operation, self._clock)
+                wait_for_operation(self._client, operation, self._clock)
             except Refused as refused:
                 raise _stock_out(host, refused) from None
 
     def stop(self) -> None:
-        """Stop every machine that runs or starts."""
-        for host, said in self._instances():
-            if _state(said) in ("running", "starting"):
-                self._ask("POST", f"{_path(host)}/stop")
+        """Stop every instance that runs or starts."""
+        for host, shown in self._instances():
+            if _state(shown) in ("running", "starting"):
+                self._client("POST", f"{_path(host)}/stop")
 
     def deadline(self) -> Deadline | None:
-        """The first moment at which Compute stops one of the machines by itself."""
+        """The earliest time at which Compute itself stops one of the instances."""
         if not any(d["kind"] == KIND for d in self.inventory.deadlines):
             return None
-        found = [_deadline(h, said) for h, said in self._instances() if said is not None]
+        found = [_deadline(h, shown) for h, shown in self._instances() if shown is not None]
         by_urgency = sorted(found, key=lambda d: (d.state != MISSING, d.at is None, d.at or 0))
         return by_urgency[0] if found else Deadline(KIND, None, MISSING, COMPUTE, "no machine")
 
     def set_deadline(self, hours: float) -> None:
-        """Give every machine so many hours from its next start; Compute takes it only stopped.
+        """Give every instance this many hours from its next start; it must be stopped for that.
 
         Raises:
-            UsageError: a machine is not stopped, or the hours are out of range.
+            UsageError: an instance is not stopped, or the hours are out of range.
         """
         if not 0 < hours <= MOST_HOURS:
             raise UsageError(
                 f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h"
             )
-        instances = [(h, said) for h, said in self._instances() if said is not None]
+        instances = [(h, shown) for h, shown in self._instances() if shown is not None]
         seconds = str(round(hours * 3600))
-        other = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
-        awake = [h.name for h, said in other if _state(said) != "stopped"]
-        if awake:
+        to_change = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
+        running = [h.name for h, shown in to_change if _state(shown) != "stopped"]
+        if running:
             raise UsageError(
-                f"{', '.join(awake)}: Compute moves maxRunDuration only while a machine is stopped",
+                f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
                 hint=f"fab stop, then fab start --hours {hours:g}",
             )
-        for host, said in other:
-            wanted = said.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
+        for host, shown in to_change:
+            wanted = shown.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
             wanted |= {"instanceTerminationAction": "STOP"}
-            operation = self._ask("POST", f"{_path(host)}/setScheduling", json=wanted)
-            wait_for_operation(self._ask, operation, self._clock)
+            operation = self._client("POST", f"{_path(host)}/setScheduling", json=wanted)
+            wait_for_operation(self._client, operation, self._clock)
 
     def costs(self) -> list[Cost]:
-        """The disks, by size, and the bucket, by what is in it."""
+        """The disks, and the bucket's content."""
         return [*self._disks(), *self._bucket()]
 
     def account(self) -> str:
-        """The project that the machines' ids name."""
+        """The project that the instances' ids name."""
         return f"project {_parts(self.inventory.chief)[0]}"
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
-        """The keys that each machine's guest agent wrote into its guest attributes."""
+        """The keys that each instance's guest agent wrote into its guest attributes."""
         found = {h.name: self._keys_of(h) for h in self.inventory.hosts}
         return {name: keys for name, keys in found.items() if keys}
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks that firewall rules for the chief's network and tags name."""
-        said = self._get(_path(self.inventory.chief)) or {}
-        network = (said.get("networkInterfaces") or [{}])[0].get("network", "")
-        tags = said.get("tags", {}).get("items", [])
+        chief = self._get(_path(self.inventory.chief)) or {}
+        network = (chief.get("networkInterfaces") or [{}])[0].get("network", "")
+        tags = chief.get("tags", {}).get("items", [])
         path = f"projects/{_parts(self.inventory.chief)[0]}/global/firewalls"
-        rules = [r for r in self._ask("GET", path).get("items", []) if r["network"] == network]
+        rules = [r for r in self._client("GET", path).get("items", []) if r["network"] == network]
         return networks_of(rules, tags, self.inventory.chief.port or 22)
 
     def _instances(self) -> list[tuple[Host, dict[str, Any] | None]]:
         return [(host, self._get(_path(host))) for host in self.inventory.hosts]
 
-    def _get(self, path: str, **words: Any) -> dict[str, Any] | None:
-        """What stands there; None where Google says that nothing does."""
+    def _get(self, path: str, **options: Any) -> dict[str, Any] | None:
+        """The resource at a path; None when there is none."""
         try:
-            return self._ask("GET", path, **words)
+            return self._client("GET", path, **options)
         except Refused as refused:
             if refused.error_code in ("notFound", "404"):
                 return None
@@ -145,28 +145,28 @@ class Gcp:
 
     def _keys_of(self, host: Host) -> tuple[str, ...]:
         query = {"queryPath": "hostkeys/"}
-        said = self._get(f"{_path(host)}/getGuestAttributes", params=query) or {}
-        items = said.get("queryValue", {}).get("items", [])
+        attributes = self._get(f"{_path(host)}/getGuestAttributes", params=query) or {}
+        items = attributes.get("queryValue", {}).get("items", [])
         return tuple(f"{i['key']} {i['value'].strip()}" for i in items if i.get("value"))
 
     def _disks(self) -> Iterator[Cost]:
-        for host, said in self._instances():
-            for disk in (said or {}).get("disks", []):
+        for host, shown in self._instances():
+            for disk in (shown or {}).get("disks", []):
                 source = disk.get("source", "").partition("/compute/v1/")[2]
                 if not source:
                     continue
-                there = self._get(source) or {}
-                kind = there.get("type", "").rpartition("/")[2]
-                gigabytes = int(there.get("sizeGb") or disk.get("diskSizeGb") or 0)
-                each = DISKS.get(kind)
-                per_day = None if each is None else gigabytes * each / cloud_costs.DAYS
+                details = self._get(source) or {}
+                kind = details.get("type", "").rpartition("/")[2]
+                gigabytes = int(details.get("sizeGb") or disk.get("diskSizeGb") or 0)
+                price = DISKS.get(kind)
+                per_day = None if price is None else gigabytes * price / cloud_costs.DAYS
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
                 yield Cost(what, per_day, "fab teardown --destroy")
 
     def _bucket(self) -> Iterator[Cost]:
         if name := (self.inventory.bucket or "").removeprefix("gs://"):
             yield from cloud_costs.bucket(
-                Gcs(self._ask, name), self.inventory.region, cloud_costs.GCS
+                Gcs(self._client, name), self.inventory.region, cloud_costs.GCS
             )
 
 
@@ -183,35 +183,37 @@ def _parts(host: Host) -> tuple[str, str, str]:
     return found[1], found[2], found[3]
 
 
-def _state(said: Mapping[str, Any] | None) -> str:
-    return "gone" if said is None else STATES.get(said.get("status", ""), "unknown")
+def _state(shown: Mapping[str, Any] | None) -> str:
+    return "gone" if shown is None else STATES.get(shown.get("status", ""), "unknown")
 
 
-def _standing(said: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
-    state = _state(said)
-    if said is None:
+def _instance_state(shown: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
+    state = _state(shown)
+    if shown is None:
         return InstanceState(state, None, COMPUTE, now)
-    card = (said.get("networkInterfaces") or [{}])[0]
-    outside = (card.get("accessConfigs") or [{}])[0].get("natIP")
-    inside = host.address == host.peer_address  # it has no public address, and needs none
-    why = "suspended: its memory still bills" if said.get("status") == "SUSPENDED" else ""
-    why = why or said.get("statusMessage", "")
-    address = card.get("networkIP") if inside else outside
-    return InstanceState(state, address or None, COMPUTE, now, why, serial=str(said.get("id", "")))
+    interface = (shown.get("networkInterfaces") or [{}])[0]
+    public = (interface.get("accessConfigs") or [{}])[0].get("natIP")
+    private = host.address == host.peer_address  # it has no public address, and needs none
+    reason = "suspended: its memory is billed" if shown.get("status") == "SUSPENDED" else ""
+    reason = reason or shown.get("statusMessage", "")
+    address = interface.get("networkIP") if private else public
+    return InstanceState(
+        state, address or None, COMPUTE, now, reason, serial=str(shown.get("id", ""))
+    )
 
 
 def networks_of(
     rules: Iterable[Mapping[str, Any]], tags: Collection[str], port: int
 ) -> tuple[str, ...]:
-    """The networks that firewall rules let in to a port of machines with these tags.
+    """The networks that firewall rules allow to connect to a port of instances with these tags.
 
-    What other rules deny is not counted: a stack's own rules come before all others.
+    Deny rules are ignored: a stack's own rules have precedence over all others.
     """
     found: set[str] = set()
     for rule in rules:
-        aimed = not rule.get("targetTags") or not set(rule["targetTags"]).isdisjoint(tags)
+        applies = not rule.get("targetTags") or not set(rule["targetTags"]).isdisjoint(tags)
         opens = any(_covers(each, port) for each in rule.get("allowed", []))
-        if aimed and opens and rule.get("direction") == "INGRESS" and not rule.get("disabled"):
+        if applies and opens and rule.get("direction") == "INGRESS" and not rule.get("disabled"):
             found |= set(rule.get("sourceRanges", []))
     return tuple(sorted(found))
 
@@ -223,33 +225,33 @@ def _covers(allowed: Mapping[str, Any], port: int) -> bool:
     return not spans or any(int(a) <= port <= int(b or a) for a, _, b in spans)
 
 
-def _seconds(said: Mapping[str, Any]) -> str:
-    """maxRunDuration as Compute has it; empty where there is none."""
-    return str(said.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", ""))
+def _seconds(shown: Mapping[str, Any]) -> str:
+    """maxRunDuration in seconds, as Compute has it; empty where there is none."""
+    return str(shown.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", ""))
 
 
-def _stops(said: Mapping[str, Any]) -> bool:
-    return said.get("scheduling", {}).get("instanceTerminationAction") in ("STOP", "DELETE")
+def _stops(shown: Mapping[str, Any]) -> bool:
+    return shown.get("scheduling", {}).get("instanceTerminationAction") in ("STOP", "DELETE")
 
 
-def _deadline(host: Host, said: Mapping[str, Any]) -> Deadline:
-    seconds = _seconds(said)
-    if not seconds or not _stops(said):
+def _deadline(host: Host, shown: Mapping[str, Any]) -> Deadline:
+    seconds = _seconds(shown)
+    if not seconds or not _stops(shown):
         return Deadline(KIND, None, MISSING, COMPUTE, f"{host.name} has none")
-    why = f"{int(seconds) / 3600:g} h from each start"
-    if _state(said) != "running":
-        return Deadline(KIND, None, "armed", COMPUTE, why)
-    at = _ends(said, int(seconds))
+    length = f"{int(seconds) / 3600:g} h from each start"
+    if _state(shown) != "running":
+        return Deadline(KIND, None, "armed", COMPUTE, length)
+    at = _ends(shown, int(seconds))
     past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", COMPUTE, why)
+    return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length)
 
 
-def _ends(said: Mapping[str, Any], seconds: int) -> datetime | None:
-    """When a running machine is stopped: Compute's own figure, else start and length."""
-    own = said.get("resourceStatus", {}).get("scheduling", {}).get("terminationTimestamp")
+def _ends(shown: Mapping[str, Any], seconds: int) -> datetime | None:
+    """When Compute stops a running instance: its own time, else the start plus the length."""
+    own = shown.get("resourceStatus", {}).get("scheduling", {}).get("terminationTimestamp")
     if own:
         return _moment(own)
-    began = said.get("lastStartTimestamp")
+    began = shown.get("lastStartTimestamp")
     return _moment(began) + timedelta(seconds=seconds) if began else None
 
 
@@ -258,7 +260,7 @@ def _moment(text: str) -> datetime:
 
 
 def _stock_out(host: Host, refused: Refused) -> RailheadError:
-    if not any(word in refused.error_code for word in STOCK_OUTS):
+    if not any(code in refused.error_code for code in STOCK_OUTS):
         return refused
     return Refused(
         f"{host.name}: Google has no such machine free in {host.zone} now; it is stopped and keeps "

@@ -170,13 +170,13 @@ def test_results_that_are_only_on_the_chief_are_told() -> None:
 
 def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(_: Inventory) -> BucketContents:
-        raise UsageError("Google cannot be asked: nobody is logged in")
+        raise UsageError("Google call failed: nobody is logged in")
 
     save_run()
     monkeypatch.setattr(bucket, "of", of)
     receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="gs://b"))
     last = receipt.lines[-1]
-    assert "on m1's disk, and perhaps in gs://b: Google cannot be asked" in last.text
+    assert "on m1's disk, and perhaps in gs://b: Google call failed" in last.text
     assert not last.verified
 
 
