@@ -142,7 +142,7 @@ def test_every_key_of_the_result_is_described() -> None:
     keys = literal_keys(
         functions(REMOTE / "run/supervisor.py", "result", "culprit", "blame", "failure")
     )
-    keys |= literal_keys(functions(REMOTE / "run/end_processes.py", "sweep", "answer"))
+    keys |= literal_keys(functions(REMOTE / "run/end_processes.py", "end_run", "reply_of"))
     assert {"schema", "state", "culprit", "lines", "ended", "left"} <= keys
     assert keys <= named(section(page("architecture.md"), "The result"))
 

@@ -17,7 +17,7 @@ from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.receipt import Line, Receipt
-from bootstrap.provision.system import take_back
+from bootstrap.provision.system import undo_system_changes
 from bootstrap.runs.cancel import sweep
 from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
@@ -123,7 +123,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
 
 def _restore_system(session: Session) -> list[Line]:
     """Revert system changes: holds, settings of unattended upgrades, timers. Drivers stay."""
-    there, left = take_back(session)
+    there, left = undo_system_changes(session)
     if not there:
         return []
     names = [Path(line).name for line in left or there]

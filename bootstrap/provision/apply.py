@@ -1,4 +1,4 @@
-"""Carries a plan out on all hosts at once. Killed anywhere, the next time does what is missing."""
+"""Carries out a plan on all hosts in parallel. After an interruption, the next call continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bootstrap.plan.decide import cluster_line
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.plan.system_changes import changes
-from bootstrap.provision import uv, wheel_delivery, wheel_store, wheels
+from bootstrap.provision import uv, wheel_store, wheels
 from bootstrap.provision.horovod_wheel import build
 from bootstrap.provision.host_step import QUIET, UV, HostStep
 from bootstrap.provision.survey import with_new_facts
@@ -34,40 +34,42 @@ IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_buil
 
 
 def apply(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
-    """Carry the plan out, all hosts at once; returns the cluster with what is now there.
+    """Carry out the plan on all hosts in parallel; returns the cluster with its new facts.
 
-    Root's work comes first. A host that rebooted for it has another session in `opened` then.
+    System changes come first. A host that rebooted has a new session in `opened` afterwards.
     """
-    cluster = rooted(cluster, plan, opened, board)
-    _Work(cluster, plan, opened, board).go()
+    cluster = apply_system_changes(cluster, plan, opened, board)
+    _Installation(cluster, plan, opened, board).go()
     return cluster
 
 
-def rooted(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
-    """Do root's part of the plan, and look again; without one, nothing is asked of any host."""
+def apply_system_changes(
+    cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board
+) -> Cluster:
+    """Make the system changes of the plan and read the facts again; does nothing without any."""
     wanted = {name: changes(cluster, name) for name in opened if _parts(plan, name)[0]}
     if not wanted:
         return cluster
     seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
-    # Which ways go through the connection stays as the plan said it.
+    # The plan decided which downloads go through the connection: that stays.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
-    if left := {name: text for name in wanted if (text := _left(cluster, name))}:
-        told = {name: left.get(name, "ok") for name in opened}
-        what = f"{WHAT} on {len(left)} of {len(told)} hosts do not serve"
-        raise HostsFailed(what, told)
+    if left := {name: text for name in wanted if (text := _still_needed(cluster, name))}:
+        outcomes = {name: left.get(name, "ok") for name in opened}
+        what = f"{WHAT} on {len(left)} of {len(outcomes)} hosts did not have the expected effect"
+        raise HostsFailed(what, outcomes)
     return cluster
 
 
 def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
-    """A host's steps: root's, and ours."""
+    """A host's steps: (system changes, all others)."""
     steps = plan.of(name)
     ours = [step for step in steps if step.name not in STEPS]
     return [step for step in steps if step.name in STEPS], ours
 
 
-def _left(cluster: Cluster, name: str) -> str:
-    """What the system changes were to install and did not; empty where all is well."""
+def _still_needed(cluster: Cluster, name: str) -> str:
+    """The system change that is still needed afterwards; empty without one."""
     try:
         left = changes(cluster, name)
     except RailheadError as wrong:
@@ -79,8 +81,11 @@ def _left(cluster: Cluster, name: str) -> str:
     return left.whys["reboot"] if left.reboot else ""
 
 
-class _Work:
-    """One application of a plan. Others wait for the wheel that the builder builds."""
+class _Installation:
+    """The steps of a plan on all hosts. `installers` says which method carries out which step.
+
+    One host builds the Horovod wheel; the others wait for it (`built`).
+    """
 
     def __init__(
         self, cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board
@@ -93,26 +98,26 @@ class _Work:
             self.built.set()
 
     def go(self) -> None:
-        busy = {n: s for n, s in self.opened.items() if _parts(self.plan, n)[1]}
+        working = {n: s for n, s in self.opened.items() if _parts(self.plan, n)[1]}
         for name in self.opened:
-            if self.plan.of(name) and name not in busy:
-                self._ready(name)
-        start_agents(self.cluster, busy)
-        everywhere(busy, self._install, what="making hosts ready")
-        if late := [name for name in busy if self.plan.needs(name, "key")]:
-            self._exchange_keys(busy)
-            for name in late:
-                self._ready(name)
+            if self.plan.of(name) and name not in working:
+                self._mark_ready(name)
+        start_agents(self.cluster, working)
+        everywhere(working, self._install, what="making hosts ready")
+        if waiting := [name for name in working if self.plan.needs(name, "key")]:
+            self._exchange_keys(working)
+            for name in waiting:
+                self._mark_ready(name)
 
     def _install(self, session: Session) -> None:
-        name, site = session.host.name, self._site(session)
+        name, step_host = session.host.name, self._host_step(session)
         try:
             for step in _parts(self.plan, name)[1]:
                 self.board.line(name, f"{step.name}: {step.why}")
-                if step.name in self.doing:
-                    self.doing[step.name](self, site)
+                if step.name in self.installers:
+                    self.installers[step.name](self, step_host)
             if not self.plan.needs(name, "key"):
-                self._ready(name)
+                self._mark_ready(name)
         except RailheadError:
             self.board.line(name, "failed", state="failed")
             raise
@@ -120,115 +125,119 @@ class _Work:
             if name == self.cluster.builder:
                 self.built.set()
 
-    def _ready(self, name: str) -> None:
+    def _mark_ready(self, name: str) -> None:
         self.board.line(name, f"ready in {traffic.host_traffic(name).summary()}", state="ready")
 
-    def _uv(self, site: HostStep) -> None:
-        site.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
+    def _install_uv(self, step_host: HostStep) -> None:
+        step_host.send_folder("uv", uv.uv_for_hosts(), f"~/.railhead/uv/{uv_digest()}")
 
-    def _runtime(self, site: HostStep) -> None:
+    def _install_runtime(self, step_host: HostStep) -> None:
         folder = self.environment.folder
         locks = {f"{folder}.lock.txt": self.environment.runtime.lock.read_text()}
         if self.environment.extra:
             locks[f"{folder}.extra.txt"] = self.environment.extra
-        self._environment(site, "runtime", folder, locks)
+        self._create_environment(step_host, "runtime", folder, locks)
         if not self.environment.runtime.horovod:
-            self._complete(site, "runtime", IMPORTS)
-        elif site.waits:  # what Python compiles now, it has when the wheel comes
-            site.run("runtime", self._importing(IMPORTS), env=QUIET)
+            self._mark_complete(step_host, "runtime", IMPORTS)
+        elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
+            step_host.run("runtime", self._import_command(IMPORTS), env=QUIET)
 
-    def _complete(self, site: HostStep, step: str, imports: str) -> None:
-        """See that the environment can be imported, and leave the word that it is whole."""
+    def _mark_complete(self, step_host: HostStep, step: str, imports: str) -> None:
+        """Check that the environment can be imported, and mark it as complete."""
         folder = self.environment.folder
-        site.run(step, self._importing(imports), env=QUIET)
-        site.session.call("write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]])
+        step_host.run(step, self._import_command(imports), env=QUIET)
+        step_host.session.call(
+            "write", files=[[f"{folder}/.ok", 0o644, self.environment.digest + "\n"]]
+        )
 
-    def _importing(self, imports: str) -> list[str]:
+    def _import_command(self, imports: str) -> list[str]:
         return [f"{self.environment.folder}/bin/python", "-c", imports]
 
-    def _bucket(self, site: HostStep) -> None:
+    def _install_bucket_client(self, step_host: HostStep) -> None:
         client = self.cluster.bucket_client
         assert client is not None
         folder = client.folder
         locks = {f"{folder}.lock.txt": client.lock.read_text()}
-        self._environment(site, "bucket", folder, locks)
-        site.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
+        self._create_environment(step_host, "bucket", folder, locks)
+        step_host.session.call("write", files=[[f"{folder}/.ok", 0o644, client.digest + "\n"]])
 
-    def _environment(
-        self, site: HostStep, step: str, folder: str, locks: Mapping[str, str]
+    def _create_environment(
+        self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
     ) -> None:
-        """An environment on a host that holds exactly what locks say: path there -> text."""
-        site.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
-        python = site.facts.pythons[self.environment.python]
+        """Create an environment on a host with exactly the packages of `locks` {path: text}."""
+        step_host.session.call("write", files=[[path, 0o644, text] for path, text in locks.items()])
+        python = step_host.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
-        site.run(step, [*venv, folder], env=uv.ENVIRONMENT)
+        step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
         # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
-        words = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
-        with self._wheels(site, step, list(locks.values())) as found:
-            site.run(step, [*words, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
+        argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
+        with self._deliver_wheels(step_host, step, list(locks.values())) as found:
+            step_host.run(step, [*argv, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
 
     @contextmanager
-    def _wheels(self, site: HostStep, step: str, locks: list[str]) -> Iterator[Sequence[str]]:
-        """What tells uv where wheels are: nothing, unless the plan has them come from here."""
-        planned = [s for s in self.plan.of(site.name) if s.name == step and s.sends]
+    def _deliver_wheels(
+        self, step_host: HostStep, step: str, locks: list[str]
+    ) -> Iterator[Sequence[str]]:
+        """uv's options for wheels that are sent from here; empty where the host downloads them."""
+        planned = [s for s in self.plan.of(step_host.name) if s.name == step and s.sends]
         if not planned:
             yield ()
             return
-        report = site.reporter(step)
+        report = step_host.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
         house = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
-        with wheel_delivery.delivered(site.session, house, report):
-            yield wheel_delivery.FOR_UV
+        with wheels.deliver(step_host.session, house, report):
+            yield wheels.FOR_UV
 
-    def _horovod(self, site: HostStep) -> None:
-        builder = site.name == self.cluster.builder
+    def _install_horovod(self, step_host: HostStep) -> None:
+        builder = step_host.name == self.cluster.builder
         if builder and not self.wheel:
-            self.wheel = build(site)
+            self.wheel = build(step_host)
             self.built.set()
         while not self.built.wait(timeout=1):
-            self.board.line(site.name, f"horovod: {self.cluster.builder} builds the wheel")
+            self.board.line(step_host.name, f"horovod: {self.cluster.builder} builds the wheel")
         if not self.wheel:
             raise RailheadError(f"no Horovod wheel: its build on {self.cluster.builder} failed")
-        site.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
-        site.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
-        self._complete(site, "horovod", IMPORTS_HOROVOD)
+        step_host.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
+        step_host.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
+        self._mark_complete(step_host, "horovod", IMPORTS_HOROVOD)
         if builder:
-            self._keep(site, self.wheel)
+            self._store_in_bucket(step_host, self.wheel)
 
-    def _keep(self, site: HostStep, wheel: Path) -> None:
-        """Bring a wheel that serves into the stack's bucket, which has none. Where that fails it
-        is said: hosts are ready without it."""
+    def _store_in_bucket(self, step_host: HostStep, wheel: Path) -> None:
+        """Store a tested wheel in the stack's bucket if that has none. A failure is only reported:
+        the hosts are ready without it."""
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
-        site.reporter("horovod")(f"the wheel goes to {kept.url}")
+        step_host.reporter("horovod")(f"the wheel goes to {kept.url}")
         try:
-            wheel_store.put(self.cluster.inventory, wheel)
+            wheel_store.store_wheel(self.cluster.inventory, wheel)
         except (RailheadError, OSError) as error:
-            said = str(error).splitlines()[0]
-            self.board.print_lines(f"the wheel was not kept in {kept.url}: {said}")
+            reason = str(error).splitlines()[0]
+            self.board.print_lines(f"the wheel was not kept in {kept.url}: {reason}")
 
-    doing: Mapping[str, Callable[[_Work, HostStep], None]] = {
-        "uv": _uv,
-        "runtime": _runtime,
-        "horovod": _horovod,
-        "bucket": _bucket,
+    installers: Mapping[str, Callable[[_Installation, HostStep], None]] = {
+        "uv": _install_uv,
+        "runtime": _install_runtime,
+        "horovod": _install_horovod,
+        "bucket": _install_bucket_client,
     }
 
-    def _site(self, session: Session) -> HostStep:
+    def _host_step(self, session: Session) -> HostStep:
         return HostStep(session, self.cluster, self.board)
 
-    def _exchange_keys(self, busy: Mapping[str, Session]) -> None:
-        """A key pair made on the chief: its private half never leaves it."""
+    def _exchange_keys(self, working: Mapping[str, Session]) -> None:
+        """Make a key pair on the chief, where the private key stays; authorize it on all hosts."""
         chief = self.opened[self.cluster.chief]
         public = self.cluster.facts[self.cluster.chief].cluster_key
         if public is None:
             comment = f"railhead:{self.cluster.inventory.name}"
             make = f"ssh-keygen -q -t ed25519 -N '' -C {comment} -f {KEY}"
             folder = "mkdir -p -m 700 ~/.railhead/cluster"
-            self._site(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
+            self._host_step(chief).run("key", ["sh", "-c", f"{folder} && {make}"])
             public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
-        everywhere(busy, lambda s: authorize(s, name, [line]), what="letting the chief in")
+        everywhere(working, lambda s: authorize(s, name, [line]), what="letting the chief in")

@@ -1,4 +1,4 @@
-"""Files that are fetched here for hosts: each once, and read while they still come."""
+"""Downloads for the apt proxy: each file is fetched once and can be read while it downloads."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from bootstrap.provision import apt_upstream
 
 PIECE = 1 << 14
-ROOM = 100_000_000  # bytes of this computer's disk that are left alone
-# What never changes under its name. Lists do, so they are asked for anew each time.
+ROOM = 100_000_000  # bytes of this machine's disk that stay free
+# Files whose content never changes. Package lists do: they are fetched each time.
 KEPT = re.compile(r"\.deb$|/by-hash/")
 
 
-class _AsTold(HTTPRedirectHandler):
-    """Who asked decides whether to go where a server sends them."""
+class _NoRedirects(HTTPRedirectHandler):
+    """Passes redirects on to the client, which decides whether to follow them."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Nowhere: the answer is passed on."""
+        """Follow no redirect."""
 
 
-OPENER = build_opener(_AsTold)
+OPENER = build_opener(_NoRedirects)
 
 
-class Fetched:
-    """One file on its way. `status`, `reason` and `headers` are there once `begun` is set; until
+class Download:
+    """One download. `status`, `reason` and `headers` are valid once `started` is set; until
     it is whole, others follow it as it grows."""
 
     def __init__(self, url: str, headers: Mapping[str, str], path: Path) -> None:
         self.status, self.reason = 0, ""
         self.headers = Message()
-        self.begun = threading.Event()
+        self.started = threading.Event()
         self.path, self._size = path, 0
         self._done = self._ended_well = False
         self._grown = threading.Condition()
@@ -50,20 +50,20 @@ class Fetched:
 
     @property
     def length(self) -> int:
-        """Its bytes; waits for the whole of it where the server did not say."""
-        if (told := _length(self.headers)) is None:
+        """Its size in bytes; waits for the end of the download if the server gives no length."""
+        if (length := _length(self.headers)) is None:
             with self._grown:
                 self._grown.wait_for(lambda: self._done)
             return self._size
-        return told
+        return length
 
     @property
-    def serves(self) -> bool:
-        """Whether it can still be had from here: it comes, or it is whole."""
+    def usable(self) -> bool:
+        """Whether clients can use it: it is in progress, or complete."""
         return not self._done or (self.status == 200 and self._ended_well)
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes as they come; fewer than `length` where the server hung up."""
+        """Its bytes as they arrive; fewer than `length` if the server closed the connection."""
         sent = 0
         with self.path.open("rb") as file:
             while self._grows(sent):
@@ -86,7 +86,7 @@ class Fetched:
             del error.headers["Content-Length"]
             error.headers["Content-Length"] = "0"
             self._begin(error.code, error.reason, error.headers)
-        except apt_upstream.Inward as error:
+        except apt_upstream.PrivateAddress as error:
             self._begin(403, str(error), nothing)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
@@ -98,11 +98,11 @@ class Fetched:
 
     def _receive(self, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
-        apt_upstream.check(parts.hostname or "", parts.port or 80, "http")
+        apt_upstream.check_destination(parts.hostname or "", parts.port or 80, "http")
         asked = Request(url, headers=dict(headers))
         with OPENER.open(asked, timeout=apt_upstream.SILENCE) as answer:
-            told = _length(answer.headers)
-            if shutil.disk_usage(self.path.parent).free < (told or 0) + ROOM:
+            length = _length(answer.headers)
+            if shutil.disk_usage(self.path.parent).free < (length or 0) + ROOM:
                 raise OSError(f"its disk is full at {self.path.parent}")
             self._begin(answer.status, answer.reason, answer.headers)
             with self.path.open("wb") as out:
@@ -112,52 +112,52 @@ class Fetched:
                     with self._grown:
                         self._size += len(piece)
                         self._grown.notify_all()
-        self._ended_well = told in (None, self._size)
+        self._ended_well = length in (None, self._size)
 
     def _begin(self, status: int, reason: str, headers: Message) -> None:
-        if not self.begun.is_set():
+        if not self.started.is_set():
             self.status, self.reason, self.headers = status, reason, headers
-            self.begun.set()
+            self.started.set()
 
 
 def _length(headers: Message) -> int | None:
-    """How long a server says that its answer is; None where it does not say."""
+    """The Content-Length of a response; None without one."""
     with suppress(ValueError):
         return int(headers["Content-Length"] or "")
     return None
 
 
 @dataclass
-class _Kept:
-    """A file that several hosts take; who asks for it again got something wrong."""
+class _SharedDownload:
+    """A file that several hosts download. A host that requests it again got a damaged copy."""
 
-    file: Fetched
+    file: Download
     takers: set[str] = field(default_factory=set)
 
 
-class Files:
-    """What is fetched, in a folder: what two hosts ask for, it is fetched once."""
+class DownloadCache:
+    """The downloads in a folder; a file that two hosts request is fetched once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SharedDownload] = {}
         self._count = 0
 
-    def take(self, url: str, headers: Mapping[str, str], host: str) -> Fetched:
-        """A file for a host, perhaps still coming."""
+    def open(self, url: str, headers: Mapping[str, str], host: str) -> Download:
+        """The download of a URL for a host; may still be in progress."""
         with self._lock:
             kept = self._kept.get(url)
-            if not kept or not kept.file.serves or host in kept.takers:
+            if not kept or not kept.file.usable or host in kept.takers:
                 self._count += 1
-                kept = _Kept(Fetched(url, headers, self._folder / str(self._count)))
+                kept = _SharedDownload(Download(url, headers, self._folder / str(self._count)))
                 if KEPT.search(url):
                     self._kept[url] = kept
             kept.takers.add(host)
             return kept.file
 
-    def leave(self, url: str, file: Fetched) -> None:
-        """One who took it has read it; what nobody else will take is removed."""
+    def release(self, url: str, file: Download) -> None:
+        """A reader has finished; the file is removed if no other host will read it."""
         with self._lock:
             if url not in self._kept or self._kept[url].file is not file:
                 file.path.unlink(missing_ok=True)

@@ -1,8 +1,7 @@
-"""Packages for a host whose apt has no outbound access: a proxy on the host's own loopback, whose
-requests come through the connection and are answered from here.
+"""An HTTP proxy on this machine for the apt of a host without outbound access.
 
-apt resolves and checks signatures as always; only its bytes take another way. A host may ask for
-the mirrors alone that the plan named, and never gets into this computer.
+The host reaches it through a port forward of its SSH connection. apt still checks signatures. The
+proxy serves only the mirrors that the plan names, and no address of this machine or its network.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 from bootstrap.facts.egress import origin
 from bootstrap.inventory import local_state
 from bootstrap.provision import apt_upstream
-from bootstrap.provision.apt_cache import PIECE, Files
+from bootstrap.provision.apt_cache import PIECE, DownloadCache
 from bootstrap.ssh.port_forward import forward_port
 from bootstrap.ssh.session import Session
 
@@ -34,10 +33,10 @@ ADDRESS = re.compile(r"http://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?/\S*", re.ASCII)
 
 
 class AptProxy:
-    """The proxy for all hosts of one command: what several ask for over http is fetched once."""
+    """One proxy for all hosts of a command: a file that several hosts request is fetched once."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = Files(folder)
+        self._files = DownloadCache(folder)
 
     @contextlib.contextmanager
     def on(self, session: Session, mirrors: Sequence[str]) -> Iterator[str]:
@@ -49,9 +48,9 @@ class AptProxy:
         allowed, files, host = frozenset(mirrors), self._files, session.host.name
 
         def serve(channel: Any) -> None:
-            # The other end may go at any time: what it asked for, apt asks for again.
+            # The host may close the channel at any time; apt repeats the request.
             with contextlib.closing(channel), contextlib.suppress(OSError, EOFError, ValueError):
-                _Asked(channel, host, allowed, files)
+                _RequestHandler(channel, host, allowed, files)
 
         with forward_port(session, serve) as port:
             yield f"http://127.0.0.1:{port}"
@@ -59,7 +58,7 @@ class AptProxy:
 
 @contextlib.contextmanager
 def apt_proxy() -> Iterator[AptProxy]:
-    """A proxy whose files go with it; what a killed one left goes first."""
+    """A proxy with a temporary folder; removes the folders of killed processes first."""
     place = local_state.cache("apt")
     place.mkdir(parents=True, exist_ok=True)
     for left in place.glob("*-*"):
@@ -68,28 +67,30 @@ def apt_proxy() -> Iterator[AptProxy]:
         except (ProcessLookupError, ValueError):
             shutil.rmtree(left, ignore_errors=True)
         except PermissionError:
-            pass  # somebody else's process has that number now
+            pass  # another user's process has that pid now
     prefix = f"{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
         yield AptProxy(Path(made))
 
 
-class _Asked(BaseHTTPRequestHandler):
-    """The requests of one connection of apt, one after the other."""
+class _RequestHandler(BaseHTTPRequestHandler):
+    """Handles the requests of one apt connection, one after the other."""
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, channel: Any, host: str, mirrors: frozenset[str], files: Files) -> None:
+    def __init__(
+        self, channel: Any, host: str, mirrors: frozenset[str], files: DownloadCache
+    ) -> None:
         self.host, self.mirrors, self.files = host, mirrors, files
         super().__init__(channel, ("", 0), None)  # type: ignore[arg-type]  # no server is behind it
 
     def do_GET(self) -> None:
-        """A file of a mirror without encryption."""
+        """Serve a file of an http mirror."""
         if not self._allowed(origin(self.path) if ADDRESS.fullmatch(self.path) else "that"):
             return
         headers = {name: self.headers[name] for name in PASSED if name in self.headers}
-        file = self.files.take(self.path, headers, self.host)
-        file.begun.wait()
+        file = self.files.open(self.path, headers, self.host)
+        file.started.wait()
         self.send_response(file.status, file.reason)
         for name in KEPT:
             if name in file.headers:
@@ -100,7 +101,7 @@ class _Asked(BaseHTTPRequestHandler):
             # With less than was promised the connection ends, or apt would wait for the rest.
             self.close_connection |= self._send(file.pieces()) != file.length
         finally:
-            self.files.leave(self.path, file)
+            self.files.release(self.path, file)
 
     def _send(self, pieces: Iterator[bytes]) -> int:
         sent = 0
@@ -110,15 +111,15 @@ class _Asked(BaseHTTPRequestHandler):
         return sent
 
     def do_CONNECT(self) -> None:
-        """A way to a mirror with encryption: what goes through it nobody reads here."""
+        """Open a tunnel to an https mirror; the proxy does not read its content."""
         self.close_connection = True
         host, _, port = self.path.rpartition(":")
         host = host.strip("[]")
         if not self._allowed(origin(f"https://{f'[{host}]' if ':' in host else host}:{port}")):
             return
         try:
-            way = apt_upstream.connected(host, int(port))
-        except apt_upstream.Inward as error:
+            way = apt_upstream.connect(host, int(port))
+        except apt_upstream.PrivateAddress as error:
             self._answer(403, str(error))
             return
         except OSError as error:
@@ -142,11 +143,11 @@ class _Asked(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: apt tells what goes wrong."""
+        """Log nothing: apt reports errors itself."""
 
 
 def _copy(source: Any, sink: Any) -> None:
-    """What comes from one end goes to the other, until that one has no more."""
+    """Copy bytes from source to sink until the source ends."""
     with contextlib.suppress(OSError, EOFError):
         for piece in iter(lambda: source.recv(PIECE), b""):
             sink.sendall(piece)

@@ -1,5 +1,5 @@
-"""Where this computer goes for a host that asks: never into itself, and by its own proxy if it has
-one."""
+"""Outbound connections of the apt proxy: never to this machine itself or its link-local network,
+and through this machine's own proxy if it has one."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from urllib.request import getproxies, proxy_bypass
 SILENCE = 20  # seconds; apt itself gives a server up after 30
 
 
-class Inward(OSError):
-    """The name leads into this computer, or to what is next to it alone."""
+class PrivateAddress(OSError):
+    """The name resolves to an address of this machine or of its link-local network."""
 
 
-def checked(host: str, port: int) -> list[Any]:
-    """Where a name leads, as addresses for a socket.
+def resolve(host: str, port: int) -> list[Any]:
+    """The socket addresses of a name.
 
     Raises:
-        Inward: to this computer itself, or to its own link, where clouds answer with secrets.
-        OSError: nowhere.
+        PrivateAddress: one is this machine or link-local, where clouds serve credentials.
+        OSError: the name does not resolve.
     """
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    if any(_is_inward(str(address[0])) for address in found):
-        raise Inward(f"{host} leads into this computer")
+    if any(_is_private(str(address[0])) for address in found):
+        raise PrivateAddress(f"{host} leads into this computer")
     return found
 
 
-def _is_inward(address: str) -> bool:
+def _is_private(address: str) -> bool:
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address) and found.ipv4_mapped:
         found = found.ipv4_mapped
@@ -38,10 +38,10 @@ def _is_inward(address: str) -> bool:
     return inner or found.is_link_local or found.is_multicast
 
 
-def check(host: str, port: int, scheme: str) -> None:
-    """As `checked`; by a proxy of this computer also names that only the proxy knows."""
+def check_destination(host: str, port: int, scheme: str) -> None:
+    """As `resolve`; with a proxy on this machine, also names that only that proxy can resolve."""
     try:
-        checked(host, port)
+        resolve(host, port)
     except socket.gaierror:
         if not proxy_for(host, scheme):
             raise
@@ -52,17 +52,17 @@ def proxy_for(host: str, scheme: str) -> str:
     return "" if proxy_bypass(host) else getproxies().get(scheme, "")
 
 
-def connected(host: str, port: int) -> socket.socket:
-    """A way to a host that speaks with encryption. OSError where there is none."""
+def connect(host: str, port: int) -> socket.socket:
+    """A TCP connection to an https host. OSError: it cannot be reached."""
     own = urlsplit(proxy_for(host, "https"))
     if own.hostname:
-        check(host, port, "https")
+        check_destination(host, port, "https")
         through = HTTPConnection(own.hostname, own.port or 80, timeout=SILENCE)
         through.set_tunnel(host, port)
         through.connect()
         return through.sock
-    wrong: OSError = Inward(host)
-    for address in checked(host, port):  # the very addresses that were looked at
+    wrong: OSError = PrivateAddress(host)
+    for address in resolve(host, port):  # the very addresses that were looked at
         try:
             return socket.create_connection(address[:2], SILENCE)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""One host that is being made ready: commands there, and what they say on the board meanwhile."""
+"""Runs the commands of a step on one host and shows their output on the live board."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
-# Hosts may share a machine with the one that builds what they wait for.
-GIVING_WAY = ("nice", "-n", "19")
+# Hosts may share a machine with the host that builds the wheel for them.
+LOW_PRIORITY = ("nice", "-n", "19")
 UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
 
 @dataclass(frozen=True)
 class HostStep:
-    """A host with an agent, as a member of its cluster."""
+    """A host of the cluster, with its session and its line on the board."""
 
     session: Session
     cluster: Cluster
@@ -39,11 +39,11 @@ class HostStep:
 
     @property
     def facts(self) -> HostFacts:
-        """What is known of it."""
+        """Its facts."""
         return self.cluster.facts[self.name]
 
     @property
-    def waits(self) -> bool:
+    def waits_for_wheel(self) -> bool:
         """Whether another host builds the wheel that this one gets."""
         cluster = self.cluster
         needs = cluster.environment.runtime.horovod and not cluster.wheel
@@ -67,8 +67,8 @@ class HostStep:
             elif event.get("line"):
                 report(clean(event["line"]))
 
-        words = [*(GIVING_WAY if self.waits else ()), *argv]
-        reply = self.session.run(words, on_event=told, **options)
+        argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
+        reply = self.session.run(argv, on_event=told, **options)
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
@@ -89,8 +89,8 @@ class HostStep:
     def install_wheel(self, path: str) -> None:
         """Put a Horovod wheel that lies there into the runtime."""
         python = f"{self.cluster.environment.folder}/bin/python"
-        words = [UV, "pip", "install", "--no-deps", "--python", python, path]
-        self.run("horovod", words, env=uv.ENVIRONMENT)
+        argv = [UV, "pip", "install", "--no-deps", "--python", python, path]
+        self.run("horovod", argv, env=uv.ENVIRONMENT)
 
     def _about(self, step: str) -> str:
         client = self.cluster.bucket_client if step == "bucket" else None

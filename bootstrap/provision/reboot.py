@@ -1,4 +1,4 @@
-"""Reboots a host and comes back to it: the same pins, another boot id, within a bound."""
+"""Reboots a host and connects again: same host key, another boot id, within a time limit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reboot(
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
     if OUR_BOOT.exists() and OUR_BOOT.read_text().strip() == facts.boot_id:
         raise UsageError(
-            f"{host} is this very machine: it is not rebooted under you",
+            f"{host} is the machine that you work on: Railhead does not reboot it",
             hint="sudo systemctl reboot   # then the same command again",
         )
 

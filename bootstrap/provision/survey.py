@@ -1,4 +1,4 @@
-"""What is there: all hosts' facts, and what follows from them. Writes nothing on any host."""
+"""Reads the facts of all hosts and derives the cluster from them. Writes nothing on any host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bootstrap.ssh.session import Session
 
 
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
-    """Read all facts and settle what follows from them; writes nothing on any host."""
+    """Read the facts of all hosts and derive the cluster; writes nothing on any host."""
     facts, idle = without_idle_cards(inventory, all_facts(opened))
     _refuse_one_machine_twice(facts, opened)
     environment = choose_runtime(facts, options.launcher, options.runtime)
@@ -121,8 +121,8 @@ def with_wheel(cluster: Cluster) -> Cluster:
     stack's bucket is asked too, and a wheel that is only there comes here."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete
     folder = wheel_folder(cluster)
-    kept = wheel_store.look(cluster.inventory, folder) if needed else None
-    return replace(cluster, wheel=wheel_store.here(folder), kept=kept)
+    kept = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
+    return replace(cluster, wheel=wheel_store.local_wheel(folder), kept=kept)
 
 
 def wheel_folder(cluster: Cluster) -> Path:

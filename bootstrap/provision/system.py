@@ -1,4 +1,4 @@
-"""Root's work on all hosts at once: each does its own, reboots if it has to, and is known anew."""
+"""System changes on all hosts in parallel: run the script, reboot if needed, read new facts."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from bootstrap.ssh.session import Session
 WHAT = "system changes"
 STEPS = ("cloud-init", "mend", "system", "driver", "reboot")  # of a plan, that are done here
 
-# What a bootstrap left for as long as the driver is ours; none of it is secret.
+# What a bootstrap leaves on a host with a driver that it installed; nothing of it is secret.
 LEFT = "cat /var/lib/railhead/held; cat /run/railhead/timers; ls /etc/apt/apt.conf.d/52railhead"
-TAKE_BACK = """
+UNDO = """
 [ ! -e /var/lib/railhead/held ] || sort -u /var/lib/railhead/held | xargs apt-mark unhold
 [ ! -e /run/railhead/timers ] || sort -u /run/railhead/timers | xargs systemctl start
 rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead /run/railhead
 """
 
 
-def take_back(session: Session) -> tuple[list[str], list[str]]:
-    """Let go of packages that we held, start timers that we stopped; what there was of that, and
-    what is left of it."""
+def undo_system_changes(session: Session) -> tuple[list[str], list[str]]:
+    """Unhold packages, restart timers and remove our apt settings.
+
+    Returns what was found before, and what is left of it.
+    """
     before = _left_there(session)
     if before:
-        session.sh(as_root(TAKE_BACK))
+        session.sh(as_root(UNDO))
     return before, _left_there(session) if before else []
 
 
@@ -51,27 +53,27 @@ def change_system(
     opened: dict[str, Session],
     board: Board,
 ) -> dict[str, HostFacts]:
-    """Do what is wanted and return the facts of the hosts that it was done on.
+    """Make the wanted changes; returns the new facts of the changed hosts.
 
-    A host that reboots gets a new session in `opened`. One that fails stops no other.
+    A host that reboots gets a new session in `opened`. A host that fails does not stop the others.
 
     Raises:
-        HostsFailed: some failed; every host's outcome is told, and the same again goes on there.
+        HostsFailed: some hosts failed; it has the outcome of each. The same call again continues.
     """
-    work = _Groundwork(inventory, facts, wanted, opened, board)
+    work = _SystemChanges(inventory, facts, wanted, opened, board)
     with apt_proxy() as proxy:
-        work.stage(lambda session: work.run_system_script(session, proxy), list(wanted))
-    work.stage(work.reboot, [name for name in wanted if wanted[name].reboot])
-    work.revive()
-    work.stage(work.look, list(wanted))
+        work.on_hosts(lambda session: work.run_system_script(session, proxy), list(wanted))
+    work.on_hosts(work.reboot, [name for name in wanted if wanted[name].reboot])
+    work.reconnect()
+    work.on_hosts(work.read_facts, list(wanted))
     if work.failed:
-        told = {name: work.failed.get(name, "ok") for name in opened}
-        raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(told)} hosts", told)
-    return {name: work.seen[name] for name in wanted}  # in their order, whoever answered first
+        outcomes = {name: work.failed.get(name, "ok") for name in opened}
+        raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(outcomes)} hosts", outcomes)
+    return {name: work.new_facts[name] for name in wanted}  # in their order, whoever answered first
 
 
-class _Groundwork:
-    """The stages, each on all hosts that have not failed before."""
+class _SystemChanges:
+    """The stages of the system changes, each on all hosts that have not failed before."""
 
     def __init__(
         self,
@@ -84,10 +86,10 @@ class _Groundwork:
         self.inventory, self.facts, self.wanted = inventory, facts, wanted
         self.opened, self.board = opened, board
         self.failed: dict[str, str] = {}
-        self.seen: dict[str, HostFacts] = {}
+        self.new_facts: dict[str, HostFacts] = {}
 
-    def stage(self, work: Callable[[Session], None], names: list[str]) -> None:
-        """Do one piece of work on these hosts; what fails is kept for the end."""
+    def on_hosts(self, work: Callable[[Session], None], names: list[str]) -> None:
+        """Run `work` on these hosts in parallel; failures are reported at the end."""
         sessions = {name: self.opened[name] for name in names if name not in self.failed}
         try:
             connect.everywhere(sessions, work, what=WHAT)
@@ -108,21 +110,25 @@ class _Groundwork:
         report = self._reporter(name)
         self.opened[name] = reboot(self.inventory, session, self.facts[name], report)
 
-    def look(self, session: Session) -> None:
-        self.seen[session.host.name] = session.facts()
+    def read_facts(self, session: Session) -> None:
+        self.new_facts[session.host.name] = session.facts()
 
-    def revive(self) -> None:
-        """Reach again whoever is cut off because a host on the way to it rebooted."""
+    def reconnect(self) -> None:
+        """Connect again to hosts whose connection broke because their jump host rebooted."""
         hosts = self.inventory.hosts
-        cut = [h for h in hosts if not self.opened[h.name].connection.is_connected]
-        cut = [h for h in cut if h.name not in self.failed]
-        if not cut:
+        disconnected = [h for h in hosts if not self.opened[h.name].connection.is_connected]
+        disconnected = [h for h in disconnected if h.name not in self.failed]
+        if not disconnected:
             return
-        again = replace(self.inventory, hosts=tuple(cut))
+        again = replace(self.inventory, hosts=tuple(disconnected))
         found, failed = connect.open_sessions(again)
         self.opened.update(found)
         self.failed.update(
-            {h.name: connect.failure_reason(h, failed[h.name]) for h in cut if h.name in failed}
+            {
+                h.name: connect.failure_reason(h, failed[h.name])
+                for h in disconnected
+                if h.name in failed
+            }
         )
 
     def _reporter(self, name: str) -> Reporter:

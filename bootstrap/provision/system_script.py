@@ -170,20 +170,20 @@ def run_system_script(
     Raises:
         RailheadError: it failed, or the connection broke; again does what is missing.
     """
-    heard = _Heard(report, changes.whys)
+    heard = _ScriptOutput(report, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
     session.sh(as_root(text), report=heard.line, silence=SILENCE)
     if heard.end != "@done":
-        raise why(heard.end, heard.step, heard.said, pace)
+        raise why(heard.end, heard.step, heard.output, pace)
 
 
-class _Heard:
+class _ScriptOutput:
     """What the script has said: its step, its end, and the lines of its last command."""
 
     def __init__(self, report: Reporter, whys: Mapping[str, str]) -> None:
         self.report, self.whys = report, whys
         self.step, self.end = "", ""
-        self.said: list[str] = []
+        self.output: list[str] = []
 
     def line(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -193,18 +193,18 @@ class _Heard:
         elif word in ("@done", "@failed"):
             self.end = line
         elif word == "@try":
-            self.said.clear()
+            self.output.clear()
         elif word != "@alive" and line.strip(" |."):
-            self.said.append(clean(line.removeprefix("| ")))
-            if not self.said[-1].startswith("(Reading database"):
-                self.report(f"{self.step}: {self.said[-1]}".removeprefix(": "))
+            self.output.append(clean(line.removeprefix("| ")))
+            if not self.output[-1].startswith("(Reading database"):
+                self.report(f"{self.step}: {self.output[-1]}".removeprefix(": "))
 
 
-def why(end: str, step: str, said: Sequence[str], pace: RetryPolicy) -> RailheadError:
+def why(end: str, step: str, output: Sequence[str], pace: RetryPolicy) -> RailheadError:
     """The error for a script that ended so, after its last command had said this."""
     what = end.removeprefix("@failed ")
     minutes = pace.patience // 60
-    if what in ("apt", "mend", "keyring") and (error := _of_apt("\n".join(said), minutes)):
+    if what in ("apt", "mend", "keyring") and (error := _of_apt("\n".join(output), minutes)):
         return error
     texts = {
         "busy": f"an earlier fab bootstrap is still at work there after {minutes} minutes",
@@ -217,8 +217,8 @@ def why(end: str, step: str, said: Sequence[str], pace: RetryPolicy) -> Railhead
         "apt": f"{step}: apt failed",
     }
     text = texts.get(what, "the system changes ended without a message")
-    words = [line for line in said if COMPLAINT.match(line)] if what in ("apt", "mend") else []
-    return RailheadError("\n".join([text, *(words or said[-8:])]))
+    words = [line for line in output if COMPLAINT.match(line)] if what in ("apt", "mend") else []
+    return RailheadError("\n".join([text, *(words or output[-8:])]))
 
 
 def _of_apt(words: str, minutes: int) -> RailheadError | None:

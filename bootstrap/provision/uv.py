@@ -1,4 +1,5 @@
-"""The installer: ours here, and the same binary for the hosts. It never fetches a Python."""
+"""uv, the installer: this machine's copy, and the same release for the hosts. It never downloads
+a Python."""
 
 from __future__ import annotations
 

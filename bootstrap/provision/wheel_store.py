@@ -1,8 +1,8 @@
-"""The Horovod wheels that a stack's bucket keeps for everybody who works with the stack.
+"""Horovod wheels: this machine's cache, and the stack's bucket, which shares them with all users.
 
 `wheels/<key>/wheel.json` names the wheel for one kind of host, with its sha256, which is also in
-the name of the wheel's own object. It is written last: nobody finds a wheel that is not whole, and
-of two that are brought at once either is.
+the name of the wheel's own object. It is written last: nobody finds an incomplete wheel, and
+of two concurrent uploads either one is valid.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class CorruptWheel(RailheadError):
-    """What stands in the bucket is not a wheel that was put there whole."""
+    """The wheel in the bucket is damaged or incomplete."""
 
 
-def look(inventory: Inventory, folder: Path) -> CachedWheel | None:
+def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
     """What the stack's bucket keeps for hosts whose wheels lie in this folder here; a wheel comes
     into the folder if there is none. No error: without a bucket's wheel one is built."""
     if not inventory.bucket:
         return None
     url = f"{inventory.bucket}/{WHEELS}{folder.name}"
     try:
-        kept = bucket.bucket_of(inventory)
-        entry = _entry(kept, folder.name)
-        return CachedWheel(url, entry is not None, entry is not None and _take(kept, entry, folder))
+        stack_bucket = bucket.bucket_of(inventory)
+        entry = _entry(stack_bucket, folder.name)
+        return CachedWheel(
+            url, entry is not None, entry is not None and _download(stack_bucket, entry, folder)
+        )
     except CorruptWheel as error:
         return CachedWheel(url, False, note=f"the wheel in {url} is not used: {error.message}")
     except (RailheadError, OSError) as error:
-        said = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         return CachedWheel(
-            url, None, note=f"wheels are neither taken from {url} nor kept there: {said}"
+            url, None, note=f"wheels are neither taken from {url} nor kept there: {reason}"
         )
 
 
-def put(inventory: Inventory, wheel: Path) -> None:
-    """Keep a wheel, under the name of the folder it lies in.
+def store_wheel(inventory: Inventory, wheel: Path) -> None:
+    """Upload a wheel to the stack's bucket, under the name of its folder.
 
     Raises:
-        RailheadError: the bucket does not take it.
+        RailheadError: the upload failed.
     """
     store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
@@ -61,14 +63,14 @@ def put(inventory: Inventory, wheel: Path) -> None:
     store.write(f"{WHEELS}{wheel.parent.name}/wheel.json", json.dumps(entry).encode())
 
 
-def here(folder: Path) -> Path | None:
-    """The wheel in a folder of this computer's cache; None when there is none."""
+def local_wheel(folder: Path) -> Path | None:
+    """The wheel in a folder of this machine's cache; None without one."""
     return min(folder.glob("horovod-*.whl"), default=None)
 
 
-def _entry(kept: Bucket, key: str) -> dict[str, Any] | None:
-    """Which wheel is kept under a key; None when none is."""
-    data = kept.read(f"{WHEELS}{key}/wheel.json")
+def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
+    """The wheel.json of a key; None without one."""
+    data = stack_bucket.read(f"{WHEELS}{key}/wheel.json")
     if data is None:
         return None
     try:
@@ -80,13 +82,13 @@ def _entry(kept: Bucket, key: str) -> dict[str, Any] | None:
     raise CorruptWheel("its wheel.json names no wheel")
 
 
-def _take(kept: Bucket, entry: dict[str, Any], folder: Path) -> bool:
-    """Bring a wheel into a folder that has none, whole or not at all; whether it came."""
+def _download(stack_bucket: Bucket, entry: dict[str, Any], folder: Path) -> bool:
+    """Download a wheel into a folder that has none; returns whether it did."""
     with local_state.alone(local_state.cache("wheels") / f"{folder.name}.lock"):
-        if here(folder):
+        if local_wheel(folder):
             return False
         name, digest = entry["name"], entry["sha256"]
-        data = kept.read(f"{WHEELS}{folder.name}/{digest}/{name}")
+        data = stack_bucket.read(f"{WHEELS}{folder.name}/{digest}/{name}")
         if data is None:
             raise CorruptWheel(f"{name} is not there any more")
         if hashlib.sha256(data).hexdigest() != digest:

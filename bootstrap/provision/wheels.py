@@ -1,6 +1,6 @@
-"""What locks name, fetched here once and by hash, for hosts without outbound access.
+"""Wheels for hosts without outbound access: downloaded here by hash, then sent over SSH.
 
-By pip, which every environment made by Python has: uv installs, but hands out no files.
+pip downloads them, because uv installs wheels but cannot save them as files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from bootstrap.console import log
+from bootstrap.console.output import Reporter
+from bootstrap.console.text import size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder
+from bootstrap.ssh.session import Session
 
 GLIBC = 35  # of Ubuntu 22.04, the oldest system that is supported
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)]
@@ -35,30 +39,33 @@ HOST = {
     "platform_system": "Linux",
     "sys_platform": "linux",
 }
+FOLDER = "~/.railhead/wheelhouse"
+FOR_UV = ("--offline", "--no-index", "--find-links", FOLDER)
+FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
 AT_ONCE = 16_000_000  # each transfer costs a far host two turns
-Told = Callable[[int], None]
+ByteReporter = Callable[[int], None]  # gets the number of bytes so far
 
 
-def fetch(locks: Sequence[str], python: str, told: Told) -> Path:
-    """The folder with every wheel that a host with this Python takes from these locks; `told`
-    hears the bytes that have come.
+def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
+    """The folder with every wheel that a host with this Python takes from these locks; `report`
+    gets the bytes downloaded so far.
 
     Raises:
         RailheadError: one could not be fetched, is not what the lock says, or is no wheel.
     """
     options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
-    options += [word for name in PLATFORMS for word in ("--platform", name)]
-    return _fetched(applying(locks, python), options, told)
+    options += [arg for name in PLATFORMS for arg in ("--platform", name)]
+    return _fetched(applying(locks, python), options, report)
 
 
-def fetch_source(lock: str, told: Told) -> Path:
+def fetch_source(lock: str, report: ByteReporter) -> Path:
     """The folder with the source distributions that a lock names."""
-    return _fetched(lock, ["--no-binary", ":all:", "--no-build-isolation"], told)
+    return _fetched(lock, ["--no-binary", ":all:", "--no-build-isolation"], report)
 
 
-def each(folder: Path) -> list[Bundle]:
-    """The files in bundles of AT_ONCE bytes, the smallest first: what one transfer brings is kept.
-    A larger file goes alone."""
+def bundles_of(folder: Path) -> list[Bundle]:
+    """The files in bundles of AT_ONCE bytes, the smallest first, so that an interrupted transfer
+    loses little. A larger file has a bundle of its own."""
     whole = _packed(folder)
     groups: list[list[BundleFile]] = [[]]
     for file in sorted(whole.files, key=lambda file: (file.size, file.path)):
@@ -79,45 +86,45 @@ def applying(locks: Sequence[str], python: str) -> str:
     world = HOST | {"python_version": python, "python_full_version": f"{python}.0"}
     found: dict[str, str] = {}
     for entry in "\n".join(locks).replace("\\\n", " ").splitlines():
-        words, *hashes = entry.split(" --hash=")
-        if not words.strip() or words.startswith("#"):
+        requirement, *hashes = entry.split(" --hash=")
+        if not requirement.strip() or requirement.startswith("#"):
             continue
-        wanted = Requirement(words.strip())
+        wanted = Requirement(requirement.strip())
         if wanted.marker is None or wanted.marker.evaluate(world):
             pin = f"{wanted.name}{wanted.specifier}"
             found[wanted.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
     return "".join(f"{found[name]}\n" for name in sorted(found))
 
 
-def _fetched(requirements: str, options: Sequence[str], told: Told) -> Path:
+def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
     whole = "\0".join([requirements, *options])
     folder = local_state.cache("wheelhouse") / hashlib.sha256(whole.encode()).hexdigest()[:16]
-    # Two who need the same fetch it once.
+    # Two commands that need the same files download them once.
     with local_state.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
             part = folder.with_name(f"{folder.name}.part")
             shutil.rmtree(part, ignore_errors=True)
             (part / "files").mkdir(parents=True)
-            (part / "coming").mkdir()
-            _download(part, requirements, options, told)
+            (part / "incoming").mkdir()
+            _download(part, requirements, options, report)
             (part / "files").replace(folder)
             shutil.rmtree(part)
     return folder
 
 
-def _download(part: Path, requirements: str, options: Sequence[str], told: Told) -> None:
+def _download(part: Path, requirements: str, options: Sequence[str], report: ByteReporter) -> None:
     lock, pip_log = part / "lock.txt", part / "log"
     lock.write_text(requirements)
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
     argv += ["--dest", str(part / "files"), "--requirement", str(lock)]
-    # It copies the files to their place in the end; until then they grow below TMPDIR.
-    environment = {**os.environ, "TMPDIR": str(part / "coming")}
+    # pip copies the files to their place at the end; until then they grow below TMPDIR.
+    environment = {**os.environ, "TMPDIR": str(part / "incoming")}
     with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
         try:
             while process.poll() is None:
-                told(_size(part / "coming"))
+                report(_size(part / "incoming"))
                 time.sleep(0.5)
         finally:
             process.kill()
@@ -125,7 +132,7 @@ def _download(part: Path, requirements: str, options: Sequence[str], told: Told)
     if process.returncode:
         tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
         raise RailheadError(
-            f"the wheels for hosts without outbound access were not fetched:\n{tail}"
+            f"the wheels for hosts without outbound access could not be downloaded:\n{tail}"
         )
 
 
@@ -137,3 +144,24 @@ def _size(folder: Path) -> int:
             path = Path(inside, name)
             found += path.stat().st_size if path.exists() else 0
     return found
+
+
+@contextmanager
+def deliver(session: Session, folder: Path, report: Reporter) -> Iterator[None]:
+    """Copy the files of `folder` to FOLDER on the host for the duration of the block.
+
+    After a failure they stay there, so that the next attempt sends only the rest.
+    """
+    bundles = bundles_of(folder)
+    whole = size(sum(bundle.total_bytes for bundle in bundles))
+    before = 0
+
+    def sent(count: int) -> None:
+        report(f"{size(before + count)} of {whole} went through this connection")
+
+    for bundle in bundles:
+        session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)
+        before += bundle.total_bytes
+    yield
+    contents = [f"~/.railhead/blobs/{file.sha256}" for bundle in bundles for file in bundle.files]
+    session.call("remove", paths=[FOLDER, *contents])

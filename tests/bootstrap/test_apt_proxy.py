@@ -137,7 +137,7 @@ def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, hom
         "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )
     if "inward" not in request.node.name:
-        monkeypatch.setattr(apt_upstream, "_is_inward", lambda address: False)
+        monkeypatch.setattr(apt_upstream, "_is_private", lambda address: False)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import CUDA_LOCKS, LOCKS
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
-from bootstrap.provision import wheel_delivery, wheels
+from bootstrap.provision import wheels
 from bootstrap.provision.horovod_wheel import APT, supplied
 from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
@@ -64,7 +64,7 @@ class Asked:
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool, on_sent: Callable[[int], None]
     ) -> None:
-        assert (dest, prune) == (wheel_delivery.FOLDER, False)
+        assert (dest, prune) == (wheels.FOLDER, False)
         self.sent += [file.path for file in bundle.files]
         on_sent(bundle.total_bytes)
 
@@ -86,17 +86,17 @@ def of(host: Asked) -> Session:
 
 def test_small_files_go_together_and_are_taken_away_when_they_are_installed(house: Path) -> None:
     host, told = Asked("h1"), list[str]()
-    with wheel_delivery.delivered(of(host), house, told.append):
+    with wheels.deliver(of(host), house, told.append):
         assert host.sent == ["c.whl", "a.whl", "b.whl"]
         assert not host.removed
-    hashes = {file.sha256 for bundle in wheels.each(house) for file in bundle.files}
-    assert set(host.removed) == {wheel_delivery.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
+    hashes = {file.sha256 for bundle in wheels.bundles_of(house) for file in bundle.files}
+    assert set(host.removed) == {wheels.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
     assert told == [f"{x} of 200 MB went through this connection" for x in ("4.0 kB", "200 MB")]
 
 
 def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
     host, told = Asked("h1"), list[str]()
-    with pytest.raises(OSError), wheel_delivery.delivered(of(host), house, told.append):
+    with pytest.raises(OSError), wheels.deliver(of(host), house, told.append):
         raise OSError
     assert host.removed == []
 
@@ -138,11 +138,11 @@ def test_a_host_installs_from_what_the_plan_sends_it(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
     sync = {name: next(a for a, _ in host.ran if "sync" in a) for name, host in hosts.items()}
-    assert set(wheel_delivery.FOR_UV) <= set(sync["h1"])
+    assert set(wheels.FOR_UV) <= set(sync["h1"])
     assert "--require-hashes" in sync["h1"]
     assert not {"--offline", "--no-index"} & set(sync["h2"])
     assert asked == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
-    assert hosts["h2"].sent == [] and wheel_delivery.FOLDER in hosts["h1"].removed
+    assert hosts["h2"].sent == [] and wheels.FOLDER in hosts["h1"].removed
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -183,6 +183,6 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     assert fetched == [(LOCKS / name).read_text() for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
-    assert told == named | proxy | (wheel_delivery.FOR_PIP if shut else {})
+    assert told == named | proxy | (wheels.FOR_PIP if shut else {})
     assert host.forwarded == ([True, False] if shut and nvcc else [])
     assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())

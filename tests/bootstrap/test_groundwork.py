@@ -52,7 +52,7 @@ def plan_of(whole: Cluster) -> Plan:
 def test_without_roots_work_nothing_is_asked_of_any_host(debian: HostFacts, board: Board) -> None:
     whole = cluster(debian)
     nobody: dict[str, Any] = {"h1": None}
-    assert apply.rooted(whole, Plan(("h1",)), nobody, board) is whole
+    assert apply.apply_system_changes(whole, Plan(("h1",)), nobody, board) is whole
 
 
 def test_what_is_known_afterwards_is_what_was_read_afterwards(
@@ -66,7 +66,7 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
 
     monkeypatch.setattr(apply, "change_system", work)
     nobody: dict[str, Any] = {"h1": None}
-    after = apply.rooted(lacking, plan_of(lacking), nobody, board)
+    after = apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
     assert after.facts == {"h1": debian}
     assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
 
@@ -80,7 +80,7 @@ def test_the_ways_of_parts_stay_as_the_plan_said_them(
     )
     monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
     nobody: dict[str, Any] = {"h1": None}
-    after = apply.rooted(lacking, plan_of(lacking), nobody, board)
+    after = apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
     assert after.facts["h1"].egress == lacking.facts["h1"].egress
 
 
@@ -90,7 +90,7 @@ def test_work_that_brought_nothing_is_an_error(
     monkeypatch.setattr(apply, "change_system", lambda *_: dict(lacking.facts))
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
-        apply.rooted(lacking, plan_of(lacking), nobody, board)
+        apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
 
 
 def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
@@ -104,7 +104,7 @@ def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
     monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": installed})
     nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="though the driver is installed"):
-        apply.rooted(cluster(bare), plan_of(cluster(bare)), nobody, board)
+        apply.apply_system_changes(cluster(bare), plan_of(cluster(bare)), nobody, board)
 
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:

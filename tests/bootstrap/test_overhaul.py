@@ -289,6 +289,6 @@ def test_the_mirror_of_an_address(address: str, mirror: str) -> None:
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
     here = replace(debian, boot_id=OUR_BOOT.read_text().strip())
-    with pytest.raises(UsageError, match="h1 is this very machine"):
+    with pytest.raises(UsageError, match="h1 is the machine that you work on"):
         _refuse_this_machine(Host("h1", "h1"), here)
     _refuse_this_machine(Host("h1", "h1"), replace(here, boot_id="another"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.run.stop_policy import (
-    Rule,
-    Seen,
+    Situation,
+    StopRule,
     cut_off,
     decide,
     is_over,
@@ -17,7 +17,7 @@ from bootstrap.remote.run.stop_policy import (
     stops,
 )
 
-STOP, LEAVE = ("stop", None), ("leave", None)
+STOP, NONE = ("stop", None), ("none", None)
 KEPT = ("keep", 1000.0 + 20 * 60)
 OK, BAD, CANCELLED = "succeeded", "failed", "cancelled"
 
@@ -52,10 +52,10 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
         {"state": BAD, "attached": 1000},
         ("wait", 1040),
     ),
-    "no stop, by choice": (None, {"state": OK}, LEAVE),
-    "no stop after a failure": (None, {"state": BAD}, LEAVE),
-    "a later run": (20, {"state": OK, "successor": "r2"}, LEAVE),
-    "a later run while it is kept": (20, {"state": BAD, "successor": "r2"}, LEAVE),
+    "no stop, by choice": (None, {"state": OK}, NONE),
+    "no stop after a failure": (None, {"state": BAD}, NONE),
+    "a later run": (20, {"state": OK, "successor": "r2"}, NONE),
+    "a later run while it is kept": (20, {"state": BAD, "successor": "r2"}, NONE),
 }
 
 
@@ -63,8 +63,8 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
 def test_the_next_step(
     keep: int | None, seen: dict[str, Any], step: tuple[str, float | None]
 ) -> None:
-    found = decide(Rule(keep), Seen(**{"now": 1000.0, "ended": 1000.0, **seen}))
-    assert (found.word, found.until) == step
+    found = decide(StopRule(keep), Situation(**{"now": 1000.0, "ended": 1000.0, **seen}))
+    assert (found.kind, found.until) == step
 
 
 @pytest.mark.parametrize("state", [OK, BAD, CANCELLED])
@@ -74,8 +74,8 @@ def test_whatever_is_seen_machines_stop_in_the_end(state: str, attached: float |
     now = 1000.0
     for _ in range(20000):
         here = attached and now
-        step = decide(Rule(20), Seen(now=now, ended=1000.0, state=state, attached=here))
-        if step.word == "stop":
+        step = decide(StopRule(20), Situation(now=now, ended=1000.0, state=state, attached=here))
+        if step.kind == "stop":
             assert now <= 1000 + 1801
             return
         now += 1
@@ -83,9 +83,9 @@ def test_whatever_is_seen_machines_stop_in_the_end(state: str, attached: float |
 
 
 def test_until_when_machines_are_kept() -> None:
-    assert kept_until(Rule(20), Seen(1000, 1000, BAD)) == 2200
-    assert kept_until(Rule(20), Seen(1000, 1000, OK)) is None
-    assert kept_until(Rule(None), Seen(1000, 1000, BAD)) is None
+    assert kept_until(StopRule(20), Situation(1000, 1000, BAD)) == 2200
+    assert kept_until(StopRule(20), Situation(1000, 1000, OK)) is None
+    assert kept_until(StopRule(None), Situation(1000, 1000, BAD)) is None
 
 
 RUN: dict[str, Any] = {
@@ -105,8 +105,8 @@ def test_where_the_results_are() -> None:
 
 
 def test_the_rule_of_a_run_document() -> None:
-    assert Rule.of(RUN) == Rule(7, bucket=True)
-    assert Rule.of({"stop": None, "bucket": None}) == Rule(None, bucket=False)
+    assert StopRule.of(RUN) == StopRule(7, bucket=True)
+    assert StopRule.of({"stop": None, "bucket": None}) == StopRule(None, bucket=False)
 
 
 def test_the_chief_stops_last() -> None:

@@ -103,14 +103,14 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(pulumi, "current", lambda: None)
     monkeypatch.setattr(pulumi, "cluster_of", lambda name: replace(GOLDEN, stack=name))
-    monkeypatch.setattr(connect, "reach", lambda inventory: ({}, {}))
+    monkeypatch.setattr(connect, "open_sessions", lambda inventory: ({}, {}))
     monkeypatch.setattr(cloud_host_keys, "pin", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123
     return monkeypatch
 
 
 def under(person: pytest.MonkeyPatch, sky: Sky) -> Sky:
-    person.setattr(base, "of", lambda inventory: sky)
+    person.setattr(base, "cloud_of", lambda inventory: sky)
     return sky
 
 
@@ -211,7 +211,7 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     def rotate(inventory: Inventory, say: Any, *, clock: Clock) -> None:
         changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
 
-    person.setattr(connect, "reach", reach)
+    person.setattr(connect, "open_sessions", reach)
     person.setattr(key_rotation, "rotate", rotate)
     person.setattr(power, "Clock", sky.clock)
     Target(stack="dev", start=True).running()
@@ -288,12 +288,14 @@ def test_a_machine_that_ran_before_is_not_stopped_for_another(person: pytest.Mon
 def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     person.setattr(
-        connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {})
+        connect,
+        "open_sessions",
+        lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {}),
     )
     start(person, sky)
     assert 100 <= sky.time < 120
 
-    person.setattr(connect, "reach", lambda inventory: ({}, {ONE: TimeoutError()}))
+    person.setattr(connect, "open_sessions", lambda inventory: ({}, {ONE: TimeoutError()}))
     person.setattr(reachability, "own_address", lambda _: "198.51.100.9")
     with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as told:
         start(person, Sky("stopped", "stopped"))

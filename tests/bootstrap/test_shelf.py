@@ -19,7 +19,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import CachedWheel
 from bootstrap.provision import wheel_store
-from bootstrap.provision.wheel_store import look, put
+from bootstrap.provision.wheel_store import find_cached_wheel, store_wheel
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -41,7 +41,7 @@ def kept(world: World, folder: Path) -> str:
     there = folder.with_name("there") / folder.name / NAME
     there.parent.mkdir(parents=True)
     there.write_bytes(BUILT)
-    put(world.inventory, there)
+    store_wheel(world.inventory, there)
     return f"{world.inventory.bucket}/wheels/{folder.name}"
 
 
@@ -51,26 +51,26 @@ def content(folder: Path) -> list[str]:
 
 
 def test_without_a_bucket_nothing_is_asked(folder: Path) -> None:
-    assert look(Inventory("c", HOSTS, cloud="aws"), folder) is None
+    assert find_cached_wheel(Inventory("c", HOSTS, cloud="aws"), folder) is None
 
 
 def test_a_bucket_without_the_wheel_holds_none(world: World, folder: Path) -> None:
-    assert look(world.inventory, folder) == CachedWheel(
+    assert find_cached_wheel(world.inventory, folder) == CachedWheel(
         f"{world.inventory.bucket}/wheels/{folder.name}", holds=False
     )
     assert content(folder) == []
 
 
 def test_a_wheel_comes_where_there_is_none(world: World, folder: Path, kept: str) -> None:
-    assert look(world.inventory, folder) == CachedWheel(kept, holds=True, taken=True)
+    assert find_cached_wheel(world.inventory, folder) == CachedWheel(kept, holds=True, taken=True)
     assert content(folder) == [NAME] and (folder / NAME).read_bytes() == BUILT
-    assert look(world.inventory, folder) == CachedWheel(kept, holds=True)
+    assert find_cached_wheel(world.inventory, folder) == CachedWheel(kept, holds=True)
 
 
 def test_a_wheel_that_is_here_stays(world: World, folder: Path, kept: str) -> None:
     folder.mkdir()
     (folder / NAME).write_bytes(b"our own")
-    assert look(world.inventory, folder) == CachedWheel(kept, holds=True)
+    assert find_cached_wheel(world.inventory, folder) == CachedWheel(kept, holds=True)
     assert (folder / NAME).read_bytes() == b"our own"
 
 
@@ -90,22 +90,24 @@ def test_a_wheel_is_there_only_when_it_is_whole(
 
     monkeypatch.setattr(type(bucket.bucket_of(world.inventory).store), "write", killed)
     with pytest.raises(KeyboardInterrupt):
-        put(world.inventory, folder / NAME)
+        store_wheel(world.inventory, folder / NAME)
     assert names[1] == f"wheels/{folder.name}/wheel.json" and world.names() == names[:1]
     (folder / NAME).unlink()
-    found = look(world.inventory, folder)
+    found = find_cached_wheel(world.inventory, folder)
     assert found and found.holds is False and content(folder) == []
 
 
 def after(world: World, folder: Path) -> CachedWheel:
     """What is found of a wheel that is no good; the next one takes its place."""
-    found = look(world.inventory, folder)
+    found = find_cached_wheel(world.inventory, folder)
     assert found and found.holds is False and content(folder) == []
     folder.mkdir()
     (folder / NAME).write_bytes(BUILT)
-    put(world.inventory, folder / NAME)
+    store_wheel(world.inventory, folder / NAME)
     (folder / NAME).unlink()
-    assert look(world.inventory, folder) == CachedWheel(found.url, holds=True, taken=True)
+    assert find_cached_wheel(world.inventory, folder) == CachedWheel(
+        found.url, holds=True, taken=True
+    )
     return found
 
 
@@ -139,7 +141,7 @@ def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
 def test_what_names_no_wheel_is_not_used_and_makes_room(
     on_gcs: OnGcs, folder: Path, entry: str
 ) -> None:
-    on_gcs.put(f"wheels/{folder.name}/wheel.json", entry.encode())
+    on_gcs.store_wheel(f"wheels/{folder.name}/wheel.json", entry.encode())
     assert after(on_gcs, folder).note.endswith("is not used: its wheel.json names no wheel")
 
 
@@ -157,7 +159,7 @@ def test_a_bucket_that_cannot_be_asked_is_a_note(
         raise wrong
 
     monkeypatch.setattr(bucket, "of", of)
-    found = look(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
+    found = find_cached_wheel(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
     url = f"s3://b/wheels/{folder.name}"
     note = f"wheels are neither taken from {url} nor kept there: {wrong}"
     assert found == CachedWheel(url, holds=None, note=note)
@@ -170,14 +172,14 @@ def test_a_full_disk_here_is_a_note(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    found = look(world.inventory, folder)
+    found = find_cached_wheel(world.inventory, folder)
     assert found and found.holds is None and "No space left" in found.note
     assert content(folder) == []
 
 
 def test_a_bucket_that_is_gone_is_a_note(world: World, folder: Path) -> None:
     world.drop()
-    found = look(world.inventory, folder)
+    found = find_cached_wheel(world.inventory, folder)
     assert found and found.holds is None and "there is no bucket" in found.note
 
 
@@ -185,8 +187,8 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
     world: World, folder: Path, kept: str
 ) -> None:
     other = folder.with_name("fedcba9876543210")
-    found = look(world.inventory, other)
-    assert found and found.holds is False and wheel_store.here(other) is None
+    found = find_cached_wheel(world.inventory, other)
+    assert found and found.holds is False and wheel_store.local_wheel(other) is None
 
 
 # --- Two people of a team: the commands, their hosts and the calls to S3 are real
@@ -219,7 +221,7 @@ def test_what_one_has_built_the_other_finds(
     built = local_state.cache("wheels") / key / NAME
     built.parent.mkdir()
     built.write_bytes(BUILT)
-    put(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built)
+    store_wheel(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built)
 
     found = bo.fab("plan").ended(0, f"[h1] horovod: install the wheel kept in {url}{key} ({NAME})")
     assert "built here" not in found.out

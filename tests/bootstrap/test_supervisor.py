@@ -226,7 +226,7 @@ BROKEN = {
     "no secrets": ("""sed -i 's/"secrets": ../"secrets": ["A"]/' run.json""", "secrets.json"),
     "a fault of the reader": ("echo 'Words.said = None' >>rank_output.py", "TypeError"),
     "a fault at the end": ("echo 'verdict = None' >>mpirun_output.py", "TypeError"),
-    "no way to sweep": ("echo 'everywhere = None' >>end_processes.py", "TypeError"),
+    "no way to sweep": ("echo 'end_on_all_hosts = None' >>end_processes.py", "TypeError"),
 }
 
 
@@ -497,11 +497,11 @@ def change(run: Run, name: str, before: str, after: str) -> None:
 # As of a file on a network mount that has died: who reads it waits for ever.
 DEAD = """
 import time
-def dead(path, real=weighed):
+def dead(path, real=size_and_sha256):
     while path.endswith("dead"):
         time.sleep(1)
     return real(path)
-weighed = dead
+size_and_sha256 = dead
 """
 
 

@@ -155,7 +155,7 @@ def test_every_host_is_swept_and_heard(
     )
     (tmp_path / "bin" / "ssh").chmod(0o755)
     pid = start(PLAIN)
-    swept = f"end_processes.everywhere({run_of('a', 'b')}, 'F')"
+    swept = f"end_processes.end_on_all_hosts({run_of('a', 'b')}, 'F')"
     text = f"import end_processes, json; print(json.dumps({swept}))"
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}

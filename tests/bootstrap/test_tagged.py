@@ -65,7 +65,7 @@ LOUD = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import rank
-rank.speak()
+rank.redirect_output()
 for i in range(20000):
     print("line", i, file=sys.stderr if i % 2 else sys.stdout)
 sys.stdout.flush()

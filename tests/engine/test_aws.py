@@ -247,7 +247,7 @@ def test_without_the_right_to_read_a_quota_it_is_unknown(aws: OnAws) -> None:
     aws.provider.denied.add("aws:servicequotas/getServiceQuota:getServiceQuota")
     aws.stack.preview().ended(0, "have unknown", "AccessDenied")
     aws.provider.denied.add("aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings")
-    done = aws.stack.preview().ended(1, "the right ec2:DescribeInstanceTypeOfferings is needed")
+    done = aws.stack.preview().ended(1, "it needs the permission ec2:DescribeInstanceTypeOfferings")
     assert "Traceback" not in done.text
 
 

@@ -1,6 +1,6 @@
 """Runs on a host, read from the ssh channel and never written to its disk.
 
-`channel` is how it is asked and answers; what it can be asked is the table OPS.
+`channel` reads requests and writes replies; OPS is the table of operations.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bootstrap.remote.agent.channel import say, serve
+from bootstrap.remote.agent.channel import send_message, serve
 from bootstrap.remote.agent.commands import run, start
 from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.agent.network import dial, listen, ports
 from bootstrap.remote.agent.packing import collect, get
+from bootstrap.remote.run.manifest import open_regular
 
 
 def follow(folder: str, offset: int = 0) -> dict[str, Any]:
-    """Pass on metrics, the state and each rank's last line until the run's state is final.
+    """Send metrics, the state and each rank's last line as events until the run's state is final.
 
     `offset` is the byte of metrics.jsonl to begin at.
     """
@@ -31,10 +32,10 @@ def follow(folder: str, offset: int = 0) -> dict[str, Any]:
         state = text_of(f"{folder}/state.json")
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
-            say(event={"metrics": line, "offset": offset})
-        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **begun(state)}}
+            send_message(event={"metrics": line, "offset": offset})
+        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(state)}}
         if now != shown:
-            say(event=now)
+            send_message(event=now)
             shown = now
         if state and json.loads(state)["state"] not in ("starting", "running"):
             return {"offset": offset, "lost": False}
@@ -44,7 +45,7 @@ def follow(folder: str, offset: int = 0) -> dict[str, Any]:
 
 
 def is_lost(folder: str, state: str) -> bool:
-    """Whether the supervisor is gone and left this state as its last word."""
+    """Whether the supervisor has ended without writing a final state."""
     mark = f"{os.path.basename(folder)}/supervisor.py".encode()
     with contextlib.suppress(OSError), open(f"/proc/{json.loads(state)['pid']}/cmdline", "rb") as f:
         if mark in f.read():  # nobody else, who has been given its number since
@@ -54,7 +55,7 @@ def is_lost(folder: str, state: str) -> bool:
 
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
     """Whole lines from byte `offset` on, each with the byte at which it ends."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
+    with contextlib.suppress(OSError), open_regular(path) as file:
         file.seek(offset)
         for line in file:
             if line.endswith(b"\n"):
@@ -62,8 +63,8 @@ def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
                 yield line.decode(errors="replace"), offset
 
 
-def begun(state: str | None) -> dict[str, str]:
-    """The lines that ranks have not ended, as the supervisor sees them: progress bars."""
+def unfinished_lines(state: str | None) -> dict[str, str]:
+    """The unfinished lines of ranks, from state.json: progress bars."""
     lines = json.loads(state).get("begun", {}) if state else {}
     return {rank: line for rank, line in lines.items() if line}
 
@@ -72,7 +73,7 @@ def last_lines(folder: str) -> dict[str, str]:
     """The last line of each rank's log: a carriage return starts a progress bar's line anew."""
     last = {}
     for path in glob.glob(f"{glob.escape(folder)}/rank-*.log"):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
+        with contextlib.suppress(OSError), open_regular(path) as file:
             file.seek(max(0, os.path.getsize(path) - 2000))
             text = file.read().decode(errors="replace").replace("\r", "\n").strip()
             last[os.path.basename(path)[5:-4]] = text.rpartition("\n")[2]

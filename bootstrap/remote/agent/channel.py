@@ -1,4 +1,4 @@
-"""The agent's end of the channel: requests come in, answers and the bytes between them go out.
+"""The agent's end of the channel: it reads requests and writes replies.
 
 One request is one JSON line; `tree` is followed by a payload. Answers are JSON lines: any number
 of {"event": ...}, then {"ok": ...} or {"error": ...}. Python 3.10 standard library only.
@@ -18,15 +18,15 @@ OUT = sys.stdout.buffer
 WRITING = threading.Lock()
 
 
-def say(**answer: Any) -> None:
-    """Send one answer; any thread may."""
+def send_message(**answer: Any) -> None:
+    """Send one message; thread-safe."""
     with WRITING:
         OUT.write(json.dumps(answer).encode() + b"\n")
         OUT.flush()
 
 
 class Chunks:
-    """A file to write to: each piece is an event that tells its length, then the bytes."""
+    """A writable file: each write sends an event with the length, then the bytes."""
 
     def write(self, data: bytes) -> int:
         """Send one piece."""
@@ -39,18 +39,18 @@ class Chunks:
 
 def serve(ops: Mapping[str, Callable[..., Any]]) -> None:
     """Answer requests, one after the other, until the other side closes the channel."""
-    say(event={"agent": 1, "python": sys.version.split()[0]})
+    send_message(event={"agent": 1, "python": sys.version.split()[0]})
     for line in iter(IN.readline, b""):
         answer(ops, json.loads(line))
 
 
 def answer(ops: Mapping[str, Callable[..., Any]], request: dict[str, Any]) -> None:
-    """Do one request. What goes wrong is the answer too, with the name of an OSError's number."""
+    """Carry out one request. A failure is a reply too; an OSError has the name of its errno."""
     try:
         done = ops[request.pop("op")](**request)
     except OSError as error:
-        say(error={"errno": errno.errorcode.get(error.errno or 0, ""), "text": str(error)})
+        send_message(error={"errno": errno.errorcode.get(error.errno or 0, ""), "text": str(error)})
     except Exception as error:
-        say(error={"errno": "", "text": f"{type(error).__name__}: {error}"})
+        send_message(error={"errno": "", "text": f"{type(error).__name__}: {error}"})
     else:
-        say(ok=done)
+        send_message(ok=done)

@@ -1,4 +1,4 @@
-"""Commands on a host: one that is waited for and watched, or one that outlives the channel."""
+"""Runs commands on a host: `run` waits for the end, `start` lets it outlive the channel."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bootstrap.remote.agent.channel import say
+from bootstrap.remote.agent.channel import send_message
 
 TAIL = 40  # lines that `run` answers
-EVENTS_PER_SECOND = 20  # of a command that talks faster, only the latest lines are told
+EVENTS_PER_SECOND = 20  # a command that prints faster has only its latest lines sent
 LINE_LIMIT = 1 << 20  # bytes; of a longer line the end is kept
 LINGER = 1.0  # seconds for what is still in the pipe once the command has ended
 
@@ -73,7 +73,7 @@ def feed(process: subprocess.Popen[bytes], text: str | None) -> None:
 
 
 class Watched:
-    """A command until its end: its time is bounded, and what it says is told."""
+    """A running command: it has a time limit, and its output is sent as events."""
 
     def __init__(self, process: subprocess.Popen[bytes], timeout: float) -> None:
         assert process.stdout
@@ -98,7 +98,7 @@ class Watched:
         What it left in the background may hold the pipe for ever, silent or not.
         """
         last: float | None = None
-        while (data := self.some()) != b"":
+        while (data := self.read_available()) != b"":
             self.output.add(data or b"")
             now = time.monotonic()
             if last is None and now > self.until:
@@ -108,7 +108,7 @@ class Watched:
                 if data is None or now > last:
                     return
 
-    def some(self) -> bytes | None:
+    def read_available(self) -> bytes | None:
         """Some bytes; none at the pipe's end; None when nothing comes for a moment."""
         ready, _, _ = select.select([self.pipe], [], [], 1 / EVENTS_PER_SECOND)
         return os.read(self.pipe, 1 << 16) if ready else None
@@ -120,23 +120,23 @@ class Watched:
 
 
 class Output:
-    """What a command says: its last lines exactly, and as events the latest at a bounded pace."""
+    """A command's output: keeps the last lines, sends the latest as events at a limited rate."""
 
     def __init__(self) -> None:
         self.lines: deque[bytes] = deque(maxlen=TAIL)
         self.open = b""  # a line that has not ended yet
-        self.told = ("", 0.0)
+        self.last_sent = ("", 0.0)
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes, and tell the latest line if it is time to."""
+        """Add bytes; send the latest line unless one was sent a moment ago."""
         *ended, rest = (self.open + data).split(b"\n")
         self.lines.extend(ended)
         self.open = rest[-LINE_LIMIT:]
         latest = shown(self.open) or (shown(self.lines[-1]) if self.lines else "")
-        said, when = self.told
-        if latest != said and time.monotonic() - when >= 1 / EVENTS_PER_SECOND:
-            self.told = latest, time.monotonic()
-            say(event={"line": latest})
+        last_line, when = self.last_sent
+        if latest != last_line and time.monotonic() - when >= 1 / EVENTS_PER_SECOND:
+            self.last_sent = latest, time.monotonic()
+            send_message(event={"line": latest})
 
     def tail(self) -> list[str]:
         """The last lines."""
@@ -161,20 +161,20 @@ def one_fetch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def growth(watching: bool) -> Iterator[None]:
-    """Tell every second how many bytes of the disk are in use more than at the start."""
+    """Send every second by how many bytes disk use has grown."""
     done = threading.Event()
     if watching:
-        threading.Thread(target=tell_growth, args=(done, used()), daemon=True).start()
+        threading.Thread(target=report_growth, args=(done, used()), daemon=True).start()
     try:
         yield
     finally:
         done.set()
 
 
-def tell_growth(done: threading.Event, start: int) -> None:
+def report_growth(done: threading.Event, start: int) -> None:
     """Until `done`, one event a second."""
     while not done.wait(1):
-        say(event={"grown": max(0, used() - start)})
+        send_message(event={"grown": max(0, used() - start)})
 
 
 def used() -> int:

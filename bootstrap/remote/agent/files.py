@@ -12,7 +12,7 @@ import tarfile
 import zlib
 from typing import Any
 
-from bootstrap.remote.agent.channel import IN, say
+from bootstrap.remote.agent.channel import IN, send_message
 from bootstrap.remote.run.manifest import open_regular
 
 PART = ".part-"  # in the name of what is not complete yet
@@ -24,8 +24,8 @@ def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
     for name, mode, text in files:
         path = os.path.realpath(os.path.expanduser(name))  # a link of the user's own stays one
         data = text.encode()
-        with contextlib.suppress(OSError), open(path, "rb") as had:
-            if had.read() == data and os.stat(path).st_mode & 0o7777 == mode:
+        with contextlib.suppress(OSError), open(path, "rb") as existing:
+            if existing.read() == data and os.stat(path).st_mode & 0o7777 == mode:
                 continue
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         replace(path, data, mode)
@@ -87,11 +87,11 @@ def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[
     """
     blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
     sent = fetch_missing(manifest, blobs)
-    if holds(dest, manifest):
+    if has_files(dest, manifest):
         return {"sent": sent, "changed": []}
-    above, part = os.path.dirname(dest), part_of(dest)
-    os.makedirs(above, mode=0o700, exist_ok=True)
-    clear_parts(above)
+    parent, part = os.path.dirname(dest), part_of(dest)
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    clear_parts(parent)
     try:
         os.makedirs(part, mode=0o700, exist_ok=True)
         changed = [entry["path"] for entry in manifest if place(entry, blobs, part)]
@@ -106,7 +106,7 @@ def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> N
     try:
         os.rename(part, dest)  # also over an empty folder
     except OSError:
-        if holds(dest, manifest):  # another process was faster
+        if has_files(dest, manifest):  # another process was faster
             return
         damaged = part_of(f"{dest}.damaged")
         os.rename(dest, damaged)
@@ -119,13 +119,13 @@ def fetch_missing(manifest: list[dict[str, Any]], blobs: str) -> int:
     os.makedirs(blobs, mode=0o700, exist_ok=True)
     clear_parts(blobs)
     wanted = {entry["sha256"]: entry for entry in manifest}
-    need = [d for d, entry in wanted.items() if not whole(os.path.join(blobs, d), entry)]
-    say(event={"need": need})
+    missing = [d for d, entry in wanted.items() if not has_content(os.path.join(blobs, d), entry)]
+    send_message(event={"need": missing})
     receive(int(IN.readline()), blobs)
-    return len(need)
+    return len(missing)
 
 
-def holds(dest: str, manifest: list[dict[str, Any]]) -> bool:
+def has_files(dest: str, manifest: list[dict[str, Any]]) -> bool:
     """Whether a folder has every file of the manifest."""
     return all(is_placed(os.path.join(dest, entry["path"]), entry) for entry in manifest)
 
@@ -151,7 +151,7 @@ def sha256_of(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def whole(path: str, entry: dict[str, Any]) -> bool:
+def has_content(path: str, entry: dict[str, Any]) -> bool:
     """Whether a blob is there with its full content; a power cut can leave another one."""
     try:
         return os.path.getsize(path) == int(entry["size"]) and sha256_of(path) == entry["sha256"]
@@ -188,7 +188,7 @@ def drop_others(dest: str, paths: set[str]) -> None:
 def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
     """Put one file at its path; answers whether that changed anything."""
     path = os.path.join(dest, entry["path"])
-    clear_way(dest, entry["path"])
+    clear_path(dest, entry["path"])
     if is_placed(path, entry):
         return False
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -197,11 +197,11 @@ def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
     return True
 
 
-def clear_way(dest: str, relative: str) -> None:
+def clear_path(dest: str, relative: str) -> None:
     """Leave true folders above the path, and at it a true file or nothing."""
-    *above, _ = relative.split("/")
-    for depth in range(len(above)):
-        folder = os.path.join(dest, *above[: depth + 1])
+    *parent, _ = relative.split("/")
+    for depth in range(len(parent)):
+        folder = os.path.join(dest, *parent[: depth + 1])
         if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
             os.remove(folder)
     path = os.path.join(dest, relative)

@@ -1,4 +1,4 @@
-"""The network between hosts: which ports are free, and who can call whom."""
+"""The network between hosts: free ports, and which host can connect to which."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def listen(address: str) -> dict[str, Any]:
     listener.bind((address, 0))
     listener.listen(256)
     LISTENERS.append(listener)
-    threading.Thread(target=greet, args=(listener,), daemon=True).start()
+    threading.Thread(target=answer_calls, args=(listener,), daemon=True).start()
     return {"port": listener.getsockname()[1]}
 
 
-def greet(listener: socket.socket) -> None:
-    """Say to every caller that it is we who answer."""
+def answer_calls(listener: socket.socket) -> None:
+    """Send HELLO to every connection, so that the peer knows an agent answers."""
     while True:
         with contextlib.suppress(OSError):
             caller, _ = listener.accept()
@@ -51,7 +51,7 @@ def call(address: str, port: int, timeout: float) -> str | None:
     try:
         with socket.create_connection((address, port), timeout) as peer:
             peer.settimeout(timeout)
-            return None if peer.recv(16) == HELLO else "somebody else answered"
+            return None if peer.recv(16) == HELLO else "another program answered"
     except OSError as error:
         return str(error) or type(error).__name__
 

@@ -42,7 +42,7 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, A
     sent: list[tuple[str, int]] = []
     left: list[tuple[str, int]] = []
     changed: list[str] = []
-    room = limit
+    remaining = limit
     chunks = cast("IO[bytes]", Chunks())
     with tarfile.open(fileobj=chunks, mode="w|gz", format=tarfile.GNU_FORMAT) as tar:
         for path, _ in files:
@@ -52,10 +52,10 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, A
                 continue  # it has gone, or is no file any more
             with content:
                 size = os.fstat(content.fileno()).st_size
-                if size > room:
+                if size > remaining:
                     left.append((path, size))
                     continue
-                room -= size
+                remaining -= size
                 sent.append((path, size))
                 if not add(tar, path, content, size):
                     changed.append(path)
@@ -92,12 +92,14 @@ def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
 
     Not by `glob`, which finds hidden names from Python 3.11 on only.
     """
-    there = sorted(tree(root))
+    present = sorted(tree(root))
     found: dict[str, None] = {}
     for pattern in patterns:
         literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # as glob.escape makes it
-        alone = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
-        found |= dict.fromkeys(alone or [path for path in there if matches(path, pattern)])
+        literal_match = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
+        found |= dict.fromkeys(
+            literal_match or [path for path in present if matches(path, pattern)]
+        )
     for path in found:
         with contextlib.suppress(OSError):
             status = os.lstat(os.path.join(root, path))

@@ -31,7 +31,7 @@ HASHING = 1800.0
 
 def outputs(folder: str) -> tuple[list[Any], str]:
     """What the run wrote, [path in work/, bytes] each; and why that is not known, or ""."""
-    lines, why = answers("outputs", folder, LISTING)
+    lines, why = run_bounded("outputs", folder, LISTING)
     return (lines[0], "") if lines and not why else ([], why and f"work/ was not listed: {why}")
 
 
@@ -40,7 +40,7 @@ def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
 
     A file that was not read in time stands under `skipped`.
     """
-    lines, why = answers("hashes", folder, HASHING)
+    lines, why = run_bounded("hashes", folder, HASHING)
     paths, skipped = (lines[0]["paths"], lines[0]["skipped"]) if lines else ([], [])
     read = {line["path"]: line for line in lines[1:]}
     files = [read[path] for path in paths if "sha256" in read.get(path, {})]
@@ -52,7 +52,7 @@ def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
     return {"schema": 1, "files": files, "skipped": skipped}, why
 
 
-def answers(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
+def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
     """What a process of ours answered line by line; and why it did not come to its end, or ""."""
     argv = [sys.executable, "-I", "-S", os.path.abspath(__file__), task, folder]
     try:
@@ -77,7 +77,7 @@ def hashes(folder: str) -> Iterator[Any]:
     for path in paths:
         entry: dict[str, Any] = {"path": path}
         with contextlib.suppress(OSError):  # it has gone meanwhile
-            size, digest = manifest.weighed(os.path.join(folder, path))
+            size, digest = manifest.size_and_sha256(os.path.join(folder, path))
             entry |= {"bytes": size, "sha256": digest}
         yield entry
 

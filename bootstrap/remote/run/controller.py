@@ -1,4 +1,4 @@
-"""Whether a controller is connected that watches this run: its agent's pid lies in a file.
+"""Whether a controller (`fab train`, `fab attach`) is connected: its agent's pid is in a file.
 
 Standard library only, Python 3.10.
 """
@@ -9,22 +9,22 @@ import contextlib
 import os
 import time
 
-AGENT = b"'agent'"  # a word of the command line by which session.py starts an agent
+AGENT = b"'agent'"  # in the command line with which session.py starts an agent
 
 
-def is_here(file: str) -> bool:
-    """Whether the agent whose pid stands in `file` still lives; the file then gets the time."""
+def is_connected(file: str) -> bool:
+    """Whether the agent whose pid is in `file` still runs; if so, touch the file."""
     with contextlib.suppress(OSError, ValueError), open(file) as pid:
         with open(f"/proc/{int(pid.read())}/cmdline", "rb") as line:
-            here = AGENT in line.read()
-        if here:
+            connected = AGENT in line.read()
+        if connected:
             os.utime(file)
-        return here
+        return connected
     return False
 
 
-def seconds_ago(file: str) -> float | None:
-    """How long ago a controller was seen last; None when there never was one."""
+def seconds_since_seen(file: str) -> float | None:
+    """Seconds since a controller was last connected; None if none ever was."""
     try:
         return max(0.0, time.time() - os.stat(file).st_mtime)
     except OSError:

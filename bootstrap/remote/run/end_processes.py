@@ -1,7 +1,7 @@
-"""Ends every process of a run on this host and says whether any is left. Standard library only.
+"""Ends every process of a run on this host; prints the pids that are left. Standard library only.
 
-A process of a run is known by RAILHEAD_RUN and RAILHEAD_HOME in its environment, which its
-children inherit, also those that mpirun does not know (a data loader, a shell's background job).
+A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
+Children inherit both, including those that mpirun does not know (a data loader, a background job).
 Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
 """
 
@@ -22,15 +22,15 @@ FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then
 
 
 def processes(run_id: str) -> list[int]:
-    """Pids of the run's processes on this host, ours left out; "all" is any run's."""
+    """Pids of the run's processes on this host, without this process; "all" means any run."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in numbers if pid != os.getpid() and is_of(pid, run_id)]
 
 
 def is_of(pid: int, run_id: str) -> bool:
-    """Whether a process has the run's mark, and this home's: local hosts share a machine.
+    """Whether a process belongs to the run and to this home (local hosts share a machine).
 
-    A supervisor whose run has ended is not counted: it ends by itself, after a bounded time.
+    A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
     """
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         with open(f"/proc/{pid}/comm", "rb") as name:
@@ -44,18 +44,18 @@ def is_of(pid: int, run_id: str) -> bool:
     return False
 
 
-def sweep(run_id: str) -> dict[str, Any]:
-    """TERM, two seconds of grace, KILL, two seconds more; then look again."""
-    ended = end(run_id, signal.SIGTERM) | end(run_id, signal.SIGKILL)
+def end_run(run_id: str) -> dict[str, Any]:
+    """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
+    ended = send_signal(run_id, signal.SIGTERM) | send_signal(run_id, signal.SIGKILL)
     drop_secrets(run_id)
     left = processes(run_id)
     return {"ended": len(ended - set(left)), "left": left}
 
 
-def end(run_id: str, sign: signal.Signals) -> set[int]:
-    """Signal each process once, those too that come meanwhile, until none is there or time is up.
+def send_signal(run_id: str, sign: signal.Signals) -> set[int]:
+    """Signal each process once, also new ones, until none is left or the time is over.
 
-    Returns all that were signalled.
+    Returns the pids of all signalled processes.
     """
     signalled: set[int] = set()
     until = time.monotonic() + GRACE
@@ -69,7 +69,7 @@ def end(run_id: str, sign: signal.Signals) -> set[int]:
 
 
 def drop_secrets(run_id: str) -> None:
-    """No secret outlives its run on a host."""
+    """Remove the secrets file of the run."""
     runs = os.path.join(HOME, ".railhead", "runs")
     names = os.listdir(runs) if run_id == "all" and os.path.isdir(runs) else [run_id]
     for name in names:
@@ -77,34 +77,36 @@ def drop_secrets(run_id: str) -> None:
             os.remove(os.path.join(runs, name, "secrets.json"))
 
 
-def everywhere(run: dict[str, Any], folder: str) -> dict[str, Any]:
-    """From the chief: sweep every host of a run; says for each what came of it.
+def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
+    """From the chief: end the run's processes on every host; returns the reply of each.
 
-    The searches elsewhere are started before the one here, which would take a child of ours that
-    has not become ssh yet for one of the run.
+    The remote searches start before the local one: that one would count a child of this process
+    that has not yet become ssh as a process of the run.
     """
     names = [host["name"] for host in run["hosts"]]
-    others = [(name, there(run, folder, index + 2)) for index, name in enumerate(names[1:])]
-    said = {names[0]: sweep(run["run_id"])}
-    return said | {name: answer(process) for name, process in others}
+    others = [(name, start_on_host(run, folder, index + 2)) for index, name in enumerate(names[1:])]
+    replies = {names[0]: end_run(run["run_id"])}
+    return replies | {name: reply_of(process) for name, process in others}
 
 
-def there(run: dict[str, Any], folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
-    """Start this on another host, without the mark: our ssh is not of the run."""
+def start_on_host(
+    run: dict[str, Any], folder: str, number: int
+) -> subprocess.Popen[bytes] | OSError:
+    """Start this script on another host. RAILHEAD_RUN is unset: ssh is no process of the run."""
     python = f'"$HOME/.railhead/envs/{run["runtime"]["digest"]}/bin/python"'
     script = f'"$HOME/.railhead/runs/{run["run_id"]}/end_processes.py" {run["run_id"]}'
     ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
     unmarked = {k: v for k, v in os.environ.items() if k != "RAILHEAD_RUN"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    words = [*ssh, f"exec {python} -I -S {script}"]
+    argv = [*ssh, f"exec {python} -I -S {script}"]
     try:
-        return subprocess.Popen(words, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
+        return subprocess.Popen(argv, env=unmarked, stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
         return error
 
 
-def answer(process: subprocess.Popen[bytes] | OSError) -> Any:
-    """What another host's sweep said, or why that is not known."""
+def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
+    """The JSON reply of another host, or {"unknown": reason}."""
     if isinstance(process, OSError):
         return {"unknown": str(process)}
     try:
@@ -119,4 +121,4 @@ def answer(process: subprocess.Popen[bytes] | OSError) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(sweep(sys.argv[1])))
+    print(json.dumps(end_run(sys.argv[1])))

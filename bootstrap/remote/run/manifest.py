@@ -31,7 +31,7 @@ PART = 240  # bytes between two slashes: file systems take 255, and some suffix 
 FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of JSON that is not as ours
 
-Seen = dict[str, tuple[int, int]]
+Snapshot = dict[str, tuple[int, int]]
 
 
 class Listing:
@@ -79,7 +79,7 @@ def manifest(folder: str) -> dict[str, Any]:
     files = []
     for path, _ in found.files:
         with contextlib.suppress(OSError):
-            size, digest = weighed(os.path.join(folder, path))
+            size, digest = size_and_sha256(os.path.join(folder, path))
             files.append({"path": path, "bytes": size, "sha256": digest})
     return {"schema": 1, "files": files, "skipped": found.skipped}
 
@@ -113,7 +113,7 @@ def kind_of(path: str, mode: int) -> str:
     return ""
 
 
-def snapshot(folder: str) -> Seen:
+def snapshot(folder: str) -> Snapshot:
     """Size and time of everything in work/ but folders, to see later what the run wrote."""
     found = {}
     for name in tree(os.path.join(folder, "work")):
@@ -124,7 +124,7 @@ def snapshot(folder: str) -> Seen:
     return found
 
 
-def written(folder: str, before: Seen, patterns: list[str]) -> list[tuple[str, int]]:
+def written(folder: str, before: Snapshot, patterns: list[str]) -> list[tuple[str, int]]:
     """What in work/ is new or changed since `before` and matches, in order, with its bytes."""
     after = snapshot(folder)
     new = [name for name in after if after[name] != tuple(before.get(name, ()))]
@@ -162,7 +162,7 @@ def open_regular(path: str) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def weighed(path: str) -> tuple[int, str]:
+def size_and_sha256(path: str) -> tuple[int, str]:
     """A regular file's bytes and sha256."""
     digest, size = hashlib.sha256(), 0
     with open_regular(path) as file:

@@ -1,8 +1,9 @@
-"""Reads mpirun: splits what ranks print into lines, and whom it blames. Standard library only.
+"""Parses mpirun's output: the lines of each rank, and which rank or host failed first. Stdlib only.
 
 OpenMPI tags pieces of up to 4 kB, not lines, and another rank's piece may stand in the middle of a
 line; where a piece has many newlines it tags each, and drops what then goes over 8 kB. So ranks
-end their lines with END, never with a newline (rank.py, `speak`): one tag a piece, nothing lost.
+end their lines with END, never with a newline (`redirect_output` in
+rank.py): one tag a piece, nothing lost.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class MpirunOutput:
     def __init__(self) -> None:
         self.raw = b""
         self.rank = 0
-        self.begun: dict[int, bytes] = {}  # by rank, a line whose end has not come yet
+        self.unfinished: dict[int, bytes] = {}  # by rank, a line whose end has not come yet
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """The lines that are complete by now."""
@@ -33,10 +34,10 @@ class MpirunOutput:
         yield from self._split(ready)
 
     def close(self) -> Iterator[tuple[int, bytes]]:
-        """What was begun and never ended."""
+        """The lines that never got an end."""
         yield from self._split(self.raw)
-        yield from ((rank, text) for rank, text in self.begun.items() if text)
-        self.raw, self.begun = b"", {}
+        yield from ((rank, text) for rank, text in self.unfinished.items() if text)
+        self.raw, self.unfinished = b"", {}
 
     def _without_half_a_tag(self) -> int:
         """The length of `raw` up to a tag that may have been cut."""
@@ -51,15 +52,15 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        *lines, begun = (self.begun.get(self.rank, b"") + text).split(END)
-        if len(begun) > LONGEST_LINE:
-            lines, begun = [*lines, begun], b""
-        self.begun[self.rank] = begun
+        *lines, unfinished = (self.unfinished.get(self.rank, b"") + text).split(END)
+        if len(unfinished) > LONGEST_LINE:
+            lines, unfinished = [*lines, unfinished], b""
+        self.unfinished[self.rank] = unfinished
         for line in lines:
             yield self.rank, line
 
 
-# What OpenMPI 4.1 says of a failure (tests/cases/mpirun has it whole).
+# OpenMPI 4.1's messages about a failure (tests/cases/mpirun has full examples).
 PATTERNS = {
     "signal": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<code>\d+)",
     "exit": r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
@@ -67,7 +68,7 @@ PATTERNS = {
     "improper": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exiting improperly",
     "lost": r"Remote daemon: \[\[\d+,\d+\],\d+\] on node \S+?-(?P<host>\d+) ",
 }
-LIMIT = 200_000  # characters of mpirun's words that are looked at
+LIMIT = 200_000  # characters of mpirun's messages that are searched
 
 
 class Verdict(NamedTuple):
@@ -87,9 +88,9 @@ class Verdict(NamedTuple):
         return "signal" if self.what == "signal" else "exit"
 
 
-def verdict(words: str) -> Verdict | None:
-    """The first failure that mpirun tells of; None when it names nobody."""
-    text = " ".join(words[:LIMIT].split()) + " "
+def verdict(messages: str) -> Verdict | None:
+    """The first failure in mpirun's messages; None when they name no rank and no host."""
+    text = " ".join(messages[:LIMIT].split()) + " "
     found = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
     if not found:
         return None

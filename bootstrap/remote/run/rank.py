@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(HERE, "work")
-LINGER = 2.0  # seconds for what is still to be said when the rank has gone
+LINGER = 2.0  # seconds to forward the last output after the rank has ended
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
 size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
 it under --launcher tensorflow."""
@@ -34,7 +34,7 @@ def main() -> int:
     """Run the program as one rank; the exit code is what Python would end with."""
     with open(os.path.join(HERE, "run.json")) as file:
         run = json.load(file)
-    speak()
+    redirect_output()
     set_environment(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
     program = run["program"]
     if program["kind"] == "training":
@@ -47,16 +47,16 @@ def main() -> int:
             print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
             code = 1
     if code:
-        tell(code)
+        report_failure(code)
     return code
 
 
-def speak() -> None:
-    """Send all that this process and its children print through a process that marks line ends.
+def redirect_output() -> None:
+    """Send the output of this process and its children through a process that marks line ends.
 
     mpirun loses text that has many newlines (mpirun_output), so none reaches it. The helper
-    is of no process group that mpirun ends: what a rank said just before it was killed is still
-    passed on. It is no child of ours either, which a script that waits for all of its own minds.
+    is of no process group that mpirun ends: what a rank printed just before it was killed is still
+    forwarded. It is no child of ours either, which a script that waits for all of its own minds.
     """
     rank = os.getpid()
     source, sink = os.pipe()
@@ -71,15 +71,15 @@ def speak() -> None:
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            pass_on(source, rank)
+            forward_output(source, rank)
     finally:
         os._exit(0)
 
 
-def pass_on(source: int, rank: int) -> None:
-    """Until the last writer has gone, or shortly after the rank has.
+def forward_output(source: int, rank: int) -> None:
+    """Forward output until all writers have ended, or shortly after the rank has.
 
-    What a rank leaves in the background would hold mpirun, and so the run, for ever.
+    Otherwise a background process of the rank would keep mpirun, and so the run, alive.
     """
     last = None
     while last is None or time.monotonic() < last:
@@ -190,7 +190,7 @@ def outcome(program: Callable[[], None]) -> int:
     except SystemExit as ending:
         return exit_code(ending.code)
     except BaseException as error:
-        show(error)
+        print_traceback(error)
         return 1
     return 0
 
@@ -203,7 +203,7 @@ def exit_code(code: Any) -> int:
     return 1
 
 
-def show(error: BaseException) -> None:
+def print_traceback(error: BaseException) -> None:
     """The program's own traceback: the frames above it are ours and help nobody."""
     trace = error.__traceback__
     while trace and is_ours(trace.tb_frame.f_code.co_filename):
@@ -229,8 +229,8 @@ def joined_mpi() -> bool:
     return bool(flag.value)
 
 
-def tell(code: int) -> None:
-    """Say to the supervisor that this rank fails: mpirun does not always know who was first."""
+def report_failure(code: int) -> None:
+    """Report to the supervisor that this rank fails: mpirun does not always know the first."""
     with contextlib.suppress(Exception):  # the program may have closed or replaced it
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
-"""What ranks and mpirun say, as it comes: into bounded logs, records and what the end must know.
+"""Reads the output of ranks and mpirun into logs, metrics and the data for result.json.
 
-No secret is kept, and a full disk loses lines, never the run. Standard library only, Python 3.10.
+Secrets are redacted; a full disk loses lines but does not end the run. Standard library only,
+Python 3.10.
 """
 
 from __future__ import annotations
@@ -23,48 +24,48 @@ else:  # it lies beside this file
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
-HEAD = 1000  # of mpirun's own lines: the first tell the cause
+HEAD = 1000  # of mpirun's own lines: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
 TAIL = 20  # lines
 SHORTEST = 4  # characters; a shorter line of a longer secret (a bracket, say) tells nothing
 
 
 class WriteErrors:
-    """What could not be written, by reason: the run goes on, and its end tells."""
+    """Counts failed writes by reason. The run continues; result.json reports them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def add(self, error: OSError) -> None:
-        """One line or document less, for this reason."""
+        """Count one failed write."""
         self.counts[error.strerror or type(error).__name__] += 1
 
-    def told(self) -> str | None:
-        """A line for people; None when nothing was lost."""
+    def summary(self) -> str | None:
+        """One line for people; None when every write succeeded."""
         lost = [f"{count} writes failed: {reason}" for reason, count in self.counts.items()]
         return "; ".join(lost) or None
 
 
-class Lines:
-    """A file that whole lines are added to; beyond `limit` bytes it starts anew."""
+class LogFile:
+    """A log file of whole lines; over `limit` bytes it is rotated once."""
 
-    def __init__(self, path: str, losses: WriteErrors, limit: float = float("inf")) -> None:
-        self.path, self.losses, self.limit = path, losses, limit
+    def __init__(self, path: str, write_errors: WriteErrors, limit: float = float("inf")) -> None:
+        self.path, self.write_errors, self.limit = path, write_errors, limit
         self.file: io.FileIO | None = None
         self.size = 0
         self.tail: deque[bytes] = deque(maxlen=TAIL)
         try:
             self._open()
         except OSError as error:
-            losses.add(error)
+            write_errors.add(error)
 
     def add(self, line: bytes) -> None:
-        """Add a line given without its newline. What cannot be written counts as lost."""
+        """Add a line, given without its newline. A failed write is counted."""
         self.tail.append(line)
         try:
             self._write(line + b"\n")
         except OSError as error:
-            self.losses.add(error)
+            self.write_errors.add(error)
 
     def lines(self) -> list[str]:
         """The last lines, each as a terminal shows it in the end."""
@@ -122,52 +123,52 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
 
 
 class RunOutput:
-    """Takes a run's output apart, line by line. `broken` is what went wrong with it."""
+    """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
     def __init__(
-        self, folder: str, run: dict[str, Any], secrets: Iterable[str], losses: WriteErrors
+        self, folder: str, run: dict[str, Any], secrets: Iterable[str], write_errors: WriteErrors
     ) -> None:
-        self.folder, self.run, self.losses = folder, run, losses
+        self.folder, self.run, self.write_errors = folder, run, write_errors
         self.secrets = Secrets(secrets)
-        self.metrics = Lines(f"{folder}/results/metrics.jsonl", losses)
-        self.logs = {rank: self.log(rank) for rank in (MPIRUN, *range(run["size"]))}
+        self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
+        self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run["size"]))}
         self.mpirun: list[str] = []
-        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order that ranks told it
+        self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.evaluation: dict[str, Any] | None = None
-        self.begun: dict[str, str] = {}  # {rank: the line that it has not ended yet}
+        self.unfinished: dict[str, str] = {}  # {rank: the line that it has not ended yet}
         self.broken: BaseException | None = None
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
-        """Read what the ranks say until mpirun ends: all of it comes on its stdout."""
+        """Read the output of all ranks from mpirun's stdout until mpirun ends."""
         assert process.stdout
         try:
-            tagged, seen = MpirunOutput(), 0.0
+            splitter, updated = MpirunOutput(), 0.0
             while data := os.read(process.stdout.fileno(), 1 << 16):
-                for rank, line in tagged.feed(data):
-                    self.said(rank, self.secrets.redact(line))
-                if time.monotonic() - seen > 0.5:
-                    seen = time.monotonic()
-                    self.begun = self.unfinished(tagged)
-            for rank, line in tagged.close():
-                self.said(rank, self.secrets.redact(line))
-        except BaseException as error:  # the other thread asks for it
+                for rank, line in splitter.feed(data):
+                    self.add_line(rank, self.secrets.redact(line))
+                if time.monotonic() - updated > 0.5:
+                    updated = time.monotonic()
+                    self.unfinished = self.unfinished_lines(splitter)
+            for rank, line in splitter.close():
+                self.add_line(rank, self.secrets.redact(line))
+        except BaseException as error:  # the main thread raises it
             self.broken = error
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages, which alone come on its stderr."""
         assert process.stderr
         for line in process.stderr:
-            self.said(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
+            self.add_line(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
 
-    def unfinished(self, tagged: MpirunOutput) -> dict[str, str]:
+    def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
         """The last state of progress bars, which end their line only when they are full."""
-        return {str(r): shown(self.secrets.redact(x)) for r, x in tagged.begun.items()}
+        return {str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished.items()}
 
-    def said(self, rank: int, line: bytes) -> None:
-        """Take one line: a record, a line of a rank's log, or mpirun's own."""
+    def add_line(self, rank: int, line: bytes) -> None:
+        """Handle one line: a record, a line of a rank's log, or one of mpirun's own."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
-        if mark and rank != MPIRUN and self.record(rank, record):
+        if mark and rank != MPIRUN and self.add_record(rank, record):
             line = before
             if not line:
                 return
@@ -175,8 +176,8 @@ class RunOutput:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
 
-    def record(self, rank: int, text: bytes) -> bool:
-        """Keep a record; False when it is none."""
+    def add_record(self, rank: int, text: bytes) -> bool:
+        """Store a record; False when the text is no record."""
         try:
             record = json.loads(text)
             kind = record["kind"]
@@ -193,10 +194,10 @@ class RunOutput:
         self.metrics.add(line)
         return True
 
-    def log(self, rank: int) -> Lines:
+    def open_log(self, rank: int) -> LogFile:
         """The log of a rank, or mpirun's own."""
         name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
-        return Lines(f"{self.folder}/logs/{name}.log", self.losses, LOG_LIMIT)
+        return LogFile(f"{self.folder}/logs/{name}.log", self.write_errors, LOG_LIMIT)
 
     def host_of(self, rank: int) -> str:
         """The name of a rank's host: ranks fill the hosts' slots in order."""

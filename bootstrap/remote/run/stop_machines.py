@@ -1,7 +1,8 @@
-"""Keeps a run's machines until its results are safe, then stops them; the supervisor becomes this.
+"""Waits until a run's results are safe, then stops its machines. The supervisor execs this file.
 
-It carries no mark of the run, so that ending the run does not end it. It knows no power-off of its
-own: all it can run is each host's `stop` of run.json. Standard library only, Python 3.10.
+Its environment has no RAILHEAD_RUN, so ending the run's processes does not end it. It has no
+power-off command of its own: it runs each host's `stop` command of run.json. Standard library only,
+Python 3.10.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RUN_ID = os.path.basename(RUN)
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 TRIES = 3  # for shipping, and for each host's stop
 PAUSE = 5.0  # seconds between them
-GONE = 60.0  # seconds within which a host that was told to stop must be silent
+GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
 STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 
@@ -55,37 +56,37 @@ def stamp(seconds: float = 0) -> str:
 
 
 class MachineStopper:
-    """The time between a run's end and its machines' stop."""
+    """Uploads the results, waits as the stop rule says, then stops the machines."""
 
     def __init__(self, run: dict[str, Any], state: str) -> None:
         self.run, self.state = run, state
-        self.rule = stop_policy.Rule.of(run)
+        self.policy = stop_policy.StopRule.of(run)
         self.ended = time.monotonic()
         self.shipped = False
-        self.told: dict[str, Any] = {}
+        self.fields: dict[str, Any] = {}
 
     def go(self) -> None:
-        """Ship, wait, stop; each phase stands in state.json."""
-        if self.rule.bucket:
-            self.ship()
-        while (step := stop_policy.decide(self.rule, self.seen())).word in ("wait", "keep"):
-            self.tell_wait(step)
+        """Upload, wait, stop; each phase is written to state.json."""
+        if self.policy.bucket:
+            self.upload_results()
+        while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
+            self.report_wait(step)
             time.sleep(0.5)
-        if step.word == "leave":
-            self.tell("left to " + (self.successor() or "you"), until=None)
+        if step.kind == "none":
+            self.report("left to " + (self.successor() or "you"), until=None)
             return
-        with alone() as free:
+        with take_lock() as free:
             if free and not self.successor():
                 self.stop()
             else:
-                self.tell("left to a later run", until=None)
+                self.report("left to a later run", until=None)
 
-    def seen(self) -> stop_policy.Seen:
-        """What is known now."""
+    def situation(self) -> stop_policy.Situation:
+        """The state of the run now, as input of the stop rule."""
         now = time.monotonic()
-        controller.is_here(path("attached"))
-        ago = controller.seconds_ago(path("attached"))
-        return stop_policy.Seen(
+        controller.is_connected(path("attached"))
+        ago = controller.seconds_since_seen(path("attached"))
+        return stop_policy.Situation(
             now=now,
             ended=self.ended,
             state=self.state,
@@ -96,81 +97,81 @@ class MachineStopper:
         )
 
     def fetched(self) -> dict[str, Any] | None:
-        """A controller's word that it has the results and compared them."""
+        """What a controller wrote after it fetched and verified the results; None before."""
         with contextlib.suppress(OSError, ValueError):
             found: dict[str, Any] = load("fetched")
             return found
         return None
 
     def successor(self) -> str:
-        """The run that took these machines after this one."""
+        """The id of a later run on these machines; empty without one."""
         with contextlib.suppress(OSError), open(LOCK) as lock:
             last = lock.read().strip()
             return last if last != RUN_ID else ""
         return ""
 
-    def tell(self, phase: str, **more: Any) -> None:
+    def report(self, phase: str, **more: Any) -> None:
         """Write the phase into state.json; a full disk does not keep machines running."""
         fetched = self.fetched()
         left = (fetched or {}).get("left", 0)
         where = stop_policy.results(
             self.run, shipped=self.shipped, fetched=fetched is not None, left=left
         )
-        told = {**self.told, "phase": phase, "results": where, **more}
-        if told == self.told:
+        fields = {**self.fields, "phase": phase, "results": where, **more}
+        if fields == self.fields:
             return
-        self.told = told
+        self.fields = fields
         with contextlib.suppress(OSError, ValueError):
-            state = {**load("state.json"), "machines": {**told, "at": stamp()}}
+            state = {**load("state.json"), "machines": {**fields, "at": stamp()}}
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path("state.json.part"))  # should it be a FIFO, opening it would hang
             with open(path("state.json.part"), "x") as file:
                 json.dump(state, file, indent=1)
             os.replace(path("state.json.part"), path("state.json"))
 
-    def tell_wait(self, step: stop_policy.Step) -> None:
-        """Say what is waited for; `until` is when machines stop at the latest."""
-        phase = "keeping" if step.word == "keep" else "waiting for the results to be fetched"
-        seen = self.seen()
-        kept = stop_policy.kept_until(self.rule, seen)
-        until = stamp((kept or step.until or seen.now) - seen.now) if kept else None
-        self.tell(phase, until=self.told.get("until") or until)
+    def report_wait(self, step: stop_policy.Action) -> None:
+        """Write what this process waits for; `until` is the latest time of the stop."""
+        phase = "keeping" if step.kind == "keep" else "waiting for the results to be fetched"
+        situation = self.situation()
+        kept = stop_policy.kept_until(self.policy, situation)
+        until = stamp((kept or step.until or situation.now) - situation.now) if kept else None
+        self.report(phase, until=self.fields.get("until") or until)
 
-    def ship(self) -> None:
-        """Bring the results into the bucket; what became of that stands in state.json."""
-        self.tell("shipping the results to the bucket")
+    def upload_results(self) -> None:
+        """Upload the results to the bucket; the outcome is written to state.json."""
+        self.report("shipping the results to the bucket")
         why, until = "", time.monotonic() + SHIPPING
         for attempt in range(TRIES):
             time.sleep(PAUSE if attempt else 0)
             if time.monotonic() >= until:
                 break
-            said, why = shipped(self.run, until - time.monotonic())
-            if said:
+            outcome, why = shipped(self.run, until - time.monotonic())
+            if outcome:
                 self.shipped = True
-                self.tell("shipped", shipped=said)
+                self.report("shipped", shipped=outcome)
                 return
-        self.tell("not shipped", shipped={"why": why})
+        self.report("not shipped", shipped={"why": why})
 
     def stop(self) -> None:
-        """The other hosts first, this one last."""
+        """Stop the other hosts first, this one last."""
         *others, (name, _, argv) = stop_policy.stops(self.run)
-        self.tell("stopping", stopped={}, until=None)
+        self.report("stopping", stopped={}, until=None)
         with ThreadPoolExecutor(max(1, len(others))) as pool:
-            said = pool.map(lambda other: stop_there(*other[1:]), others)
-            done = {host: why for (host, _, _), why in zip(others, said, strict=True)}
-        self.tell("stopping", stopped=done)
+            outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)
+            done = {host: why for (host, _, _), why in zip(others, outcome, strict=True)}
+        self.report("stopping", stopped=done)
         if argv is None:
-            self.tell("stopped", stopped={**done, name: "has no stop command"})
+            self.report("stopped", stopped={**done, name: "has no stop command"})
             return
-        self.tell("stopping", stopped={**done, name: "told to stop"})
+        self.report("stopping", stopped={**done, name: "told to stop"})
         if self.shipped:
             shipped(self.run, STATE_SHIPPING, "state.json")
-        self.tell("stopping", stopped={**done, name: stop_here(argv)})
+        self.report("stopping", stopped={**done, name: stop_this_host(argv)})
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[bool]:
-    """Hold the chief's lock, so that no run begins on machines that stop; False: one has begun."""
+def take_lock() -> Iterator[bool]:
+    """Hold the chief's lock, so that no run starts on machines that stop; False: a run has it."""
     with open(LOCK, "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,7 +182,7 @@ def alone() -> Iterator[bool]:
 
 
 def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:
-    """Run upload.py for so many seconds at most; what it said, or None and why not."""
+    """Run upload.py for `seconds` at most; its JSON reply, or None and the reason."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
     argv = [python, "-I", path("upload.py"), RUN, f"{run['bucket']['url']}/runs/{RUN_ID}", *only]
     try:
@@ -195,27 +196,27 @@ def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, 
         return None, done.err.strip()[-600:]
 
 
-def stop_there(alias: str, argv: list[str] | None) -> str:
-    """Stop another host by its own command; "ok" when it is silent afterwards, else why not."""
+def stop_remote_host(alias: str, argv: list[str] | None) -> str:
+    """Run another host's stop command; "ok" when it no longer answers, else the reason."""
     if argv is None:
         return "has no stop command"
     why = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
         code, text = ssh(alias, shlex.join(argv))
-        if code == 0 or (code == 255 and cut(text)):
+        if code == 0 or (code == 255 and connection_closed(text)):
             return "ok" if is_silent(alias) else "was told to stop and still answers"
         why = f"not reached: {text}" if code == 255 else f"its command ended with {code}: {text}"
     return why
 
 
-def cut(text: str) -> bool:
-    """Whether it went while we spoke with it."""
+def connection_closed(text: str) -> bool:
+    """Whether the connection closed because the host went down."""
     return not text or stop_policy.cut_off(text)
 
 
 def is_silent(alias: str) -> bool:
-    """Whether a host stops answering in time."""
+    """Whether a host stops answering within GONE seconds."""
     end = time.monotonic() + GONE
     while time.monotonic() < end:
         if ssh(alias, "true")[0] == 255:
@@ -225,7 +226,7 @@ def is_silent(alias: str) -> bool:
 
 
 def ssh(alias: str, command: str) -> tuple[int, str]:
-    """Run a command on another host of the cluster: its exit code and its last words."""
+    """Run a command on another host of the cluster: its exit code and the end of its output."""
     argv = ["ssh", "-n", "-F", path("ssh_config"), alias, command]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, errors="replace")
@@ -234,8 +235,8 @@ def ssh(alias: str, command: str) -> tuple[int, str]:
     return done.returncode, (done.stderr or done.stdout).strip()[-300:]
 
 
-def stop_here(argv: list[str]) -> str:
-    """Stop this host. Where that works nobody reads the answer."""
+def stop_this_host(argv: list[str]) -> str:
+    """Stop this host; returns the outcome, which nobody reads when the stop works."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     why = ""
     for attempt in range(TRIES):
@@ -253,8 +254,8 @@ def stop_here(argv: list[str]) -> str:
 
 
 def main() -> None:
-    """Keep and stop the machines of the run that this file lies in."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late word to end the run is not for us
+    """Stop the machines of the run in whose folder this file is."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
     run, state = load("run.json"), load("state.json")
     MachineStopper(run, state["state"]).go()
 

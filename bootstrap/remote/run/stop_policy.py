@@ -13,22 +13,23 @@ FETCHING = 1800.0  # seconds that an attached controller has for bringing the re
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What was asked: the minutes that machines are kept after a failure; None: never stop."""
+class StopRule:
+    """The minutes that machines stay on after a failure (None: never stop); whether results are
+    uploaded to a bucket."""
 
     keep_minutes: int | None
     bucket: bool = False
 
     @classmethod
-    def of(cls, run: dict[str, Any]) -> Rule:
-        """The rule of a run document."""
+    def of(cls, run: dict[str, Any]) -> StopRule:
+        """The stop rule of a run document."""
         stop = run.get("stop")
         return cls(stop["keep_minutes"] if stop else None, bool(run.get("bucket")))
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is known at one moment. `attached` is when a controller was last there, None: never."""
+class Situation:
+    """The state of a run at one moment. `attached`: a controller's last connection, or None."""
 
     now: float
     ended: float
@@ -40,42 +41,42 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What to do now: `leave`, `wait`, `keep` or `stop`; `until` is when that is over."""
+class Action:
+    """What to do now: `none`, `wait`, `keep` or `stop`; `until` is when waiting or keeping ends."""
 
-    word: str
+    kind: str
     until: float | None = None
 
 
-def decide(rule: Rule, seen: Seen) -> Step:
-    """The next step.
+def decide(rule: StopRule, situation: Situation) -> Action:
+    """The next action.
 
-    A later run on these machines has a rule of its own, so this one leaves them to it. A
-    controller that is there, or was a moment ago, may finish its fetch, within limits.
+    A later run on these machines has its own stop rule, so this run does nothing then. A connected
+    controller, or one that was connected a moment ago, may finish its fetch within a time limit.
     """
-    if seen.successor or rule.keep_minutes is None:
-        return Step("leave")
-    fetch = fetch_until(seen)
-    if fetch is not None and seen.now < fetch:
-        return Step("wait", fetch)
-    keep = seen.ended + rule.keep_minutes * 60
-    if seen.state != "succeeded" and seen.now < keep:
-        return Step("keep", keep)
-    return Step("stop")
+    if situation.successor or rule.keep_minutes is None:
+        return Action("none")
+    fetch = fetch_until(situation)
+    if fetch is not None and situation.now < fetch:
+        return Action("wait", fetch)
+    keep = situation.ended + rule.keep_minutes * 60
+    if situation.state != "succeeded" and situation.now < keep:
+        return Action("keep", keep)
+    return Action("stop")
 
 
-def fetch_until(seen: Seen) -> float | None:
-    """Until when a controller is waited for; None when there is none to wait for."""
-    if seen.fetched or seen.attached is None:
+def fetch_until(situation: Situation) -> float | None:
+    """The time until which to wait for a controller's fetch; None without a controller."""
+    if situation.fetched or situation.attached is None:
         return None
-    return min(seen.attached + COMES_BACK, seen.ended + FETCHING)
+    return min(situation.attached + COMES_BACK, situation.ended + FETCHING)
 
 
-def kept_until(rule: Rule, seen: Seen) -> float | None:
-    """Until when machines are kept because the run did not succeed; None when they are not."""
-    if rule.keep_minutes is None or seen.state == "succeeded":
+def kept_until(rule: StopRule, situation: Situation) -> float | None:
+    """The time until which machines stay on because the run failed; None when they may stop."""
+    if rule.keep_minutes is None or situation.state == "succeeded":
         return None
-    return seen.ended + rule.keep_minutes * 60
+    return situation.ended + rule.keep_minutes * 60
 
 
 def is_over(run: dict[str, Any], seconds: float) -> bool:
@@ -85,7 +86,7 @@ def is_over(run: dict[str, Any], seconds: float) -> bool:
 
 
 def results(run: dict[str, Any], *, shipped: bool, fetched: bool, left: int = 0) -> str:
-    """Where the results are, in words. `left` files were too many to be fetched."""
+    """Where the results are, for people. `left`: the number of files too large to be fetched."""
     chief = run["hosts"][0]["name"]
     if shipped:
         return f"in {run['bucket']['url']}/runs/{run['run_id']}"
@@ -108,6 +109,6 @@ def stops(run: dict[str, Any]) -> list[tuple[str, str, list[str] | None]]:
 
 
 def cut_off(text: str) -> bool:
-    """Whether ssh's last words are those of a machine that went while we spoke with it."""
+    """Whether ssh's error output says that the host went down during the connection."""
     signs = ("closed by remote host", "Connection reset", "Broken pipe", "Connection closed")
     return any(sign in text for sign in signs)

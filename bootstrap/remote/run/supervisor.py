@@ -1,8 +1,8 @@
-"""Holds a run on its chief: starts mpirun, keeps what the ranks say, and writes how it ended.
+"""Runs on the chief: starts mpirun, stores the output of the ranks, and writes the result.
 
-It outlives the connection that started it. state.json has a heartbeat each second; result.json
-is written once, at the end, whatever happened. SIGTERM cancels the run. Standard library only,
-Python 3.10.
+It continues when the connection that started it closes. state.json has a heartbeat each second;
+result.json is written at the end, whatever happened. SIGTERM cancels the run. Standard
+library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -78,35 +78,35 @@ def now() -> str:
 
 
 class State:
-    """What is known of the run at any moment: state.json, and result.json at its end."""
+    """Writes state.json during the run, and result.json at its end."""
 
     def __init__(self) -> None:
-        self.losses = WriteErrors()
+        self.write_errors = WriteErrors()
         self.unfinished: list[str] = []
-        self.told: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
+        self.fields: dict[str, Any] = {"state": "starting", "pid": os.getpid(), "started": now()}
         with self.counted(), open(path("reserve"), "wb") as file:
             file.write(os.urandom(RESERVE))
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """What cannot be written in here is lost, and the run goes on."""
+        """Count a failed write in this block; the run continues."""
         try:
             yield
         except OSError as error:
-            self.losses.add(error)
+            self.write_errors.add(error)
 
     def beat(self, **changes: Any) -> None:
         """Write state.json."""
-        self.told.update(changes, heartbeat=time.time())
+        self.fields.update(changes, heartbeat=time.time())
         with self.counted():
-            save("state.json", self.told)
+            save("state.json", self.fields)
 
     def end(self, result: dict[str, Any]) -> None:
-        """Write result.json and the last state, into the space kept aside if there is no other."""
+        """Write result.json and the last state; on a full disk, into the reserved space."""
         protect_from_cancel()
         with contextlib.suppress(OSError):
             os.remove(path("reserve"))
-        result["started"], result["ended"] = self.told["started"], now()
+        result["started"], result["ended"] = self.fields["started"], now()
         result["seconds"] = round(time.monotonic() - STARTED, 1)
         self.save_result(result)  # at once: whoever cancels a run does not wait for its hashes
         found, why = closing.whole_manifest(RUN)
@@ -120,50 +120,50 @@ class State:
         self.beat(**ending, trouble=self.trouble(), begun={})
 
     def save_result(self, result: dict[str, Any]) -> None:
-        """Write result.json with what is known of trouble now."""
+        """Write result.json with the failed writes and unfinished steps so far."""
         result["trouble"] = self.trouble()
         with self.counted():
             save("results/result.json", result)
 
     def trouble(self) -> str | None:
-        """What could not be written, and what of the end could not be finished; None: nothing."""
-        return "; ".join(filter(None, [self.losses.told(), *self.unfinished])) or None
+        """Failed writes and unfinished steps, for people; None without any."""
+        return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
 
 
 def with_result(files: list[Any]) -> list[Any]:
     """The entries of a manifest, with the one of the result.json that was just written."""
     name = "results/result.json"
-    size, digest = manifest.weighed(path(name))
+    size, digest = manifest.size_and_sha256(path(name))
     entry = {"path": name, "bytes": size, "sha256": digest}
     return [*(x for x in files if x["path"] != name), entry]
 
 
 class Supervisor:
-    """One run, from mpirun's start to what came of it."""
+    """One run, from mpirun's start to its result."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.run = load("run.json")
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
         secrets = load("secrets.json").values() if self.run["secrets"] else ()
-        self.words = RunOutput(RUN, self.run, secrets, state.losses)
+        self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
 
     def go(self) -> dict[str, Any]:
-        """Run mpirun to its end, and sweep; returns result.json."""
+        """Run mpirun, then end all processes of the run; returns the content of result.json."""
         with self.state.counted():
             save(manifest.BEFORE, manifest.snapshot(RUN))  # for what a fetch finds, too
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
-                work = (self.words.read, self.words.read_mpirun)
+                work = (self.output.read, self.output.read_mpirun)
                 readers = [threading.Thread(target=w, args=(process,), daemon=True) for w in work]
                 for reader in readers:
                     reader.start()
                 code = self.wait(process)
         finally:
-            swept = end_processes.everywhere(self.run, RUN)
+            swept = end_processes.end_on_all_hosts(self.run, RUN)
             protect_from_cancel()
-        for reader in readers:  # after the sweep: what a rank left behind held the pipes open
+        for reader in readers:  # only now: what a rank left behind kept the pipes open
             reader.join(GRACE)
         self.check()
         self.list_outputs()
@@ -178,19 +178,19 @@ class Supervisor:
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
         """mpirun's exit code, once it has ended."""
-        asked = beat = 0.0
+        terminated = beat = 0.0
         while process.poll() is None:
             moment = time.monotonic()
             if moment - beat >= 1:
                 beat = moment
-                self.state.beat(begun=self.words.begun)
-                controller.is_here(path("attached"))
+                self.state.beat(begun=self.output.unfinished)
+                controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, moment - STARTED):
                 CANCELLED.set()
-            if CANCELLED.is_set() and not asked:
-                asked = moment
+            if CANCELLED.is_set() and not terminated:
+                terminated = moment
                 process.terminate()
-            elif asked and moment - asked > GRACE:
+            elif terminated and moment - terminated > GRACE:
                 process.kill()
             self.check()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -198,9 +198,9 @@ class Supervisor:
         return process.returncode
 
     def check(self) -> None:
-        """Raise what went wrong in the thread that reads."""
-        if self.words.broken:
-            raise self.words.broken
+        """Raise the error of a reading thread."""
+        if self.output.broken:
+            raise self.output.broken
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
         """How the run ended, by mpirun's exit code."""
@@ -212,7 +212,7 @@ class Supervisor:
             "exit_code": code if code >= 0 else 128 - code,
             "culprit": self.culprit() if state == "failed" else None,
             "size": self.run["size"],
-            "evaluation": self.words.evaluation,
+            "evaluation": self.output.evaluation,
             "swept": swept,
             "why": self.why() if state == "cancelled" else None,
         }
@@ -224,19 +224,19 @@ class Supervisor:
         return None
 
     def culprit(self) -> dict[str, Any]:
-        """Who failed first. A rank tells its own exit; mpirun knows who was killed or lost."""
-        found = verdict(" ".join(self.words.mpirun))
-        if self.words.failed and (found is None or found.what not in ("signal", "lost")):
-            return self.blame(*next(iter(self.words.failed.items())), "exit")
+        """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
+        found = verdict(" ".join(self.output.mpirun))
+        if self.output.failed and (found is None or found.what not in ("signal", "lost")):
+            return self.blame(*next(iter(self.output.failed.items())), "exit")
         if found and found.rank is not None:
             return self.blame(found.rank, found.code, found.key)
         host = self.hosts[found.host] if found and found.host is not None else None
-        lines = [line for line in self.words.mpirun if line][:SHOWN]
+        lines = [line for line in self.output.mpirun if line][:SHOWN]
         return {"rank": None, "host": host, "lines": lines}
 
     def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
-        """A rank, what became of it and its last lines."""
-        host, lines = self.words.host_of(rank), self.words.logs[rank].lines()
+        """A rank, its exit code or signal, and its last lines."""
+        host, lines = self.output.host_of(rank), self.output.logs[rank].lines()
         return {"rank": rank, "host": host, key: code, "lines": lines}
 
 
@@ -258,7 +258,7 @@ def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def die_with_parent() -> None:
-    """mpirun gets SIGTERM should the supervisor die: no run goes on without its keeper."""
+    """Let the kernel send SIGTERM to mpirun when the supervisor dies."""
     LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
@@ -272,15 +272,15 @@ def protect_from_cancel() -> None:
 
 
 def failure(code: int, *lines: str) -> dict[str, Any]:
-    """result.json of a run that failed by no fault of a rank."""
+    """result.json of a run that failed for another reason than a rank."""
     culprit = {"rank": None, "host": None, "lines": list(lines)}
     run_id = os.path.basename(RUN)
-    told = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
-    return {**told, "culprit": culprit, "evaluation": None, "swept": {}, "why": None}
+    fields = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
+    return {**fields, "culprit": culprit, "evaluation": None, "swept": {}, "why": None}
 
 
 def attempt(state: State) -> dict[str, Any]:
-    """The run's result, also when it could not be run or held to its end."""
+    """The run's result, also when the run could not start or the supervisor failed."""
     try:
         return Supervisor(state).go()
     except FileNotFoundError as error:
@@ -291,7 +291,7 @@ def attempt(state: State) -> dict[str, Any]:
         return failure(1, *traceback.format_exc().splitlines())
 
 
-def hold(lock: IO[str]) -> str:
+def take_lock(lock: IO[str]) -> str:
     """Take the lock; "" if we have it now, else the id of the run that has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -306,7 +306,7 @@ def hold(lock: IO[str]) -> str:
 
 
 def main() -> int:
-    """Hold the run; exit code 1 when it never began."""
+    """Supervise the run; exit code 1 when it never started."""
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
     try:
         lock = open(LOCK, "a+")
@@ -314,7 +314,7 @@ def main() -> int:
         State().end(failure(1, f"the lock cannot be opened: {error}"))
         return 1
     with lock:
-        other = hold(lock)
+        other = take_lock(lock)
         if other == os.path.basename(RUN):
             print("this run has a supervisor: its files are not ours to write", file=sys.stderr)
             return 1
@@ -327,19 +327,19 @@ def main() -> int:
             state.end(attempt(state))
         except Exception:
             traceback.print_exc()  # whatever went wrong, the machines stop
-        keep_machines()
+        become_machine_stopper()
     return 0
 
 
-def keep_machines() -> None:
-    """Become the keeper of the machines, where there is something to keep or to stop.
+def become_machine_stopper() -> None:
+    """Exec stop_machines.py, where results are uploaded or machines are stopped.
 
-    It takes the marks of the run off: what ends the run's processes does not end this one.
+    The run's variables are removed from the environment: ending the run does not end it.
     """
     try:
         run = load("run.json")
     except (OSError, ValueError):
-        return  # nobody told what stops these machines
+        return  # without run.json there is no stop command
     if run.get("stop") or run.get("bucket"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         marks = ("RAILHEAD_RUN", "RAILHEAD_HOME")

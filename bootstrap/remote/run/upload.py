@@ -1,9 +1,9 @@
-"""Brings a run's results into the bucket, each verified by its hash, the manifest last.
+"""Uploads a run's results to the bucket, each verified by its hash, the manifest last.
 
 python upload.py FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
 
-With NAME only that file of the folder is brought. Run by a Python that has boto3 and
-google-cloud-storage; the machine's own role says who it is. Python 3.10.
+With NAME, only that file of the folder is uploaded. Run by a Python that has boto3 and
+google-cloud-storage; the machine's own role gives the credentials. Python 3.10.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHOLE = 5_000_000_000  # bytes: S3 takes no more at once, and has no hash over s
 
 
 class S3:
-    """A place in a bucket of AWS. It compares the sha256 itself and refuses what differs."""
+    """A folder in an S3 bucket. S3 compares the sha256 itself and refuses other content."""
 
     def __init__(self, url: str) -> None:
         import boto3
@@ -36,7 +36,7 @@ class S3:
         self.bucket, _, self.prefix = url.removeprefix("s3://").partition("/")
 
     def put(self, path: str, name: str, size: int, sha256: str) -> None:
-        """Bring one file; raises when what arrived is not what was sent."""
+        """Upload one file; raises OSError when the stored object differs."""
         key = f"{self.prefix}/{name}"
         if size > WHOLE:
             self.client.upload_file(
@@ -46,14 +46,14 @@ class S3:
         digest = base64.b64encode(bytes.fromhex(sha256)).decode()
         with open(path, "rb") as body:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=body, ChecksumSHA256=digest)
-        # S3 has compared the hash while it wrote; some that speak like it do not tell theirs.
-        said = self.client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
-        if (said["ContentLength"], said.get("ChecksumSHA256", digest)) != (size, digest):
+        # S3 has compared the hash while it wrote; some compatible services do not return theirs.
+        stored = self.client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
+        if (stored["ContentLength"], stored.get("ChecksumSHA256", digest)) != (size, digest):
             raise OSError(f"{key} is in the bucket with another content")
 
 
 class Gcs:
-    """A place in a bucket of Google Cloud. It tells a crc32c, which is compared here."""
+    """A folder in a Google Cloud Storage bucket. The client compares the crc32c."""
 
     def __init__(self, url: str) -> None:
         from google.cloud import storage  # type: ignore[import-untyped]
@@ -62,7 +62,7 @@ class Gcs:
         self.bucket = storage.Client().bucket(name)
 
     def put(self, path: str, name: str, size: int, sha256: str) -> None:
-        """Bring one file; raises when what arrived is not what was sent."""
+        """Upload one file; raises OSError when the stored object differs."""
         blob = self.bucket.blob(f"{self.prefix}/{name}")
         blob.metadata = {"sha256": sha256}
         blob.upload_from_filename(path, checksum="crc32c")
@@ -70,33 +70,33 @@ class Gcs:
             raise OSError(f"{blob.name} is in the bucket with another size")
 
 
-def place(url: str) -> Any:
-    """The place that an address names."""
+def destination(url: str) -> Any:
+    """The bucket folder of a URL."""
     return S3(url) if url.startswith("s3://") else Gcs(url)
 
 
-def ship(folder: str, url: str) -> dict[str, Any]:
-    """Bring all files of the manifest, then the manifest: where it is, all is."""
-    to = place(url)
+def upload(folder: str, url: str) -> dict[str, Any]:
+    """Upload all files of the manifest, then the manifest: where it exists, all files do."""
+    to = destination(url)
     whole = os.path.join(folder, "results", "manifest.json")
     with open(whole) as file:
         files = json.load(file)["files"]
     for entry in files:
         path = os.path.join(folder, entry["path"])
-        found = manifest.weighed(path)
+        found = manifest.size_and_sha256(path)
         if found != (entry["bytes"], entry["sha256"]):
             raise OSError(f"{entry['path']} has changed since the run ended")
         to.put(path, manifest.home_name(entry["path"]), *found)
-    to.put(whole, "manifest.json", *manifest.weighed(whole))
+    to.put(whole, "manifest.json", *manifest.size_and_sha256(whole))
     return {"files": len(files), "bytes": sum(f["bytes"] for f in files), "to": url}
 
 
 def main(folder: str, url: str, *names: str) -> None:
-    """Bring the results, or the named files alone."""
+    """Upload the results, or only the named files."""
     for name in names:
         path = os.path.join(folder, name)
-        place(url).put(path, name, *manifest.weighed(path))
-    print(json.dumps({"to": url} if names else ship(folder, url)))
+        destination(url).put(path, name, *manifest.size_and_sha256(path))
+    print(json.dumps({"to": url} if names else upload(folder, url)))
 
 
 if __name__ == "__main__":

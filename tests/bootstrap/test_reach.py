@@ -104,7 +104,7 @@ def test_an_answer_that_is_no_address_is_none(outside: list[bytes], answer: byte
 def test_a_silent_machine_of_a_stack_is_told_with_its_firewall(
     name: str, monkeypatch: pytest.MonkeyPatch, outside: list[bytes]
 ) -> None:
-    monkeypatch.setattr(base, "of", lambda _: Firewall("203.0.113.7/32"))
+    monkeypatch.setattr(base, "cloud_of", lambda _: Firewall("203.0.113.7/32"))
     inventory = golden(name)
     inventory = replace(inventory, hosts=(replace(inventory.chief, address="8.8.8.8"),))
     silent = {inventory.chief.name: TimeoutError()}
@@ -117,7 +117,7 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
     def refuses(_: Inventory) -> Firewall:
         raise UsageError("nobody is logged in")
 
-    monkeypatch.setattr(base, "of", refuses)
+    monkeypatch.setattr(base, "cloud_of", refuses)
     inventory = golden("aws")
     way = reach.diagnose(inventory, {inventory.chief.name: TimeoutError()})
     assert way.reason == "whether the firewall lets you in is not known: nobody is logged in"
@@ -126,7 +126,7 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
 def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(base, "of", lambda _: pytest.fail("the cloud was asked"))
+    monkeypatch.setattr(base, "cloud_of", lambda _: pytest.fail("the cloud was asked"))
     inventory = golden("aws")
     assert reach.diagnose(inventory, {"x": ConnectionRefusedError()}) == reach.Diagnosis()
     assert reach.diagnose(parse_hosts("a,b"), {"a": TimeoutError()}) == reach.Diagnosis()

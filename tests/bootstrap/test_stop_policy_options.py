@@ -142,14 +142,14 @@ def test_a_success_waits_until_the_cloud_says_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Stopping(90)
-    monkeypatch.setattr(base, "of", lambda _: fake)
+    monkeypatch.setattr(base, "cloud_of", lambda _: fake)
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     said: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
     assert said[0] == "stopping: m1 stopping" and said[-1] == "[m1] stopped, says EC2 at 12:00"
     never = Stopping(1e9)
-    monkeypatch.setattr(base, "of", lambda _: never)
+    monkeypatch.setattr(base, "cloud_of", lambda _: never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
         stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
