@@ -193,9 +193,9 @@ def test_unattended_upgrades_leave_alone_what_is_held() -> None:
 # What its words become
 
 
-def heard(text: str) -> tuple[list[str], o._Heard]:
+def heard(text: str) -> tuple[list[str], o._ScriptOutput]:
     told: list[str] = []
-    listener = o._Heard(told.append, {"system": "x missing"})
+    listener = o._ScriptOutput(told.append, {"system": "x missing"})
     for line in text.splitlines():
         listener.line(line)
     return told, listener

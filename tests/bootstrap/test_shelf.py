@@ -141,7 +141,7 @@ def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
 def test_what_names_no_wheel_is_not_used_and_makes_room(
     on_gcs: OnGcs, folder: Path, entry: str
 ) -> None:
-    on_gcs.store_wheel(f"wheels/{folder.name}/wheel.json", entry.encode())
+    on_gcs.put(f"wheels/{folder.name}/wheel.json", entry.encode())
     assert after(on_gcs, folder).note.endswith("is not used: its wheel.json names no wheel")
 
 
