@@ -214,7 +214,7 @@ def test_lines_become_progress_and_the_last_command_is_kept() -> None:
         "system: E: it fails",
     ]
     assert (listener.step, listener.end) == ("system", "@failed apt")
-    assert listener.said == ["(Reading database ... 5%", "E: it fails"]
+    assert listener.output == ["(Reading database ... 5%", "E: it fails"]
 
 
 ENDS = [
@@ -225,7 +225,7 @@ ENDS = [
     ("@failed module", ["modprobe: FATAL"], "kernel module does not load\nmodprobe: FATAL"),
     ("@failed installer", ["no"], "the image's own installer of the driver failed\nno"),
     ("@failed keyring", ["E: Hash Sum mismatch"], "key of NVIDIA's repository"),
-    ("", ["sudo: a password is required"], "without a word\nsudo: a password is required"),
+    ("", ["sudo: a password is required"], "without a message\nsudo: a password is required"),
     (
         "@failed apt",
         WORDS["mirror's bad minute"][0].splitlines(),
