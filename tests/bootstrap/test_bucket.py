@@ -433,7 +433,7 @@ def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
 
 
 def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TRIES", 0)
+    monkeypatch.setattr(client, "READ_TRIES", 0)
     kept = bucket.bucket_of(ON_GCP)
     gone = replace(kept.store.client, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]
     with pytest.raises(RailheadError, match="Google call failed: "):

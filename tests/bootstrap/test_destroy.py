@@ -173,7 +173,7 @@ def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.Monke
         raise UsageError("Google call failed: nobody is logged in")
 
     save_run()
-    monkeypatch.setattr(bucket, "of", of)
+    monkeypatch.setattr(bucket, "bucket_of", of)
     receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="gs://b"))
     last = receipt.lines[-1]
     assert "on m1's disk, and perhaps in gs://b: Google call failed" in last.text
@@ -249,7 +249,7 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch, with_bucket: bool, lost: bool
 ) -> None:
     save_run()
-    monkeypatch.setattr(bucket, "of", lambda _: BucketContents("r1"))
+    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents("r1"))
     ours = replace(OURS, bucket="s3://b")
     if lost:
         with pytest.raises(UsageError, match="would lose them"):
@@ -266,7 +266,7 @@ def test_a_bucket_that_is_gone_holds_no_results(
         raise NoBucket("gs://b")
 
     save_run()
-    monkeypatch.setattr(bucket, "of", lambda _: BucketContents())
+    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
     monkeypatch.setattr(BucketContents, "manifest", gone)
     with pytest.raises(UsageError, match="would lose them"):
         destroy(replace(OURS, bucket="gs://b"))
@@ -275,7 +275,7 @@ def test_a_bucket_that_is_gone_holds_no_results(
 def test_a_bucket_is_emptied_when_that_is_asked_for(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "of", lambda _: BucketContents())
+    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
     receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
     assert receipt.lines[0].text == "3 objects removed, with old versions"
 

@@ -158,7 +158,7 @@ def test_a_bucket_that_cannot_be_asked_is_a_note(
     def of(_: Inventory) -> bucket.Bucket:
         raise wrong
 
-    monkeypatch.setattr(bucket, "of", of)
+    monkeypatch.setattr(bucket, "bucket_of", of)
     found = find_cached_wheel(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
     url = f"s3://b/wheels/{folder.name}"
     note = f"wheels are neither taken from {url} nor kept there: {wrong}"

@@ -224,7 +224,7 @@ BROKEN = {
     "half a run.json": ("printf '{' >run.json", "JSONDecodeError"),
     "no mpirun.json": ("rm mpirun.json", "FileNotFoundError"),
     "no secrets": ("""sed -i 's/"secrets": ../"secrets": ["A"]/' run.json""", "secrets.json"),
-    "a fault of the reader": ("echo 'Words.said = None' >>rank_output.py", "TypeError"),
+    "a fault of the reader": ("echo 'RunOutput.add_line = None' >>rank_output.py", "TypeError"),
     "a fault at the end": ("echo 'verdict = None' >>mpirun_output.py", "TypeError"),
     "no way to sweep": ("echo 'end_on_all_hosts = None' >>end_processes.py", "TypeError"),
 }
@@ -242,7 +242,7 @@ def test_a_fault_of_the_supervisor_is_told(home: Path, breaking: str, reason: st
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
     run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 60")
-    (run.folder / "rank_output.py").open("a").write("RunOutput.said = None\n")
+    (run.folder / "rank_output.py").open("a").write("RunOutput.add_line = None\n")
     began = time.monotonic()
     assert run.result()["state"] == "failed"
     assert time.monotonic() - began < 15

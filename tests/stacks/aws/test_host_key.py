@@ -105,7 +105,7 @@ def test_the_maker_makes_pairs_that_openssh_reads_and_never_one_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "public"),
+    ("message", "public"),
     [
         (None, None),
         (NONE, None),
