@@ -105,7 +105,12 @@ def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(person: Perso
         (digest,) = set(re.findall(r"environment ([0-9a-f]{16}) is not there", plan))
         for home in here:
             (env,) = {path.parent for path in home.glob(".railhead/envs/*/.ok")}
-            (env.parent / digest).symlink_to(env)
+            like_gpu = env.parent / digest
+            like_gpu.mkdir()
+            for part in env.iterdir():
+                (like_gpu / part.name).symlink_to(part)
+            (like_gpu / ".ok").unlink()
+            (like_gpu / ".ok").write_text(f"{digest}\n")
         seen = "1 GPU by nvidia-smi, TensorFlow sees no GPU: it would train on the CPU"
         person.fab("health").ended(1, f"[h1] {seen}", f"[h2] {seen}", "not healthy: 2 findings")
         refused = person.fab("train", "--preset", "smoke")

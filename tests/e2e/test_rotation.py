@@ -110,13 +110,15 @@ def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_ho
 def kill_at(patch: pytest.MonkeyPatch, step: str) -> None:
     """End the control side before a step: nothing of ours comes after."""
     if step == "pin":
-        patch.setattr(cloud_host_keys, "put", before_second(cloud_host_keys.replace_pins, dying))
+        patch.setattr(
+            cloud_host_keys, "replace_pins", before_second(cloud_host_keys.replace_pins, dying)
+        )
     elif step == "switch":
         patch.setattr(Session, "sh", before_switch(dying))
     elif step == "answer":
         patch.setattr(Session, "sh", after_switch)
     else:
-        patch.setattr(key_rotation, "_see", dying)
+        patch.setattr(key_rotation, "_wait_for_new_keys", dying)
 
 
 def dying(*_: object) -> None:
@@ -198,7 +200,7 @@ def test_a_sshd_that_does_not_take_the_new_key_is_told_and_not_gone_on_with(
     cluster = Cluster(full_hosts("h1"))
     with monkeypatch.context() as patch:
         patch.setattr(key_rotation, "SWITCH", "true")
-        patch.setattr(key_rotation, "SEEN_SECONDS", 0)
+        patch.setattr(key_rotation, "NEW_KEY_SECONDS", 0)
         with pytest.raises(HostsNotReady, match="it shows the injected key"):
             cluster.contact()
     cluster.contact()
