@@ -15,7 +15,15 @@ from training.data import DATASETS
 from training.models import MODELS
 from training.tasks import TASKS
 
-STRATEGIES = ("horovod", "multiworker", "mirrored", "one-device", "parameter-server", "auto")
+# Name -> "module:factory" in training/strategies; `auto` chooses one of the others.
+STRATEGIES = {
+    "horovod": "horovod:create",
+    "multiworker": "distributed:multiworker",
+    "mirrored": "distributed:mirrored",
+    "one-device": "distributed:one_device",
+    "parameter-server": "parameter_server:create",
+    "auto": "",
+}
 OPTIMIZERS = ("adam", "sgd")
 DECAYS = ("cosine", "linear", "none")
 PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")

@@ -1,6 +1,6 @@
 """The distribution strategies of a run, one row each. Pure.
 
-A new strategy is a row here and an adapter in training/strategies.py.
+A new strategy is a row here, and an adapter and its name in the training package.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from training import optimizer, train
 from training.__main__ import main
+from training.job import Job
 from training.strategies import distributed
 
 
@@ -48,7 +49,7 @@ class Watched(train.Training):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def two_replicas_on_the_cpu() -> distributed.Distributed:
+def two_replicas_on_the_cpu(job: Job) -> distributed.Distributed:
     """MirroredStrategy on two halves of the CPU, as on a host with two GPUs."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     halves = [tf.config.LogicalDeviceConfiguration()] * 2

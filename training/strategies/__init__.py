@@ -1,10 +1,12 @@
-"""The ways to train on several devices. A new one is a class with protocol.py's methods and a line
-in join()."""
+"""The ways to train on several devices. A new one is a module with a class that has the methods of
+protocol.py, and a line in `STRATEGIES` of training/config.py."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
+from training.config import STRATEGIES
 from training.job import Job
 from training.results import TrainingError
 from training.strategies import auto
@@ -22,19 +24,9 @@ def settle(job: Job) -> tuple[str, str]:
 
 def make(name: str, job: Job) -> Strategy:
     """Meet the run's other processes."""
-    from training.strategies import distributed
-
-    if name == "horovod":
-        from training.strategies.horovod import Horovod
-
-        return Horovod(job.config, job.results)
-    if name == "parameter-server":
-        from training.strategies.parameter_server import ParameterServer
-
-        return ParameterServer()
-    if name == "multiworker":
-        return distributed.MultiWorker()
-    return distributed.mirrored() if name == "mirrored" else distributed.one_device()
+    module, _, factory = STRATEGIES[name].partition(":")
+    strategy: Strategy = getattr(import_module(f"training.strategies.{module}"), factory)(job)
+    return strategy
 
 
 def join(name: str, job: Job) -> Strategy:

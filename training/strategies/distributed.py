@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from training.job import Job
 from training.results import TrainingError
 from training.strategies.gpus import claim_gpus
 
@@ -99,14 +100,19 @@ class MultiWorker(Distributed):
         return self.strategy.experimental_local_results(results)[0]
 
 
-def one_device() -> Distributed:
+def multiworker(job: Job) -> MultiWorker:
+    """The worker that TF_CONFIG names."""
+    return MultiWorker()
+
+
+def one_device(job: Job) -> Distributed:
     """The first GPU where there is one, else the CPU."""
     gpus = tf.config.list_physical_devices("GPU")[:1]
     claim_gpus(gpus)
     return Distributed(tf.distribute.OneDeviceStrategy("gpu:0" if gpus else "cpu:0"))
 
 
-def mirrored() -> Distributed:
+def mirrored(job: Job) -> Distributed:
     """All GPUs of this host, else its CPU as the only replica."""
     gpus = tf.config.list_physical_devices("GPU")
     claim_gpus(gpus)

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.config import TrainConfig
+from training.job import Job
 from training.strategies.gpus import claim_gpus, gpu_for
 
 
@@ -89,3 +90,8 @@ def settings(config: TrainConfig, results: Path) -> dict[str, str]:
         results.mkdir(parents=True, exist_ok=True)
         found["HOROVOD_TIMELINE"] = str(results / "timeline.json")
     return found
+
+
+def create(job: Job) -> Horovod:
+    """The rank that mpirun started."""
+    return Horovod(job.config, job.results)
