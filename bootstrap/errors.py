@@ -1,10 +1,10 @@
-"""What can go wrong, and the exit code that says so.
+"""The errors and their exit codes.
 
 * RailheadError        1   something failed while it ran
   - HostsFailed        1   on some hosts; `outcomes` has every host
-  - RunFailed          1   a run ended badly; result.json says how
+  - RunFailed          1   a run failed; result.json has the details
   - BelowThreshold     3   the run succeeded and its evaluation did not reach min_accuracy
-  - UsageError         2   a rule broken or a precondition not met: nothing was started
+  - UsageError         2   a broken rule or an unmet precondition: nothing was started
     + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 
 class RailheadError(Exception):
-    """An error for people: what failed, and `hint`, the next command to type."""
+    """An error for the user: what failed, and `hint`, the next command to type."""
 
     code = 1
 
@@ -54,7 +54,7 @@ def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
 
 
 class HostsFailed(RailheadError):
-    """Something failed on one or more hosts. `outcomes` has a line for every host, ok ones too."""
+    """Something failed on one or more hosts. `outcomes` has every host, also successful ones."""
 
     def __init__(self, what: str, outcomes: Mapping[str, str], *, hint: str = "") -> None:
         super().__init__(_per_host(what, outcomes), hint=hint)
@@ -62,6 +62,6 @@ class HostsFailed(RailheadError):
 
 
 class HostsNotReady(HostsFailed, UsageError):
-    """Hosts that cannot be used, found out before anything was started on any of them."""
+    """Some hosts cannot be used; raised before anything was started on any of them."""
 
     code = 2

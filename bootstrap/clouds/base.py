@@ -37,7 +37,7 @@ class Refused(RailheadError):
 @dataclass(frozen=True)
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its
-    time. `serial` identifies the instance: one made anew under the same name has another."""
+    time. `serial` identifies the instance: a new one with the same name has another."""
 
     state: str
     address: str | None
@@ -122,7 +122,7 @@ def cloud_of(inventory: Inventory) -> Cloud:
 
 
 def load(name: str) -> Any:
-    """The object that a "module:name" of the registry names; imported now, as SDKs load slowly."""
+    """The object "module:name" of the registry; imported on use, because SDKs load slowly."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

@@ -31,7 +31,7 @@ S3 = Prices(
 )
 AT_20 = "us-central1 us-east1 us-east5 us-south1 us-west1 europe-north1 europe-west1"
 AT_23 = "us-east4 us-west2 us-west3 us-west4 europe-west2"
-GCS = Prices(  # us-central1 as the page had it on 2026-09-20, the others from a copy of 2025
+GCS = Prices(  # us-central1 from the page of 2026-09-20, the others from a copy of 2025
     {**dict.fromkeys(AT_20.split(), 0.020), **dict.fromkeys(AT_23.split(), 0.023)},
     "Standard storage; cloud.google.com/storage/pricing, 2025 to September 2026",
 )

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bootstrap.clouds.base import Refused
 
-PAGES = 20  # of a thousand versions: a larger bucket is not counted to its end
+PAGES = 20  # of a thousand versions each; counting stops after these
 
 
 class NoBucket(Refused):
@@ -57,8 +57,8 @@ class Store(Protocol):
         """An object's bytes; KeyError when there is no such object."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Make an object of some megabytes, whole or not at all: the cloud checks a hash before
-        the object is visible.
+        """Create an object of some megabytes, completely or not at all: the cloud checks a hash
+        before the object is visible.
 
         Raises:
             Refused: the cloud received other bytes.

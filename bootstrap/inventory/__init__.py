@@ -1,5 +1,5 @@
-"""Which hosts a command is about, and what is remembered about them.
+"""The hosts that a command applies to, and the records of them on this machine.
 
-`hosts` parses `--hosts`; `document` reads and writes the cluster document; `pulumi_stack` asks
-Pulumi for it; `local_state` is what lies under ~/.railhead here. May import `errors` and `console`.
+`hosts` parses `--hosts`; `document` reads and writes the cluster document; `pulumi_stack` reads
+it from Pulumi; `local_state` keeps the files under ~/.railhead. May import `errors` and `console`.
 """

@@ -1,8 +1,8 @@
 """The registry of clouds: the properties that all hosts of a cloud share.
 
-A new cloud is one entry here, a folder in `bootstrap/clouds` and a folder in `stacks`. Code asks
-for a property, never for a cloud's name. Modules of a cloud are named, not imported: their SDK is
-loaded when the cloud is used.
+A new cloud is one entry here, a folder in `bootstrap/clouds` and a folder in `stacks`. Code checks
+a property, never a cloud's name. A cloud's modules are given by name and imported when the cloud is
+used, because its SDK loads slowly.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 class CloudKind:
     """Properties of a cloud's hosts.
 
-    `instances` is "module:class" of its machines (`clouds.base.Cloud`), None where hosts are
-    neither started nor stopped by us. `scheme` is that of its bucket addresses, and `bucket` the
-    "module:function" that opens one. `in_cloud`: virtual machines that a stack made for one
-    cluster; system changes are allowed there and addresses change at a restart. `this_machine`:
-    all hosts share the machine that commands are typed on.
+    `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
+    neither starts nor stops hosts. `scheme` is that of its bucket addresses, and `bucket` the
+    "module:function" that opens a bucket. `in_cloud`: virtual machines that a stack made for one
+    cluster; system changes are allowed on them, and their addresses change at a restart.
+    `this_machine`: all hosts run on the machine where commands are typed.
     """
 
     instances: str | None = None

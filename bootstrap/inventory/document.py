@@ -1,4 +1,4 @@
-"""The cluster document: the JSON by which a stack, or an earlier command, says what hosts are.
+"""The cluster document: JSON from a stack, or an earlier command, that describes the hosts.
 
 Pure. Schema 1; tests/cases/documents/cluster-*.json are examples of every form.
 """
@@ -46,7 +46,7 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
     """Read a cluster document (schema 1; docs/architecture.md lists every key).
 
     Raises:
-        UsageError: a key is missing, unknown or of another kind, or the schema is not ours.
+        UsageError: a key is missing, unknown or of another type, or the schema is not 1.
     """
     _check_schema(document)
     _check(document, "the cluster document", CLUSTER)
@@ -69,7 +69,7 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
 
 
 def _check_schema(document: Any) -> None:
-    """Refuse what is no document of schema 1; a newer one names the upgrade."""
+    """Refuse a document of another schema; for a newer one, the hint is the upgrade."""
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema is None or schema == SCHEMA:
         return
@@ -107,7 +107,7 @@ def _argv(stop: list[Any], what: str) -> tuple[str, ...]:
 
 
 def to_document(inventory: Inventory) -> dict[str, Any]:
-    """The cluster document of an inventory: what `from_document` reads back unchanged."""
+    """The cluster document of an inventory: `from_document` reads it back unchanged."""
     users = {h.user for h in inventory.hosts}
     ports = {h.port for h in inventory.hosts}
     user = users.pop() if len(users) == 1 else None
@@ -141,17 +141,17 @@ def _host_document(host: Host, user: str | None, port: int | None) -> dict[str, 
 
 
 def _check(value: Any, what: str, required: Kinds, optional: Kinds | None = None) -> None:
-    """Refuse a value that is no object of these keys and kinds, naming every key that is wrong."""
+    """Refuse a value that is not an object of these keys and types; names every wrong key."""
     kinds = {**required, **(optional or {})}
     if not isinstance(value, dict):
         raise UsageError(f"{what}: {value!r} is not an object with the keys {', '.join(kinds)}")
     missing = [key for key in required if key not in value]
     unknown = sorted(set(value) - set(kinds))
-    other = [key for key in value if key in kinds and not _is(value[key], kinds[key])]
-    lists = {"missing": missing, "unknown": unknown, "of another kind": other}
-    wrong = [f"{how}: {', '.join(keys)}" for how, keys in lists.items() if keys]
-    if wrong:
-        raise UsageError(f"{what}: {'; '.join(wrong)}. It has the keys {', '.join(kinds)}")
+    mistyped = [key for key in value if key in kinds and not _is(value[key], kinds[key])]
+    lists = {"missing": missing, "unknown": unknown, "of another kind": mistyped}
+    problems = [f"{how}: {', '.join(keys)}" for how, keys in lists.items() if keys]
+    if problems:
+        raise UsageError(f"{what}: {'; '.join(problems)}. It has the keys {', '.join(kinds)}")
 
 
 def _is(value: Any, kinds: tuple[type, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Files of ours on this machine: written whole or not at all."""
+"""Atomic writes of files on this machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     """Write a file beside `path` and rename it into place; text is written as UTF-8.
 
-    A crash leaves the old file or the new one, never half of one. A link called `path` is
-    replaced, not followed. Missing parent folders are made, for the owner alone.
+    A crash leaves the old file or the new one, never a part of one. A link at `path` is
+    replaced, not followed. Missing parent folders are created with mode 0700.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)

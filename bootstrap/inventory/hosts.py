@@ -1,6 +1,6 @@
-"""Which hosts a command is about: the text of `--hosts` becomes an Inventory.
+"""The hosts that a command applies to: parses `--hosts` into an Inventory.
 
-Pure. Nothing here opens a file or a connection; names are checked here, once, and trusted after.
+Pure: opens no file and no connection. Names are checked here, once, and trusted afterwards.
 The cluster document, another source of an Inventory, is in bootstrap/inventory/document.py.
 """
 
@@ -28,7 +28,7 @@ _ZONE = re.compile(r"[A-Za-z0-9._-]+")  # of an IPv6 address: fe80::1%eth0
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPUs of one host, as the stack asked for them."""
+    """The GPUs of one host, as the stack requests them."""
 
     type: str
     count: int
@@ -36,8 +36,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. `address` is from here (a name of ssh_config counts), `peer_address` from the
-    other hosts; None means: found out at facts time. `slots` None means: one per GPU, else one."""
+    """One machine. This machine connects to `address` (or a name of ssh_config), the other hosts
+    to `peer_address` (None: taken from the facts). `slots` None: one per GPU, else one."""
 
     name: str
     address: str
@@ -76,9 +76,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The hosts of one run, in order; the first is the chief. Never empty, never one host twice.
+    """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
-    `stack` is the Pulumi stack that made them; None for hosts of any other origin.
+    `stack` is the Pulumi stack that made them; None for other hosts.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Inventory:
 
     @property
     def kind(self) -> CloudKind:
-        """What is true of every host of this cloud."""
+        """The properties that all hosts of this cloud share."""
         return CLOUDS[self.cloud]
 
     @property
@@ -132,7 +132,7 @@ def check_name(text: str, what: str) -> str:
 
 
 def check_peer_address(text: str) -> str:
-    """Return `text` if it is an address (mpirun's networks are made of it); UsageError else."""
+    """Return `text` if it is an IP address (mpirun's networks derive from it); else UsageError."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -153,11 +153,11 @@ def parse_hosts(text: str, *, slots: int | None = None) -> Inventory:
     """Read `--hosts`: a comma-separated list of [user@]host[:port][*slots].
 
     Args:
-        text: what was typed.
-        slots: for every host that has none in `text`.
+        text: the value of `--hosts`.
+        slots: the slots of every host that has none in `text`.
 
     Raises:
-        UsageError: the list is empty, an entry has another shape, or a host stands in it twice.
+        UsageError: the list is empty, an entry has another shape, or a host occurs in it twice.
     """
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     hosts = [_parse_host(entry, slots) for entry in entries]
@@ -183,13 +183,13 @@ def _parse_host(entry: str, slots: int | None) -> Host:
 
 
 def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Name the hosts as they were typed; the port or a number makes a name unique."""
+    """Name each host by its address; the port or a number makes a name unique."""
     addresses = [h.address for h in hosts]
     names: list[str] = []
-    for place, host in enumerate(hosts, 1):
+    for number, host in enumerate(hosts, 1):
         name = host.address
         if ":" in name:
-            name = f"host-{place}"
+            name = f"host-{number}"
         elif addresses.count(name) > 1:
             name = f"{name}-{host.port or 22}"
         while name in names or (name != host.address and name in addresses):
@@ -199,7 +199,7 @@ def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
 
 
 def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
-    """The number in `text`, None for None; UsageError with the range when it is no such number."""
+    """The number in `text`, None for None; otherwise UsageError with the range."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:

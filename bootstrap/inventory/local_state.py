@@ -1,6 +1,6 @@
 """State on this machine, under ~/.railhead: clusters, host keys, runs, the last cluster.
 
-Written before the first process starts, so that `fab teardown` finds what a crash left.
+It is written before the first process starts, so that `fab teardown` works after a crash.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bootstrap.inventory.hosts import Inventory, check_name
 
 
 def home() -> Path:
-    """~/.railhead of the person who typed the command."""
+    """The current user's ~/.railhead."""
     return Path.home() / ".railhead"
 
 
 def cache(kind: str) -> Path:
-    """~/.cache/railhead/<kind>, made if it is not there; XDG_CACHE_HOME may move ~/.cache."""
+    """~/.cache/railhead/<kind>, created if it is missing; XDG_CACHE_HOME replaces ~/.cache."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules: a path that is not absolute does not count.
+    # By the XDG rules, a path that is not absolute is ignored.
     caches = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
     folder = caches / "railhead" / kind
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def cluster_folder(name: str) -> Path:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold the lock on a file; another process of this machine that wants it waits."""
+    """Lock a file; another process of this machine that locks it waits."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -58,16 +58,16 @@ def alone_in(cluster: str) -> Iterator[Path]:
 
 
 def known_hosts_files(cluster: str) -> list[Path]:
-    """Where pins are looked up: the cluster's own, those of `fab trust`, then the user's."""
+    """The known_hosts files in lookup order: the cluster's, that of `fab trust`, the user's."""
     ours = [cluster_folder(cluster) / "known_hosts", home() / "known_hosts"]
     return [*ours, Path.home() / ".ssh" / "known_hosts"]
 
 
 def save_cluster(inventory: Inventory) -> None:
-    """Record a cluster, and that it was the last one used."""
+    """Record a cluster, also as the last one used."""
     folder = cluster_folder(inventory.name)
     atomic_write(folder / "cluster.json", json.dumps(to_document(inventory), indent=1) + "\n")
-    if inventory.stack:  # local hosts that are started again do not know of theirs
+    if inventory.stack:  # else keep the file: restarted local hosts do not know their stack
         atomic_write(folder / "stack", inventory.stack + "\n")
     atomic_write(home() / "last", inventory.name + "\n")
 
@@ -115,7 +115,7 @@ def last_cluster() -> Inventory:
 
 
 def forget_cluster(name: str) -> None:
-    """Drop a cluster's record; its pins and the runs' records stay."""
+    """Delete a cluster's record; its host keys and the records of its runs stay."""
     for file in ("cluster.json", "stack"):
         (cluster_folder(name) / file).unlink(missing_ok=True)
     last = home() / "last"
@@ -124,14 +124,14 @@ def forget_cluster(name: str) -> None:
 
 
 def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
-    """Record a run of a cluster, and where its results belong."""
+    """Record a run of a cluster, and the folder for its results."""
     entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
     atomic_write(path, json.dumps(entry) + "\n")
 
 
 def forget_run(run: Mapping[str, Any]) -> None:
-    """Drop the record of a run that never began: there is nothing of it to fetch or to end."""
+    """Delete the record of a run that never started: it has nothing to fetch or to cancel."""
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
     path.unlink(missing_ok=True)
 

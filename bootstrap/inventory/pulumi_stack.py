@@ -1,4 +1,4 @@
-"""Runs the command pulumi: which stack is selected, and which machines it made.
+"""Runs the pulumi command: reads the selected stack and its machines, and destroys a stack.
 
 It never waits at a prompt: stdin is closed, and an error names the variable to set.
 """
@@ -19,8 +19,8 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 
-PROJECT = Path(__file__).parents[2]  # the clone: Pulumi.yaml lies in it
-SECONDS = 30  # for a query; a remote backend takes some
+PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
+SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 DESTROY_SECONDS = 3600
 MACHINES = (
     "aws:ec2/instance:Instance",
@@ -44,7 +44,7 @@ def current() -> str | None:
 
 
 def cluster_of(stack: str) -> Inventory:
-    """The machines of a stack, as its last `pulumi up` wrote them down.
+    """The machines of a stack, as its last `pulumi up` recorded them.
 
     Raises:
         UsageError: there is no pulumi, no such stack or nothing in it, the passphrase is missing
@@ -71,10 +71,10 @@ def destroy(stack: str) -> None:
 
     Raises:
         UsageError: there is no pulumi.
-        RailheadError: Pulumi failed; what is left stands in its state.
+        RailheadError: Pulumi failed; its state lists what is left.
     """
     argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--non-interactive"]
-    again = f"pulumi destroy --stack {shlex.quote(stack)}"
+    retry = f"pulumi destroy --stack {shlex.quote(stack)}"
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     try:
@@ -83,27 +83,27 @@ def destroy(stack: str) -> None:
             cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL, timeout=DESTROY_SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise RailheadError(f"pulumi destroy of {stack} takes too long", hint=again) from None
+        raise RailheadError(f"pulumi destroy of {stack} takes too long", hint=retry) from None
     if done.returncode:
-        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=again)
+        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
 
 
 def resources(stack: str) -> list[str]:
-    """The kinds of the resources that Pulumi's state still has, but for its own bookkeeping.
+    """The types of the resources in Pulumi's state, except Pulumi's own types.
 
     Raises:
         RailheadError: Pulumi does not answer.
     """
-    return [r["type"] for r in _held(stack) if not r["type"].startswith("pulumi:")]
+    return [r["type"] for r in _state_resources(stack) if not r["type"].startswith("pulumi:")]
 
 
-def _held(stack: str) -> list[dict[str, Any]]:
+def _state_resources(stack: str) -> list[dict[str, Any]]:
     """The resources of Pulumi's state, each with `type` and `id`."""
     done = _pulumi("stack", "export", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    held = json.loads(done.stdout)["deployment"].get("resources") or []
-    return [r for r in held if r.get("custom")]
+    listed = json.loads(done.stdout)["deployment"].get("resources") or []
+    return [r for r in listed if r.get("custom")]
 
 
 def _pulumi(*args: str) -> subprocess.CompletedProcess[str]:
@@ -125,7 +125,7 @@ def _environment() -> dict[str, str]:
 
 
 def _error(stack: str, stderr: str) -> UsageError:
-    """The error for an output of Pulumi, with the next command."""
+    """The error for Pulumi's stderr, with the next command as its hint."""
     if "passphrase must be set" in stderr:
         return UsageError(f"stack {stack} is locked by a passphrase", hint=PASSPHRASE)
     if "incorrect passphrase" in stderr:
@@ -145,7 +145,7 @@ def _error(stack: str, stderr: str) -> UsageError:
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
     quoted = shlex.quote(stack)
-    if machines := [str(r.get("id")) for r in _held(stack) if r["type"] in MACHINES]:
+    if machines := [str(r.get("id")) for r in _state_resources(stack) if r["type"] in MACHINES]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} are there, "
             "and cost what they cost",

@@ -1,4 +1,4 @@
-"""The bundle: the files that go to the hosts, named by what is in them (`folder` finds them)."""
+"""The bundle: the files that ship to the hosts, named by a hash (`bundle_files` finds them)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bootstrap.ssh.bundle_files import Found, files_in, unreadable
 
 LIMIT = 200_000_000
 """Bytes that a bundle may hold."""
-PACKED = (".whl", ".gz")  # which no second packing makes smaller
+PACKED = (".whl", ".gz")  # already compressed
 
 
 @dataclass(frozen=True)
 class BundleFile:
-    """One file: its posix path in the bundle, its content's hash, its size in bytes."""
+    """One file: its posix path in the bundle, the hash of its content, its size in bytes."""
 
     path: str
     sha256: str
@@ -35,7 +35,7 @@ class BundleFile:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files to ship, sorted by path; `root` is where they lie here and no part of the digest."""
+    """Files to ship, sorted by path; `root` is their folder here, not a part of the digest."""
 
     root: Path
     files: tuple[BundleFile, ...]
@@ -52,13 +52,13 @@ class Bundle:
         return sum(file.size for file in self.files)
 
     def manifest(self) -> dict[str, Any]:
-        """The bundle as JSON: what a host compares with what it has."""
+        """The bundle as JSON: a host compares it with the files that it has."""
         files = [asdict(file) for file in self.files]
         return {"digest": self.digest, "total_bytes": self.total_bytes, "files": files}
 
 
 def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
-    """Bundle a folder; UsageError names what is over `limit` bytes, unreadable or unshippable."""
+    """Bundle a folder; UsageError if it exceeds `limit` bytes or a file cannot be shipped."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     root = folder.resolve()
@@ -68,13 +68,13 @@ def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
 
 
 def pack_file(path: Path) -> Bundle:
-    """Bundle one file, by its name."""
+    """Bundle one file under its name."""
     whole = pack_folder(path.parent)
     return Bundle(whole.root, tuple(file for file in whole.files if file.path == path.name))
 
 
 def pack_training(repo: Path) -> Bundle:
-    """Bundle our own training code: the folder `training/` of the clone `repo`, by that name."""
+    """Bundle our own training code: the folder `training/` of the clone `repo`, under that name."""
     if not (repo / "training" / "__main__.py").is_file():
         raise UsageError(f"no training/ in {repo}", hint="run fab with -r and the clone's folder")
     inner = pack_folder(repo / "training")
@@ -83,7 +83,7 @@ def pack_training(repo: Path) -> Bundle:
 
 
 def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]:
-    """Bundle a script's folder, or `workdir` around it; also the script's path in the bundle."""
+    """Bundle a script's folder, or the `workdir` around it; also returns its path in the bundle."""
     _check_script(script)
     if workdir is None:
         _refuse_home(script)
@@ -101,8 +101,8 @@ def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]
 def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
     """The contents whose sha256 is in `needed`, as a tar stream compressed by zlib.
 
-    Each content is there once, named by its hash; the same bundle and need give the same bytes.
-    KeyError for a hash that the bundle does not hold, RailheadError for a file changed meanwhile.
+    Each content occurs once, named by its hash; equal arguments give equal bytes.
+    KeyError: a hash is not in the bundle. RailheadError: a file changed after it was hashed.
     """
     by_hash = {file.sha256: file for file in bundle.files}
     packed = _Deflated(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
@@ -116,7 +116,7 @@ def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
 
 
 class _Deflated(io.RawIOBase):
-    """Compresses what is written; level 1, because a fast link would wait for any other."""
+    """Compresses what is written. Level 1 at most: higher levels are slower than a fast link."""
 
     def __init__(self, level: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class _Deflated(io.RawIOBase):
         return len(data)
 
     def finish(self) -> bytes:
-        """All that was written, compressed."""
+        """The complete compressed stream."""
         return b"".join([*self._pieces, self._deflate.flush()])
 
 
@@ -149,7 +149,7 @@ def _refuse_large(root: Path, found: list[Found], limit: int) -> None:
 
 
 def _read(file: Found) -> BundleFile:
-    """Hash one file; its size is what was read, in case it grew since the walk."""
+    """Hash one file; its size is the bytes read, because it may have grown since the walk."""
     sha256, size = hashlib.sha256(), 0
     try:
         with file.source.open("rb") as content:
@@ -163,7 +163,7 @@ def _read(file: Found) -> BundleFile:
 
 
 def _unchanged(root: Path, file: BundleFile) -> bytes:
-    """A file's content, which must still be what was hashed."""
+    """A file's content; RailheadError when it differs from what was hashed."""
     try:
         content = (root / file.path).read_bytes()
     except OSError as error:
@@ -177,19 +177,19 @@ def _unchanged(root: Path, file: BundleFile) -> bytes:
 
 
 def _check_script(script: Path) -> None:
-    """Refuse a script that is not a file; suggest the names that are like it."""
+    """Refuse a script that is not a file; suggest similar names."""
     if script.is_file():
         return
     if script.is_dir():
         raise UsageError(f"{script} is a folder", hint=f"name the script in it: {script}/train.py")
-    there = [file.name for file in script.parent.glob("*.py")]
-    close = difflib.get_close_matches(script.name, there, n=3)
+    names = [file.name for file in script.parent.glob("*.py")]
+    close = difflib.get_close_matches(script.name, names, n=3)
     hint = f"did you mean {' or '.join(str(script.with_name(name)) for name in close)}?"
     raise UsageError(f"there is no script {script}", hint=hint if close else "")
 
 
 def _refuse_home(script: Path) -> None:
-    """Refuse to ship a home directory, keys and all, only because a script lies in it."""
+    """Refuse to ship a home directory, with its keys, when a script lies directly in it."""
     folder = script.parent.resolve()
     if Path(os.path.expanduser("~")).resolve().is_relative_to(folder):  # noqa: PTH111
         raise UsageError(

@@ -1,13 +1,12 @@
 """The files of a folder that ship, found by one walk from the top down.
 
-What stays behind: whatever .gitignore names (also the ones above the folder, up to the top of its
-repository; git's index and its private excludes are not asked), version control, bytecode, virtual
-environments, the runs that `fab fetch` wrote into results/ (each run would ship all earlier ones;
-anything else in results/ goes along), sockets and pipes, links to nothing.
+These do not ship: files that .gitignore excludes (also the .gitignore of each parent folder, up to
+the top of the repository; git's index and its private excludes are not read), version control,
+bytecode, virtual environments, the runs that `fab fetch` wrote into results/ (each run would ship
+all earlier ones; other files in results/ ship), sockets, pipes and dangling links.
 
 A link inside the folder ships as the file or folder that it points to. A link that leads out of
-the folder is refused: on the hosts there is nothing at its end, and following it could ship
-anything.
+the folder is refused: its target is not on the hosts, and following it could ship any file.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ class Found:
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder on the walk: where it lies, its path in the bundle (empty, or ends with `/`),
-    the folders entered to get here, and the rules that hold in it (`above` + path is what they
-    are asked about)."""
+    """A folder on the walk: its location, its path in the bundle (empty, or ends with `/`), the
+    real paths of the folders above it, and the rules that apply in it (to `above` + path)."""
 
     place: Path
     path: str
@@ -51,7 +49,7 @@ class _Folder:
 
 
 def files_in(root: Path) -> list[Found]:
-    """What ships of `root` (a resolved path), sorted by path; UsageError names what cannot."""
+    """The files of `root` (a resolved path) to ship, by path; UsageError names one that cannot."""
     try:
         return sorted(_walk(root, _start(root)), key=lambda file: file.path)
     except OSError as error:
@@ -59,13 +57,13 @@ def files_in(root: Path) -> list[Found]:
 
 
 def unreadable(place: Path, error: OSError) -> UsageError:
-    """The error for a file or folder that cannot be read, with the system's own word for it."""
+    """The error for a file or folder that cannot be read, with the system's message."""
     hint = "make it readable or add it to .gitignore"
     return UsageError(f"cannot read {place}: {error.strerror}", hint=hint)
 
 
 def _start(root: Path) -> _Folder:
-    """Where the walk begins, with the rules of the folders above, up to the repository's top."""
+    """The first folder of the walk, with the rules of its parents up to the repository's top."""
     for top in (root, *root.parents):
         if (top / ".git").exists():
             break
@@ -77,7 +75,7 @@ def _start(root: Path) -> _Folder:
         base = _below(outer, top)
         rules += _rules_in(outer, base)
         if ignored(rules, base + inner.name, folder=True):
-            rules = ()  # somebody asked for this very folder: rules above no longer count
+            rules = ()  # the user chose this folder: the rules above it do not apply
     return _Folder(root, "", (), _below(root, top), rules)
 
 
@@ -87,7 +85,7 @@ def _below(folder: Path, top: Path) -> str:
 
 
 def _rules_in(folder: Path, base: str) -> tuple[IgnoreFile, ...]:
-    """The rules of the folder's own .gitignore, if it has one. Like git, follow no link to it."""
+    """The rules of the folder's own .gitignore, if it has one. As in git, a link does not count."""
     file = folder / ".gitignore"
     if not file.is_file() or file.is_symlink():
         return ()
@@ -95,7 +93,7 @@ def _rules_in(folder: Path, base: str) -> tuple[IgnoreFile, ...]:
 
 
 def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
-    """Every file below `folder` that ships. `root` is the real path that links must stay under."""
+    """Every file below `folder` that ships. Targets of links must be below `root` (a real path)."""
     real = os.path.realpath(folder.place)
     if real in folder.entered:
         raise UsageError(
@@ -104,7 +102,7 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
         )
     with os.scandir(folder.place) as listed:
         entries = {entry.name: entry for entry in listed}
-    if folder.path and _stays_behind(Path(real), entries.keys()):
+    if folder.path and _never_ships(Path(real), entries.keys()):
         return
     rules = folder.rules + _rules_in(folder.place, folder.above + folder.path)
     here = replace(folder, rules=rules, entered=(*folder.entered, real))
@@ -113,26 +111,26 @@ def _walk(root: Path, folder: _Folder) -> Iterator[Found]:
 
 
 def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Found]:
-    """What one entry of a folder ships: itself, the files below it, or nothing."""
+    """The files that one entry of a folder ships: itself, the files below it, or none."""
     path = parent.path + entry.name
-    a_folder = entry.is_dir(follow_symlinks=False)  # to git's rules a link is never a folder
-    if entry.name in _NEVER or ignored(parent.rules, parent.above + path, folder=a_folder):
+    is_folder = entry.is_dir(follow_symlinks=False)  # in git's rules a link is never a folder
+    if entry.name in _NEVER or ignored(parent.rules, parent.above + path, folder=is_folder):
         return
     place = Path(entry.path)
-    facts = _stat(place)
-    if facts is None:
+    status = _stat(place)
+    if status is None:
         return
     _check_name(place)
     if entry.is_symlink():
         _check_link(root, place, path)
-    if stat.S_ISDIR(facts.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         yield from _walk(root, replace(parent, place=place, path=path + "/"))
-    elif stat.S_ISREG(facts.st_mode):
-        yield Found(path, place, facts.st_size)
+    elif stat.S_ISREG(status.st_mode):
+        yield Found(path, place, status.st_size)
 
 
 def _stat(place: Path) -> os.stat_result | None:
-    """What an entry is at its end; None for a link to nothing, which the script finds here too."""
+    """The status of an entry or its target; None for a dangling link, which is of no use here."""
     try:
         return place.stat()
     except OSError as error:
@@ -141,16 +139,16 @@ def _stat(place: Path) -> os.stat_result | None:
         raise
 
 
-def _stays_behind(folder: Path, names: Set[str]) -> bool:
-    """Whether a folder with these names in it is a virtual environment or a run that came back."""
+def _never_ships(folder: Path, names: Set[str]) -> bool:
+    """Whether a folder with these names in it is a virtual environment or a fetched run."""
     if not _ENVIRONMENT_MARKS.isdisjoint(names):
         return True
-    a_run = folder.parent.name == "results" and _RUN_ID.fullmatch(folder.name) is not None
-    return a_run and "run.json" in names
+    is_run = folder.parent.name == "results" and _RUN_ID.fullmatch(folder.name) is not None
+    return is_run and "run.json" in names
 
 
 def _check_name(place: Path) -> None:
-    """Refuse a name that a manifest or a host's file system could not carry unchanged."""
+    """Refuse a name that a manifest or a host's file system cannot store unchanged."""
     name = place.name
     if "\n" in name or "\r" in name or not _is_text(name):
         raise UsageError(
@@ -168,7 +166,7 @@ def _is_text(name: str) -> bool:
 
 
 def _check_link(root: Path, place: Path, path: str) -> None:
-    """Refuse a link whose end is not below `root`."""
+    """Refuse a link whose target is not below `root`."""
     target = place.resolve()
     if not target.is_relative_to(root):
         raise UsageError(

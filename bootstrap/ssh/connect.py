@@ -1,6 +1,6 @@
-"""The only SSH: a session per host, and for each that cannot be reached the reason in words.
+"""Opens all SSH sessions, one per host, and explains why a host cannot be reached.
 
-`everywhere` asks all hosts at once, waits for all and reports all.
+`everywhere` runs a function on all hosts at once, waits for all and reports all.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def _open(host: Host, inventory: Inventory) -> Session:
 
 
 def failure_reason(host: Host, error: Exception) -> str:
-    """For a person: why `host` could not be reached, and what to do about it."""
-    for kind, tell in _REASONS:
+    """The message for the user: why `host` cannot be reached, and what to do about it."""
+    for kind, describe in _REASONS:
         if isinstance(error, kind):
-            return tell(host, error)
-    for said, tell in _TEXTS.items():
-        if said in str(error):
-            return tell(host, error)
+            return describe(host, error)
+    for text, describe in _TEXTS.items():
+        if text in str(error):
+            return describe(host, error)
     return str(error) if isinstance(error, RailheadError) else f"{type(error).__name__}: {error}"
 
 
@@ -66,26 +66,26 @@ def _unknown(host: Host, error: Any) -> str:
 def _changed(host: Host, error: Any) -> str:
     shown = f"{error.hostname} is now {error.key.get_name()} {fingerprint(error.key)}"
     forget = shlex.join(["ssh-keygen", "-R", error.hostname, "-f", str(error.file)])
-    said = f"REFUSED, its host key changed: {shown}; it may be another machine"
-    if host.host_key_source == "injected":  # the pin that comes back is the injected one
-        return f"{said}\nif it was used from another computer first, copy that one's {error.file}"
-    return f"{said}\nnext, if you know why: {forget}"
+    text = f"REFUSED, its host key changed: {shown}; it may be another machine"
+    if host.host_key_source == "injected":  # the next connection pins the injected key again
+        return f"{text}\nif it was used from another computer first, copy that one's {error.file}"
+    return f"{text}\nnext, if you know why: {forget}"
 
 
 def _no_key(host: Host, error: Any) -> str:
-    said = "none of your keys is accepted (no password is asked for)"
-    return f"{said}\nnext: ssh-copy-id {_dest(host)}"
+    text = "none of your keys is accepted (no password is asked for)"
+    return f"{text}\nnext: ssh-copy-id {_dest(host)}"
 
 
 def _locked_key(host: Host, error: Any) -> str:
     return "your key has a passphrase, and no ssh-agent holds it\nnext: ssh-add"
 
 
-def _no_name(host: Host, error: Any) -> str:
+def _unresolved(host: Host, error: Any) -> str:
     return f"the name {host.address!r} does not resolve"
 
 
-def _silent(host: Host, error: Any) -> str:
+def _timed_out(host: Host, error: Any) -> str:
     return f"no answer within {CONNECT_SECONDS} s: does it run, is port {host.port or 22} open?"
 
 
@@ -93,7 +93,7 @@ def _refused(host: Host, error: Any) -> str:
     return f"refused: no sshd answers on port {host.port or 22}"
 
 
-def _no_way(host: Host, error: Any) -> str:
+def _unreachable(host: Host, error: Any) -> str:
     return f"{error.strerror or error}: does it run, is there a way to its network?"
 
 
@@ -102,7 +102,7 @@ def _no_banner(host: Host, error: Any) -> str:
     return f"port {port} is open, but no sshd speaks there: frozen, too busy, or something else"
 
 
-def _shut_in(host: Host, error: Any) -> str:
+def _jump_refused(host: Host, error: Any) -> str:
     return f"its jump host gets no connection to {host.address} port {host.port or 22}: {error}"
 
 
@@ -116,17 +116,17 @@ _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (ChangedHostKey, _changed),
     (PasswordRequiredException, _locked_key),
     (AuthenticationException, _no_key),
-    (socket.gaierror, _no_name),
-    (TimeoutError, _silent),
+    (socket.gaierror, _unresolved),
+    (TimeoutError, _timed_out),
     ((ConnectionRefusedError, NoValidConnectionsError), _refused),
-    (ChannelException, _shut_in),
-    (OSError, _no_way),
+    (ChannelException, _jump_refused),
+    (OSError, _unreachable),
 )
-# paramiko has no kinds of its own for these.
+# paramiko has no exception class for these; the text of the error identifies them.
 _TEXTS: dict[str, Callable[[Host, Any], str]] = {
     "authentication methods": _no_key,
     "protocol banner": _no_banner,
-    "Timeout opening channel": _silent,
+    "Timeout opening channel": _timed_out,
 }
 
 
@@ -145,7 +145,7 @@ def describe_outcomes(inventory: Inventory, failed: Mapping[str, Exception]) -> 
 
 
 def open_sessions(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
-    """Connect to all; the sessions, and for each host that failed the error, in their order."""
+    """Connect to all hosts; the sessions and the errors by host, in the inventory's order."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
 
@@ -168,10 +168,10 @@ def everywhere(
     what: str,
     error: type[HostsFailed] = HostsFailed,
 ) -> dict[str, T]:
-    """Do `work` on all hosts at once and wait for all.
+    """Run `work` on all hosts at once and wait for all.
 
     Raises:
-        HostsFailed: it failed on some host; every host's outcome is told.
+        HostsFailed: it failed on a host; the error has every host's outcome.
     """
     done: dict[str, T] = {}
     failed: dict[str, RailheadError] = {}
@@ -179,14 +179,14 @@ def everywhere(
     def one(session: Session) -> None:
         try:
             done[session.host.name] = work(session)
-        except RailheadError as wrong:
-            failed[session.host.name] = wrong
+        except RailheadError as failure:
+            failed[session.host.name] = failure
 
     _all(one, list(opened.values()))
     if failed:
-        told = {name: str(failed[name]) if name in failed else "ok" for name in opened}
+        outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
         kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
-        raise kind(f"{what} failed on {len(failed)} of {len(told)} hosts", told)
+        raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
     return {name: done[name] for name in opened}
 
 
@@ -197,7 +197,7 @@ def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
         for future in [pool.submit(work, item) for item in items]:
             future.result()
     except KeyboardInterrupt:
-        wait = False  # whoever opened the sessions closes them, and with them the work ends
+        wait = False  # the caller closes the sessions, and that ends the work
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=not wait)

@@ -1,8 +1,8 @@
-"""What .gitignore leaves out, decided as git decides it. Pure.
+"""Decides which files .gitignore excludes, as git does. Pure.
 
-Git asks its rules about one folder entry at a time, from the top down, and never enters a folder
-that they leave out; so does `package`, and this module answers for one entry. The rules are
-translated here because pathspec answers for whole paths, and ships files that git leaves out
+Git applies its rules to one folder entry at a time, from the top down, and never enters an excluded
+folder. `bundle_files` does the same; this module decides about one entry. The rules are translated
+here because pathspec matches whole paths, and includes files that git excludes
 (`!folder/` re-includes what a later rule excludes, `data/**` with `!data/.gitkeep` loses both).
 """
 
@@ -40,7 +40,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of a .gitignore. `whole` rules see the path, the others only the last name."""
+    """One line of a .gitignore. `whole` rules match the path, the others its last part."""
 
     regex: re.Pattern[str]
     keeps: bool
@@ -48,7 +48,7 @@ class Rule:
     whole: bool
 
     def matches(self, path: str, folder: bool) -> bool:
-        """Whether the rule speaks of exactly this entry (not of what lies below it)."""
+        """Whether the rule matches exactly this entry (not the entries below it)."""
         if self.folders_only and not folder:
             return False
         subject = path if self.whole else path.rpartition("/")[2]
@@ -63,7 +63,7 @@ class IgnoreFile:
     rules: tuple[Rule, ...]
 
     def verdict(self, path: str, folder: bool) -> bool | None:
-        """True: leave out. False: keep. None: these rules say nothing. The last match wins."""
+        """True: exclude. False: keep. None: no rule matches. The last match wins."""
         below = path[len(self.base) :]
         for rule in reversed(self.rules):
             if rule.matches(below, folder):
@@ -72,7 +72,7 @@ class IgnoreFile:
 
 
 def ignored(files: Sequence[IgnoreFile], path: str, *, folder: bool) -> bool:
-    """Whether an entry is left out. `files` go from the outermost folder to the entry's own."""
+    """Whether an entry is excluded. `files` go from the outermost folder to the entry's own."""
     for file in reversed(files):
         verdict = file.verdict(path, folder)
         if verdict is not None:
@@ -81,14 +81,14 @@ def ignored(files: Sequence[IgnoreFile], path: str, *, folder: bool) -> bool:
 
 
 def parse(content: bytes, base: str) -> IgnoreFile:
-    """The rules of a .gitignore that lies in `base`. A rule that git cannot read is dropped."""
+    """The rules of a .gitignore in the folder `base`. A rule that git cannot read is dropped."""
     text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     return IgnoreFile(base, tuple(rule for line in lines for rule in _rules(line)))
 
 
 def _rules(line: str) -> Iterator[Rule]:
-    """The rule that a line holds, or none: it is blank, a comment or malformed."""
+    """The rule in a line; none when the line is blank, a comment or malformed."""
     if line.startswith("#"):
         return
     spaces = re.fullmatch(r"((?:\\.|[^\\])*?) *", line)  # an escaped last space counts
@@ -131,7 +131,7 @@ def _set(body: str) -> str | None:
 
 
 def _member(found: re.Match[str]) -> str | None:
-    """One member of a set: a kind, a character or a range (git takes a reversed one's start)."""
+    """One member of a set: a kind, a character or a range (git uses a reversed one's start)."""
     if found["kind"]:
         return _KINDS.get(found["kind"])
     if found["char"]:

@@ -50,7 +50,7 @@ class _AnyOf:
     def __eq__(self, key: object) -> bool:
         return key in self.keys
 
-    __hash__ = None  # type: ignore[assignment]  # it is equal to keys that differ
+    __hash__ = None  # type: ignore[assignment]  # it equals several keys, so it has no hash
 
 
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
@@ -59,7 +59,7 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
 
 
 class _Client(paramiko.SSHClient):
-    """A client that knows the file of each pin; the first file that has the name decides."""
+    """A client that accepts pinned keys only; the first file with an entry for the name decides."""
 
     def __init__(self, files: Sequence[Path], name: str | None) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def read_pins(file: Path) -> HostKeys:
 def _read(file: Path, _mtime_ns: int, _size: int) -> HostKeys:
     pins = HostKeys()
     for line in map(str.strip, file.read_text(errors="replace").splitlines()):
-        with contextlib.suppress(Exception):  # it raises whatever its decoders raise
+        with contextlib.suppress(Exception):  # it raises any exception of its decoders
             entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
             if entry:
                 pins._entries.append(entry)  # type: ignore[attr-defined]  # add() is quadratic

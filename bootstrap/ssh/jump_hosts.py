@@ -30,13 +30,13 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, host_key_alias, verify_host_key
 from bootstrap.ssh.traffic import CountingSocket, Traffic, host_traffic
 
-# paramiko's threads log every exception with its traceback; each error is reported once, by us.
+# paramiko's threads log every exception with its traceback; Railhead reports each error once.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 CONNECT_SECONDS = 10
 BANNER_SECONDS = 20
-LOST_SECONDS = 60  # the connection is lost when the other kernel acknowledges nothing for so long
-MAX_LOGINS = 8  # at once per sshd; by default it drops some from 10 on (MaxStartups)
+LOST_SECONDS = 60  # a connection without a TCP acknowledgement for this long is lost
+MAX_LOGINS = 8  # concurrent logins per sshd, which drops some from 10 on (MaxStartups)
 LOGIN_TRIES = 5
 
 
@@ -56,7 +56,7 @@ def _config() -> Config:
 
 
 def open_connections(host: Host, inventory: Inventory) -> list[Connection]:
-    """Open the connections to the jump hosts of `host`, in order, and last the one to itself."""
+    """Open the connections to the jump hosts of `host`, in order, and then the one to `host`."""
     traffic = host_traffic(host.name)
     hops = _hops(host, inventory)
     for attempt in range(1, LOGIN_TRIES + 1):
@@ -114,7 +114,7 @@ def _connection(name: str, user: str | None = None, port: int | None = None, **l
 
 
 def _gateway(connection: Connection, behind: frozenset[str] = frozenset()) -> Any:
-    """ProxyJump's last hop, or ProxyCommand's text. Fabric itself reverses several jumps.
+    """ProxyJump's last hop, or ProxyCommand's text. Read here: Fabric reverses several jumps.
 
     `Host *` with a ProxyJump applies to the jump host, too: `behind` ends that recursion.
     """

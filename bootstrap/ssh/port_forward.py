@@ -1,4 +1,4 @@
-"""A port of a host's own loopback that leads here, by the connection that is there anyway."""
+"""Forwards a loopback port of a host to this machine, over the open SSH connection."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 @contextlib.contextmanager
 def forward_port(session: Session, serve: Serve) -> Iterator[int]:
-    """The port's number; each connection to it comes to `serve` here, in a thread of its own.
+    """Yields the port number; `serve` handles each connection to it here, in its own thread.
 
     Raises:
-        RailheadError: the host's sshd forwards no ports, or the connection is gone.
+        RailheadError: the host's sshd forwards no ports, or the connection is lost.
     """
     transport = session.connection.transport
     assert transport is not None
 
-    def come(channel: paramiko.Channel, origin: tuple[str, int], _: Any) -> None:
-        if origin[0] not in LOOPBACK:  # with GatewayPorts its sshd lets others in, too
+    def handle(channel: paramiko.Channel, origin: tuple[str, int], _: Any) -> None:
+        if origin[0] not in LOOPBACK:  # with GatewayPorts, sshd accepts other machines, too
             channel.close()
             return
         threading.Thread(target=serve, args=(channel,), daemon=True).start()
 
-    port = _asked(session, transport, come)
+    port = _request_port(session, transport, handle)
     try:
         yield port
     finally:
@@ -41,9 +41,11 @@ def forward_port(session: Session, serve: Serve) -> Iterator[int]:
             transport.cancel_port_forward("127.0.0.1", port)
 
 
-def _asked(session: Session, transport: paramiko.Transport, come: Callable[..., None]) -> int:
+def _request_port(
+    session: Session, transport: paramiko.Transport, handle: Callable[..., None]
+) -> int:
     try:
-        return transport.request_port_forward("127.0.0.1", 0, come)
+        return transport.request_port_forward("127.0.0.1", 0, handle)
     except SSHException:
         if not transport.is_active():
             raise ConnectionLost(f"the connection to {session.host} broke") from None

@@ -1,7 +1,7 @@
 """One connection to one host and the one exec channel in it: sh first, then the agent.
 
-Facts need no Python on the host; everything else is asked of the agent (remote/agent), which is
-sent down the same channel with its parts and never written to the host's disk.
+Facts need no Python on the host. The agent (remote/agent) does everything else: it is sent over the
+same channel with its parts, and never written to the host's disk.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ AGENT = (
     "agent.commands",
     "agent.agent",
 )  # each imports only from those before it
-PIECE = 1 << 18  # bytes; what paramiko is given at once it copies anew for each packet
-ANSWER = 64_000_000  # bytes of one line: the names of all files of a run, or a manifest
+PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
+ANSWER = 64_000_000  # bytes that one line may have: all file names of a run, or a manifest
 OnEvent = Callable[[Mapping[str, Any]], None]
 OnSent = Callable[[int], None]  # bytes sent so far
 
-# Reads sh line by line and runs it at each @go: facts need no Python, and `exec` hands the same
-# channel on to the agent, because POSIX `read` takes no byte beyond its line. What comes before
-# @loop is the greeting of a talkative login shell.
+# Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
+# takes no byte beyond its line, so `exec` can pass the same channel to the agent. Output before
+# @loop is the greeting of a login shell.
 LOOP = """cd "$HOME"; echo; echo @loop
 s=
 while IFS= read -r l; do
@@ -55,7 +55,7 @@ done"""
 START_AGENT = (
     "import sys;b=sys.stdin.buffer;exec(compile(b.read(int(b.readline())),'agent','exec'))"
 )
-# The parts become modules of the names that they have here, so that they import each other.
+# The parts become modules with the names that they have here, so that they import each other.
 LOAD_AGENT = """
 import sys, types
 for name, text in PARTS.items():
@@ -67,7 +67,7 @@ module.main()
 
 @dataclass(frozen=True)
 class Reply:
-    """What one command on a host answered: its exit code and its last lines."""
+    """The result of one command on a host: its exit code and its last lines of output."""
 
     rc: int
     tail: tuple[str, ...]
@@ -123,9 +123,9 @@ class Session:
                 notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
     def shell(self, command: str) -> tuple[list[str], int]:
-        """Run a shell command that has no input: the lines of all it said, and its exit code."""
-        said = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"')
-        lines = said.splitlines()
+        """Run a shell command without input; returns its output with stderr, and its exit code."""
+        output = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"')
+        lines = output.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
         code = int(lines[at].split()[1])
@@ -152,11 +152,11 @@ class Session:
             self._greeted = line == b"@loop\n"
 
     def facts(self) -> HostFacts:
-        """Read every fact of this host; writes nothing there."""
+        """Read every fact of this host; writes nothing on it."""
         return parse(self.sh(script()))
 
     def start_agent(self, python: str) -> None:
-        """Hand the channel to the agent, run by the host's `python`; once per session."""
+        """Start the agent in the channel, with the host's `python`; a second call does nothing."""
         if self._agent:
             return
         source = agent_source()
@@ -184,13 +184,13 @@ class Session:
     def send_tree(
         self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: OnSent | None = None
     ) -> Any:
-        """Make folder `dest` on the host hold the bundle; only contents it lacks travel. `sent`
-        hears the bytes that have gone."""
+        """Make folder `dest` on the host contain the bundle; only missing contents are sent.
+        `on_sent` gets the bytes sent so far."""
         return self._send_files("tree", bundle, on_sent, dest=dest, prune=prune)
 
     def send_folder(self, bundle: Bundle, dest: str, *, on_sent: OnSent | None = None) -> Any:
-        """Make folder `dest` on the host, named by a digest, appear with all of the bundle or not
-        at all; a damaged one is replaced."""
+        """Create folder `dest`, named by a digest, on the host with the whole bundle or not at all;
+        a damaged one is replaced."""
         return self._send_files("place_folder", bundle, on_sent, dest=dest)
 
     def _send_files(self, op: str, bundle: Bundle, on_sent: OnSent | None, **kw: Any) -> Any:
@@ -209,34 +209,34 @@ class Session:
         on_event: OnEvent | None = None,
         **kw: Any,
     ) -> Reply:
-        """Run a command on the host, `~` at a word's start meaning the host's home."""
+        """Run a command on the host; `~` at the start of an argument means the host's home."""
         answer = self.call("run", on_event=on_event, argv=list(argv), **kw)
         return Reply(answer["rc"], tuple(answer["tail"]))
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
-        """Fetch files that match as one tar.gz into `out`, which must not be there yet; answers
-        {"files": [...], "left": [...]}. It is for `unpack.unpack`: a host may send anything."""
+        """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
+        {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
         return self._receive(out, limit, "get", root=root, patterns=list(patterns))
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
-        """Fetch a run's results as `get` does; the answer has also "skipped" and "changed"."""
+        """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""
         return self._receive(out, limit, "collect", folder=folder)
 
     def _receive(self, out: Path, limit: int, op: str, **kw: Any) -> Any:
-        """The answer of an operation that sends an archive of at most `limit` bytes of content.
+        """The result of an operation that sends an archive of at most `limit` bytes of content.
 
         Raises:
-            Hostile: more came than such an archive can have.
+            Hostile: the host sent more than such an archive can have.
         """
-        room = unpack.packed_limit(limit)
+        remaining = unpack.packed_limit(limit)
         with unpack.new_file(out) as sink:
 
             def chunk(event: Mapping[str, Any]) -> None:
-                nonlocal room
+                nonlocal remaining
                 left = event.get("chunk")
-                if type(left) is not int or not 0 <= left <= room:
+                if type(left) is not int or not 0 <= left <= remaining:
                     raise unpack.Hostile(f"an archive of more than {limit} bytes")
-                room -= left
+                remaining -= left
                 while left:
                     data = self._out.read(min(left, 1 << 20))
                     if not data:
@@ -248,7 +248,7 @@ class Session:
             return self.call(op, on_event=chunk, limit=limit, **kw)
 
     def close(self) -> None:
-        """End the channel and the connection; what was started to outlive them stays."""
+        """Close the channel and the connection; processes detached from them keep running."""
         with contextlib.suppress(Exception):
             self._channel.close()
         self._close_connection()
@@ -271,7 +271,7 @@ class Session:
     ) -> Any:
         for raw in iter(lambda: self._out.readline(ANSWER), b""):
             if not raw.startswith(b"{"):
-                continue  # not the agent's
+                continue  # not from the agent
             self._received += len(raw)
             answer = _parsed(raw)
             if "ok" in answer:
@@ -288,22 +288,22 @@ class Session:
         raise self._broken()
 
     def _broken(self) -> RailheadError:
-        said = b""
+        stderr = b""
         with contextlib.suppress(Exception):
             if self._channel.recv_stderr_ready():
-                said = self._channel.recv_stderr(4096)
-        detail = said.decode(errors="replace").strip()[-600:]
+                stderr = self._channel.recv_stderr(4096)
+        detail = stderr.decode(errors="replace").strip()[-600:]
         return ConnectionLost(
             f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
         )
 
 
 class ConnectionLost(RailheadError):
-    """The channel ended before its answer came; nothing is known of what the host did."""
+    """The channel closed before the result came; what the host did is unknown."""
 
 
 def _log_details(arguments: Mapping[str, Any]) -> str:
-    """What the debug log says of an operation's arguments: commands and paths, never contents."""
+    """An operation's arguments for the debug log: commands and paths, never contents."""
     details = []
     if "argv" in arguments:
         details.append(log.shown(shlex.join(arguments["argv"])))
@@ -320,7 +320,7 @@ def _log_details(arguments: Mapping[str, Any]) -> str:
 
 
 def _parsed(raw: bytes) -> Any:
-    """One JSON line of the agent; Hostile when it is none."""
+    """Parse one JSON line of the agent; Hostile when it is too long or not JSON."""
     if len(raw) >= ANSWER:
         raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
     try:
@@ -345,6 +345,6 @@ def agent_source() -> bytes:
     return f"PARTS = {parts!r}\n{LOAD_AGENT}".encode()
 
 
-@lru_cache(maxsize=1)  # one for all hosts, and not all wheels at once
+@lru_cache(maxsize=1)  # one archive for all hosts; more would fill the memory
 def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
     return tar(bundle, needed)

@@ -14,54 +14,56 @@ from bootstrap.ssh.host_keys import UnknownHostKey, fingerprint
 
 
 def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
-    """The hosts whose keys nothing here vouches for, each with the key that it showed.
+    """The hosts whose keys are not pinned, each with the key that it presents.
 
-    Jump hosts count: the one in the way is named first, and its own key is what is asked about.
+    For a host behind a jump host with an unknown key, it is the key of the jump host.
 
     Raises:
-        HostsNotReady: a host cannot be asked, or its key is another than the pinned one.
+        HostsNotReady: a host cannot be reached, or its key differs from the pinned one.
     """
     opened, failed = connect.open_sessions(inventory)
     for session in opened.values():
         session.close()
-    others = {name: why for name, why in failed.items() if not isinstance(why, UnknownHostKey)}
+    others = {
+        name: error for name, error in failed.items() if not isinstance(error, UnknownHostKey)
+    }
     if others:
-        told = connect.describe_outcomes(inventory, others)
-        raise HostsNotReady("some hosts cannot be asked for their key", told)
-    return {name: why for name, why in failed.items() if isinstance(why, UnknownHostKey)}
+        outcomes = connect.describe_outcomes(inventory, others)
+        raise HostsNotReady("some hosts cannot be asked for their key", outcomes)
+    return {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
 
 
 def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:
-    """Append the agreed keys to our known_hosts; returns a line for each that was pinned.
+    """Append keys to ~/.railhead/known_hosts; returns a line for each. `agreed` confirms each.
 
     Raises:
-        UsageError: one was not agreed to; none is pinned then.
+        UsageError: a key is not confirmed; then none is pinned.
     """
     path = local_state.home() / "known_hosts"
     lines = []
     for shown in _once(found.values()):
-        said = f"{shown.hostname} {shown.key.get_name()} {fingerprint(shown.key)}"
-        if not agreed(said):
+        label = f"{shown.hostname} {shown.key.get_name()} {fingerprint(shown.key)}"
+        if not agreed(label):
             raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
-        lines.append((said, f"{shown.hostname} {shown.key.get_name()} {shown.key.get_base64()}\n"))
-    had = path.read_text() if path.exists() else ""
-    atomic_write(path, had + "".join(line for _, line in lines))
-    return [f"pinned {said}" for said, _ in lines]
+        lines.append((label, f"{shown.hostname} {shown.key.get_name()} {shown.key.get_base64()}\n"))
+    previous = path.read_text() if path.exists() else ""
+    atomic_write(path, previous + "".join(line for _, line in lines))
+    return [f"pinned {label}" for label, _ in lines]
 
 
 def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
-    """Each key once, though several hosts stand behind the same jump host."""
+    """Each key once: several hosts can be behind the same jump host."""
     return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()
 
 
 def by_user(yes: bool) -> Callable[[str], bool]:
-    """Agreement by who types the command; with `yes` nobody is asked."""
+    """A function that asks the user to confirm a key; with `yes` it confirms without asking."""
 
-    def agreed(said: str) -> bool:
+    def agreed(label: str) -> bool:
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError(f"{said}\nnobody is here to ask", hint="the same command with --yes")
-        return input(f"{said}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
+            raise UsageError(f"{label}\nnobody is here to ask", hint="the same command with --yes")
+        return input(f"{label}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
 
     return agreed

@@ -1,4 +1,4 @@
-"""Calls to AWS with timeouts and retries; its errors become ours."""
+"""Calls to AWS with timeouts and retries; its errors become RailheadErrors."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class Aws:
         self._client = client or connect(inventory.region)
 
     def instance_states(self) -> dict[str, InstanceState]:
-        """Each host's state from DescribeInstances; see `_not_shown` for hosts without one."""
+        """Each host's state from DescribeInstances; see `_missing_state` for hosts without one."""
         instances, now = self._instances(), utc_now()
         return {
             h.name: _instance_state(instances[_id(h)], h, now)
             if _id(h) in instances
-            else self._not_shown(now)
+            else self._missing_state(now)
             for h in self.inventory.hosts
         }
 
@@ -59,7 +59,7 @@ class Aws:
         Raises:
             Refused: EC2 has no capacity in the zone now, or refuses for another reason.
         """
-        ids = [i for i, shown in self._instances().items() if _state(shown) == "stopped"]
+        ids = [i for i, instance in self._instances().items() if _state(instance) == "stopped"]
         if not ids:
             return
         try:
@@ -77,8 +77,8 @@ class Aws:
         """
         instances = self._instances()
         active = ("running", "starting")
-        running = {i: shown for i, shown in instances.items() if _state(shown) in active}
-        spot = [i for i, shown in running.items() if shown.get("InstanceLifecycle") == "spot"]
+        running = {i: instance for i, instance in instances.items() if _state(instance) in active}
+        spot = [i for i, instance in running.items() if instance.get("InstanceLifecycle") == "spot"]
         if running.keys() - set(spot):
             self._client("ec2", "stop_instances", InstanceIds=sorted(running.keys() - set(spot)))
         if spot:
@@ -88,12 +88,12 @@ class Aws:
             )
 
     def deadline(self) -> Deadline | None:
-        """The schedule that stops these instances, as the Scheduler has it now."""
+        """The schedule that stops these instances, as EventBridge Scheduler has it now."""
         name = self._schedule
         return scheduler.read(self._client, name, self._names) if name else None
 
     def set_deadline(self, hours: float) -> None:
-        """Move that schedule's time to so many hours from now; see `scheduler.arm`."""
+        """Move that schedule to this many hours from now; see `scheduler.set_deadline`."""
         if self._schedule:
             scheduler.set_deadline(self._client, self._schedule, hours)
 
@@ -130,7 +130,7 @@ class Aws:
 
     def _instances(self) -> dict[str, Mapping[str, Any]]:
         """EC2's descriptions of our instances, by id; records the account that owns them."""
-        # By filter: with InstanceIds, EC2 answers with an error when a single one is gone.
+        # By filter: with InstanceIds, EC2 returns an error when one of them is gone.
         filters = [{"Name": "instance-id", "Values": list(self._names)}]
         response = self._client("ec2", "describe_instances", Filters=filters)
         for reservation in response["Reservations"]:
@@ -142,16 +142,16 @@ class Aws:
     def _owner_file(self) -> Path:
         return local_state.cluster_folder(self.inventory.name) / "account"
 
-    def _not_shown(self, now: str) -> InstanceState:
+    def _missing_state(self, now: str) -> InstanceState:
         """The state of an instance that EC2 does not show: "gone" only for the account that had
         it, because EC2 does not show instances of other accounts either."""
-        mine, known = self.account(), None
+        current, known = self.account(), None
         if self._owner_file.exists():
             known = self._owner_file.read_text().strip()
-        if mine == known:
-            return InstanceState("gone", None, f"{EC2}, {mine}", now)
+        if current == known:
+            return InstanceState("gone", None, f"{EC2}, {current}", now)
         owner = f"; the machines were seen in {known}" if known else ""
-        return InstanceState("unknown", None, EC2, now, f"not visible to {mine}{owner}")
+        return InstanceState("unknown", None, EC2, now, f"not visible to {current}{owner}")
 
     def _stock_out(self, refused: Refused) -> Refused:
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
@@ -179,18 +179,18 @@ def _id(host: Host) -> str:
     return host.id
 
 
-def _state(shown: Mapping[str, Any]) -> str:
-    return STATES.get(shown.get("State", {}).get("Name", ""), "unknown")
+def _state(instance: Mapping[str, Any]) -> str:
+    return STATES.get(instance.get("State", {}).get("Name", ""), "unknown")
 
 
-def _instance_state(shown: Mapping[str, Any], host: Host, now: str) -> InstanceState:
-    private = host.address == host.peer_address  # it has no public address, and needs none
-    address = shown.get("PrivateIpAddress" if private else "PublicIpAddress")
-    state, message = _state(shown), shown.get("StateReason", {}).get("Message", "")
-    reasons = [SPOT] if shown.get("InstanceLifecycle") == "spot" else []
+def _instance_state(instance: Mapping[str, Any], host: Host, now: str) -> InstanceState:
+    private = host.address == host.peer_address  # a host without a public address
+    address = instance.get("PrivateIpAddress" if private else "PublicIpAddress")
+    state, message = _state(instance), instance.get("StateReason", {}).get("Message", "")
+    reasons = [SPOT] if instance.get("InstanceLifecycle") == "spot" else []
     if state in STOPPED and message:
         reasons.append(message)
-    reason, serial = "; ".join(reasons), shown["InstanceId"]
+    reason, serial = "; ".join(reasons), instance["InstanceId"]
     return InstanceState(state, address or None, EC2, now, reason, serial=serial)
 
 

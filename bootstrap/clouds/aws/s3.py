@@ -27,7 +27,7 @@ class S3:
         return f"s3://{self.name}"
 
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
-        """All versions, including the markers of removed objects."""
+        """All versions, including the delete markers."""
         query: dict[str, Any] = {"Prefix": prefix}
         while True:
             page = self._call("list_object_versions", **query)
@@ -50,7 +50,7 @@ class S3:
         return read_chunks(body)
 
     def write(self, key: str, data: bytes) -> None:
-        """Make an object. S3 refuses bytes that do not match the sha256 that is sent with them."""
+        """Create an object. S3 refuses bytes that do not match the sha256 sent with them."""
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
         # As a stream, so that the timeout applies to each chunk, not to the whole upload.
         self._call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)

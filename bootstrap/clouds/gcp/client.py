@@ -1,7 +1,7 @@
-"""Calls to Google's REST APIs with timeouts and retries; their errors become ours.
+"""Calls to Google's REST APIs with timeouts and retries; their errors become RailheadErrors.
 
-google-auth makes the credentials. The generated clients are not used: that of Compute takes nine
-times as long to import, and its operations poll the public host whatever endpoint was set.
+google-auth provides the credentials. The generated clients are not used: that of Compute takes nine
+times as long to import, and its operations poll the public endpoint even when another is set.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def connect() -> GoogleClient:
             "google-auth, which signs requests to Google, is not installed",
             hint="scripts/setup --stacks",
         ) from None
-    # It warns when no default project is set, but our paths name their project.
+    # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
         credentials, _ = google.auth.default(scopes=SCOPES)
@@ -141,7 +141,7 @@ def wait_for_operation(client: GoogleClient, operation: Mapping[str, Any], clock
     """Wait for an operation of one zone.
 
     Raises:
-        Refused: it failed; an operation's error comes with its end, not with the call.
+        Refused: it failed; Google reports an operation's error at its end, not in the call.
         RailheadError: it took longer than ten minutes.
     """
     path = operation.get("selfLink", "").partition("/compute/v1/")[2]

@@ -62,7 +62,7 @@ class Gcs:
         return itertools.chain([first], content)
 
     def write(self, key: str, data: bytes) -> None:
-        """Make an object. Google refuses bytes that do not match the MD5 that is sent with them."""
+        """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         content_type, body = _multipart({"name": key, "md5Hash": digest}, data)
         try:

@@ -54,7 +54,7 @@ class Gcp:
     def instance_states(self) -> dict[str, InstanceState]:
         """Each host's state; "gone" is a 404 in a project that can be read."""
         now = utc_now()
-        return {h.name: _instance_state(shown, h, now) for h, shown in self._instances()}
+        return {h.name: _instance_state(instance, h, now) for h, instance in self._instances()}
 
     def start(self) -> None:
         """Start every instance that is stopped, and wait for each operation's end.
@@ -62,7 +62,7 @@ class Gcp:
         Raises:
             Refused: the zone has no capacity now, or Google refuses for another reason.
         """
-        stopped = [h for h, shown in self._instances() if _state(shown) == "stopped"]
+        stopped = [h for h, instance in self._instances() if _state(instance) == "stopped"]
         started = [(h, self._client("POST", f"{_path(h)}/start")) for h in stopped]
         for host, operation in started:
             try:
@@ -72,15 +72,17 @@ class Gcp:
 
     def stop(self) -> None:
         """Stop every instance that runs or starts."""
-        for host, shown in self._instances():
-            if _state(shown) in ("running", "starting"):
+        for host, instance in self._instances():
+            if _state(instance) in ("running", "starting"):
                 self._client("POST", f"{_path(host)}/stop")
 
     def deadline(self) -> Deadline | None:
         """The earliest time at which Compute itself stops one of the instances."""
         if not any(d["kind"] == KIND for d in self.inventory.deadlines):
             return None
-        found = [_deadline(h, shown) for h, shown in self._instances() if shown is not None]
+        found = [
+            _deadline(h, instance) for h, instance in self._instances() if instance is not None
+        ]
         by_urgency = sorted(found, key=lambda d: (d.state != MISSING, d.at is None, d.at or 0))
         return by_urgency[0] if found else Deadline(KIND, None, MISSING, COMPUTE, "no machine")
 
@@ -94,17 +96,17 @@ class Gcp:
             raise UsageError(
                 f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h"
             )
-        instances = [(h, shown) for h, shown in self._instances() if shown is not None]
+        instances = [(h, instance) for h, instance in self._instances() if instance is not None]
         seconds = str(round(hours * 3600))
         to_change = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
-        running = [h.name for h, shown in to_change if _state(shown) != "stopped"]
+        running = [h.name for h, instance in to_change if _state(instance) != "stopped"]
         if running:
             raise UsageError(
                 f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
                 hint=f"fab stop, then fab start --hours {hours:g}",
             )
-        for host, shown in to_change:
-            wanted = shown.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
+        for host, instance in to_change:
+            wanted = instance.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
             wanted |= {"instanceTerminationAction": "STOP"}
             operation = self._client("POST", f"{_path(host)}/setScheduling", json=wanted)
             wait_for_operation(self._client, operation, self._clock)
@@ -150,8 +152,8 @@ class Gcp:
         return tuple(f"{i['key']} {i['value'].strip()}" for i in items if i.get("value"))
 
     def _disks(self) -> Iterator[Cost]:
-        for host, shown in self._instances():
-            for disk in (shown or {}).get("disks", []):
+        for host, instance in self._instances():
+            for disk in (instance or {}).get("disks", []):
                 source = disk.get("source", "").partition("/compute/v1/")[2]
                 if not source:
                     continue
@@ -183,22 +185,22 @@ def _parts(host: Host) -> tuple[str, str, str]:
     return found[1], found[2], found[3]
 
 
-def _state(shown: Mapping[str, Any] | None) -> str:
-    return "gone" if shown is None else STATES.get(shown.get("status", ""), "unknown")
+def _state(instance: Mapping[str, Any] | None) -> str:
+    return "gone" if instance is None else STATES.get(instance.get("status", ""), "unknown")
 
 
-def _instance_state(shown: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
-    state = _state(shown)
-    if shown is None:
+def _instance_state(instance: Mapping[str, Any] | None, host: Host, now: str) -> InstanceState:
+    state = _state(instance)
+    if instance is None:
         return InstanceState(state, None, COMPUTE, now)
-    interface = (shown.get("networkInterfaces") or [{}])[0]
+    interface = (instance.get("networkInterfaces") or [{}])[0]
     public = (interface.get("accessConfigs") or [{}])[0].get("natIP")
-    private = host.address == host.peer_address  # it has no public address, and needs none
-    reason = "suspended: its memory is billed" if shown.get("status") == "SUSPENDED" else ""
-    reason = reason or shown.get("statusMessage", "")
+    private = host.address == host.peer_address  # a host without a public address
+    reason = "suspended: its memory is billed" if instance.get("status") == "SUSPENDED" else ""
+    reason = reason or instance.get("statusMessage", "")
     address = interface.get("networkIP") if private else public
     return InstanceState(
-        state, address or None, COMPUTE, now, reason, serial=str(shown.get("id", ""))
+        state, address or None, COMPUTE, now, reason, serial=str(instance.get("id", ""))
     )
 
 
@@ -225,33 +227,33 @@ def _covers(allowed: Mapping[str, Any], port: int) -> bool:
     return not spans or any(int(a) <= port <= int(b or a) for a, _, b in spans)
 
 
-def _seconds(shown: Mapping[str, Any]) -> str:
-    """maxRunDuration in seconds, as Compute has it; empty where there is none."""
-    return str(shown.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", ""))
+def _seconds(instance: Mapping[str, Any]) -> str:
+    """maxRunDuration in seconds; empty where there is none."""
+    return str(instance.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", ""))
 
 
-def _stops(shown: Mapping[str, Any]) -> bool:
-    return shown.get("scheduling", {}).get("instanceTerminationAction") in ("STOP", "DELETE")
+def _stops(instance: Mapping[str, Any]) -> bool:
+    return instance.get("scheduling", {}).get("instanceTerminationAction") in ("STOP", "DELETE")
 
 
-def _deadline(host: Host, shown: Mapping[str, Any]) -> Deadline:
-    seconds = _seconds(shown)
-    if not seconds or not _stops(shown):
+def _deadline(host: Host, instance: Mapping[str, Any]) -> Deadline:
+    seconds = _seconds(instance)
+    if not seconds or not _stops(instance):
         return Deadline(KIND, None, MISSING, COMPUTE, f"{host.name} has none")
     length = f"{int(seconds) / 3600:g} h from each start"
-    if _state(shown) != "running":
+    if _state(instance) != "running":
         return Deadline(KIND, None, "armed", COMPUTE, length)
-    at = _ends(shown, int(seconds))
+    at = _ends(instance, int(seconds))
     past = at is not None and at <= datetime.now(timezone.utc)
     return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length)
 
 
-def _ends(shown: Mapping[str, Any], seconds: int) -> datetime | None:
-    """When Compute stops a running instance: its own time, else the start plus the length."""
-    own = shown.get("resourceStatus", {}).get("scheduling", {}).get("terminationTimestamp")
+def _ends(instance: Mapping[str, Any], seconds: int) -> datetime | None:
+    """When Compute stops a running instance: its timestamp, else start time plus duration."""
+    own = instance.get("resourceStatus", {}).get("scheduling", {}).get("terminationTimestamp")
     if own:
         return _moment(own)
-    began = shown.get("lastStartTimestamp")
+    began = instance.get("lastStartTimestamp")
     return _moment(began) + timedelta(seconds=seconds) if began else None
 
 

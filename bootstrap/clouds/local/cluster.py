@@ -1,8 +1,8 @@
 """SSH hosts on this machine: real sshd processes on loopback addresses, for demo and tests.
 
-`python -m bootstrap.clouds.local start|stop|read|remove|check`, JSON in on stdin and out on
-stdout, is how others use it: stacks/local.py makes one resource of each host. Nothing here can
-stop anything but these sshd and their children.
+`python -m bootstrap.clouds.local start|stop|read|remove|check` is the command line, with JSON on
+stdin and stdout: stacks/local.py makes one resource of each host. It can stop only these sshd and
+their children.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def start(cluster: str, count: int, base: str | None = None) -> Inventory:
     names = [f"h{i}" for i in range(1, count + 1)]
     _recorded(cluster)
     with local_state.alone_in(cluster) as folder:
-        hosts = [_made(folder, name, base) for name in names]
+        hosts = [_make_host(folder, name, base) for name in names]
         inventory = _record(cluster, folder, hosts)
         _run(hosts)
     for host in hosts:
@@ -44,16 +44,16 @@ def start(cluster: str, count: int, base: str | None = None) -> Inventory:
 
 
 def start_one(cluster: str, name: str) -> Inventory:
-    """Start one host, h1 or another, beside those that the cluster has, and record it.
+    """Start one host (h1 to h254) in addition to the cluster's other hosts, and record it.
 
     Raises:
-        UsageError: the name is none of a local host; or as `start`.
+        UsageError: the name is not that of a local host; or as in `start`.
     """
     local_host.program()
     _index(name)
     with local_state.alone_in(cluster) as folder:
         others = [host for host in _recorded(cluster) if host.name != name]
-        host = _made(folder, name)
+        host = _make_host(folder, name)
         hosts = sorted([*others, host], key=lambda each: _index(each.name))
         inventory = _record(cluster, folder, hosts)
         _run([host])
@@ -67,7 +67,7 @@ def _index(name: str) -> int:
     return int(name[1:])
 
 
-def _made(folder: Path, name: str, base: str | None = None) -> LocalHost:
+def _make_host(folder: Path, name: str, base: str | None = None) -> LocalHost:
     local_host.make_key(folder / "key", f"railhead-local:{folder.name}")
     return local_host.make(folder, name, local_host.address(folder.name, _index(name), base))
 
@@ -79,7 +79,7 @@ def _run(hosts: list[LocalHost]) -> None:
 
 
 def _record(cluster: str, folder: Path, hosts: list[LocalHost]) -> Inventory:
-    """Write the cluster down, with its pins."""
+    """Record the cluster, and pin its host keys."""
     inventory = Inventory(
         name=cluster,
         cloud="local",
@@ -107,10 +107,10 @@ def _entry(cluster: str, host: LocalHost) -> Host:
 
 
 def existing(cluster: str) -> list[LocalHost]:
-    """The local hosts of a cluster, running or not, as its record has them.
+    """The local hosts of a cluster, running or not, from its record.
 
     Raises:
-        UsageError: no cluster is recorded under this name, or a cloud's is.
+        UsageError: no cluster of this name is recorded, or its hosts are not local.
     """
     folder = local_state.cluster_folder(cluster) / "hosts"
     recorded = local_state.load_cluster(cluster)
@@ -124,7 +124,7 @@ def _recorded(cluster: str) -> list[LocalHost]:
     return existing(cluster) if cluster in local_state.clusters() else []
 
 
-def _chosen(cluster: str, names: list[str] | None) -> list[LocalHost]:
+def _select(cluster: str, names: list[str] | None) -> list[LocalHost]:
     hosts = {host.name: host for host in existing(cluster)}
     if unknown := set(names or ()) - hosts.keys():
         raise UsageError(f"{cluster} has no host {min(unknown)!r}; it has {', '.join(hosts)}")
@@ -132,8 +132,8 @@ def _chosen(cluster: str, names: list[str] | None) -> list[LocalHost]:
 
 
 def stop(cluster: str, names: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """End the hosts' sshd and every process of theirs, and look again whether they are gone."""
-    return {host.name: processes.end(host.folder) for host in _chosen(cluster, names)}
+    """End every process of the hosts; returns the result of `processes.end` by host name."""
+    return {host.name: processes.end(host.folder) for host in _select(cluster, names)}
 
 
 def read(cluster: str) -> dict[str, dict[str, Any]]:
@@ -145,27 +145,27 @@ def read(cluster: str) -> dict[str, dict[str, Any]]:
 
 
 def remove(cluster: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Stop hosts and remove their homes; with the last one the cluster's keys and record go.
+    """Stop hosts and delete their folders; with the last one also the cluster's keys and record.
 
-    A host that is not there is removed already. What is recorded of runs stays.
+    A host that does not exist counts as removed. The records of runs stay.
 
     Raises:
-        RailheadError: some of a host's processes do not end; it is kept.
+        RailheadError: some of a host's processes do not end; the host stays.
     """
-    said = {}
+    results = {}
     with local_state.alone_in(cluster) as folder:
         left = {host.name: host for host in _recorded(cluster)}
         for name in [name for name in names if name in left]:
-            said[name] = processes.end(left[name].folder)
-            if pids := said[name]["left"]:
+            results[name] = processes.end(left[name].folder)
+            if pids := results[name]["left"]:
                 raise RailheadError(f"{name}: processes {pids} do not end")
             if (home := left.pop(name).folder).exists():
                 shutil.rmtree(home)
-        if said and left:
+        if results and left:
             _record(cluster, folder, list(left.values()))
     if not left:
         _forget(cluster, folder)
-    return said
+    return results
 
 
 def _forget(cluster: str, folder: Path) -> None:
@@ -178,7 +178,7 @@ def _forget(cluster: str, folder: Path) -> None:
 
 
 def destroy(cluster: str) -> None:
-    """Stop the hosts and remove their homes and the record."""
+    """Stop the hosts and delete their folders and the record."""
     stop(cluster)
     shutil.rmtree(local_state.cluster_folder(cluster))
 
@@ -188,7 +188,7 @@ USAGE = """python -m bootstrap.clouds.local start|stop|read|remove|check CLUSTER
 
 
 def main(argv: list[str]) -> int:
-    """JSON on stdout and 0; a sentence on stderr and the error's exit code."""
+    """Print JSON and return 0; or print an error on stderr and return its exit code."""
     try:
         print(json.dumps(_answer(*argv)))
     except RailheadError as error:
@@ -223,8 +223,8 @@ def _started(cluster: str, *names: str) -> Any:
 
 
 def _read(cluster: str, *names: str) -> Any:
-    """All hosts; or those named, with null for one that is not there."""
+    """All hosts, or the named ones with None for a host that does not exist."""
     if not names:
         return read(cluster)
-    told = read(cluster) if _recorded(cluster) else {}
-    return {name: told.get(name) for name in names}
+    states = read(cluster) if _recorded(cluster) else {}
+    return {name: states.get(name) for name in names}

@@ -1,7 +1,7 @@
 """One SSH host on this machine: its folder, address, port, keys, settings and sshd.
 
-Each has its own host key, HOME and TMPDIR (two of OpenMPI's daemons in one /tmp crash now and
-then). Linux only. `cluster` makes clusters of them; `processes` ends them.
+Each has its own host key, HOME and TMPDIR (two OpenMPI daemons that share one /tmp crash
+sometimes). Linux only. `cluster` makes clusters of them; `processes` ends them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LogLevel VERBOSE
 Subsystem sftp internal-sftp -d {home}
 SetEnv {environment}
 """
-# How the person's shell reaches package indexes; a local host reaches them the same way.
+# Settings with which the user's shell reaches package indexes; local hosts use the same ones.
 NETWORK = tuple(
     [
         "http_proxy",
@@ -64,7 +64,7 @@ NETWORK = tuple(
 
 @dataclass(frozen=True)
 class LocalHost:
-    """One local host and the folder that it lives in."""
+    """One local host and its folder."""
 
     name: str
     folder: Path
@@ -105,22 +105,22 @@ def program() -> str:
 
 
 def address(cluster: str, index: int, base: str | None = None) -> str:
-    """127.x.y.i, from the cluster's name, so that two clusters do not share addresses."""
+    """127.x.y.i, derived from the cluster's name, so that two clusters do not share addresses."""
     digest = hashlib.sha256(cluster.encode()).digest()
     return f"{base or f'127.{64 + digest[0] % 128}.{digest[1]}'}.{index}"
 
 
 def make(folder: Path, name: str, address: str) -> LocalHost:
-    """The host as it was last time, with its port if that is still free, else with a new one."""
+    """Create or load a host; it keeps its port if that is free, and gets a new one otherwise."""
     own = folder / "hosts" / name
     for sub in ("home/.ssh", "tmp"):
         (own / sub).mkdir(parents=True, exist_ok=True, mode=0o700)
     make_key(own / "host_key", name)
-    known = own / "port"
-    host = LocalHost(name, own, address, int(known.read_text()) if known.exists() else 0)
+    port_file = own / "port"
+    host = LocalHost(name, own, address, int(port_file.read_text()) if port_file.exists() else 0)
     if host.pid is None and not processes.free(address, host.port):
         host = LocalHost(name, own, address, _free_port(address))
-        atomic_write(known, str(host.port))
+        atomic_write(port_file, str(host.port))
     return host
 
 
@@ -131,14 +131,14 @@ def _free_port(address: str) -> int:
 
 
 def make_key(path: Path, comment: str) -> None:
-    """Make a key pair without a passphrase, unless there is one."""
+    """Create a key pair without a passphrase, unless it exists."""
     if not path.exists():
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
         log.run(argv, check=True, stdin=subprocess.DEVNULL)
 
 
 def run(host: LocalHost) -> None:
-    """Start its sshd, with nothing of our environment in it: that may hold secrets."""
+    """Start its sshd without the environment of this process, which may contain secrets."""
     _authorize(host)
     text = SSHD_CONFIG.format(
         address=host.address,
@@ -149,7 +149,7 @@ def run(host: LocalHost) -> None:
     )
     atomic_write(host.folder / "sshd_config", text)
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd's empty folder, made at boot
+        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)  # sshd needs it; made at boot
     argv = [program(), "-f", str(host.folder / "sshd_config"), "-E", str(host.folder / "sshd.log")]
     clean = {"PATH": os.defpath, processes.MARK: str(host.folder)}
     log.run(argv, check=True, stdin=subprocess.DEVNULL, env=clean)
@@ -167,7 +167,7 @@ def _environment(host: LocalHost) -> dict[str, str]:
 
 
 def _authorize(host: LocalHost) -> None:
-    """Let the cluster's key in; lines that others added (a cluster key of a run) stay."""
+    """Authorize the cluster's key; other lines (such as the cluster key of a run) stay."""
     key = (host.folder.parent.parent / "key.pub").read_text().strip()
     path = host.home / ".ssh" / "authorized_keys"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -176,12 +176,12 @@ def _authorize(host: LocalHost) -> None:
 
 
 def wait_for(host: LocalHost, seconds: float = 10) -> None:
-    """Wait until it listens; RailheadError with its last words when it does not."""
+    """Wait until it listens; otherwise RailheadError with the last lines of its log."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection((host.address, host.port), 1):
-            if host.pid:  # it listens first, and writes its pid down then
+            if host.pid:  # it writes its pid file after it starts to listen
                 return
         time.sleep(0.02)
-    log = (host.folder / "sshd.log").read_text().splitlines()[-3:]
-    raise RailheadError(f"sshd of {host.name} did not start: {' / '.join(log)}")
+    lines = (host.folder / "sshd.log").read_text().splitlines()[-3:]
+    raise RailheadError(f"sshd of {host.name} did not start: {' / '.join(lines)}")

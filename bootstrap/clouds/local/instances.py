@@ -1,4 +1,4 @@
-"""Local hosts as a cloud has machines: their sshd runs or is stopped, as /proc says."""
+"""Local hosts as instances of a cloud: /proc shows whether their sshd runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bootstrap.inventory.hosts import Inventory
 
 
 class Local:
-    """The SSH hosts of one cluster on this machine. Nothing here stops anything but their sshd."""
+    """The SSH hosts of one cluster on this machine. Only their processes are stopped."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
@@ -23,11 +23,11 @@ class Local:
         if not any((folders / each).exists() for each in names):
             return dict.fromkeys(names, InstanceState("gone", None, "no folder of it", now))
         try:
-            said = cluster.read(name)
+            hosts = cluster.read(name)
         except UsageError as error:
             unknown = InstanceState("unknown", None, "its record", now, reason=error.message)
             return dict.fromkeys(names, unknown)
-        return {each: _standing(said.get(each), now) for each in names}
+        return {each: _instance_state(hosts.get(each), now) for each in names}
 
     def start(self) -> None:
         """Start the hosts that do not run, at the addresses that they have."""
@@ -40,38 +40,38 @@ class Local:
         Raises:
             RailheadError: some are still there.
         """
-        for name, said in cluster.stop(self.inventory.name).items():
-            if said["left"]:
-                raise RailheadError(f"{name}: processes {said['left']} do not end")
+        for name, result in cluster.stop(self.inventory.name).items():
+            if result["left"]:
+                raise RailheadError(f"{name}: processes {result['left']} do not end")
 
     def deadline(self) -> Deadline | None:
-        """None: they cost nothing."""
+        """None: local hosts cost nothing."""
         return None
 
     def set_deadline(self, hours: float) -> None:
-        """Nothing: they have no deadline of a cloud."""
+        """Do nothing: local hosts have no deadline."""
 
     def costs(self) -> list[Cost]:
-        """Nothing."""
+        """None: local hosts cost nothing."""
         return []
 
     def account(self) -> str:
-        """Where they are."""
+        """The owner of the hosts."""
         return "this machine"
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
-        """The keys that stand in the inventory: they were made here."""
+        """The keys in the inventory, which were created here."""
         return {h.name: (h.host_key,) for h in self.inventory.hosts if h.host_key}
 
     def allowed_cidrs(self) -> tuple[str, ...]:
-        """This machine alone."""
+        """The loopback network: only this machine connects."""
         return ("127.0.0.0/8",)
 
 
-def _standing(said: dict[str, object] | None, now: str) -> InstanceState:
-    if said is None:
+def _instance_state(host: dict[str, object] | None, now: str) -> InstanceState:
+    if host is None:
         return InstanceState("gone", None, "its cluster's record", now)
-    state = "running" if said["running"] else "stopped"
-    port = said["port"]
+    state = "running" if host["running"] else "stopped"
+    port = host["port"]
     assert isinstance(port, int)
-    return InstanceState(state, str(said["address"]), "/proc", now, port=port)
+    return InstanceState(state, str(host["address"]), "/proc", now, port=port)

@@ -1,9 +1,9 @@
-"""The processes of one local host: which they are, and their end.
+"""Finds and ends the processes of one local host.
 
-`python -I processes.py FOLDER` ends the host that lives in that folder and says so in JSON. It is
+`python -I processes.py FOLDER` ends the host in that folder and prints the result as JSON. It is
 the host's `stop` argv: the supervisor runs it inside the host, where HOME, the current folder and
-PYTHONPATH are others, so it needs nothing but its own absolute path and the standard library. It
-can end nothing but that sshd and what came through it.
+PYTHONPATH differ, so it needs only its own absolute path and the standard library. It can end only
+that sshd and the processes that were started through it.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def _is_sshd(line: str, folder: Path) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """What a process was started with; OSError when it is gone."""
+    """The command line of a process; OSError when it is gone."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def of(folder: Path) -> list[int]:
-    """Every process of the host but this one: its sshd and all that came through it.
+    """The pids of the host's processes but this one: its sshd and all that it started.
 
-    They carry the mark, or are children of one that does; sshd writes its title over its mark,
-    and is found by that, even when somebody removed the folder.
+    They have the mark, or a parent that has it. sshd overwrites its mark with its title, so it
+    is found by its command line, even when its folder was removed.
     """
     mark = f"{MARK}={folder}".encode()
     ours, parents = set(), {}
@@ -71,7 +71,7 @@ def _parent(process: Path) -> int:
 
 
 def end(folder: Path) -> dict[str, Any]:
-    """End the host's processes, and look again whether they are gone and its port is closed."""
+    """End the host's processes, then check that they are gone and its port is closed."""
     before = of(folder)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         _signal(folder, sign)
@@ -88,10 +88,10 @@ def _signal(folder: Path, sign: signal.Signals) -> None:
 
 
 def _closed(folder: Path) -> bool:
-    """Whether nothing listens any more where the host's sshd was told to."""
+    """Whether nothing listens any more at the address and port of the host's sshd."""
     with contextlib.suppress(FileNotFoundError):
-        words = (folder / "sshd_config").read_text().split()
-        address, _, port = words[words.index("ListenAddress") + 1].rpartition(":")
+        fields = (folder / "sshd_config").read_text().split()
+        address, _, port = fields[fields.index("ListenAddress") + 1].rpartition(":")
         return free(address, int(port))
     return True
 
@@ -106,14 +106,14 @@ def free(address: str, port: int) -> bool:
 
 
 def main(folder: Path) -> int:
-    """End the host and say so; 1 when something of it is left."""
-    # Inside the host the caller, the session and the terminal go first: who ends them goes last.
+    """End the host and print the result; 1 when a process is left or its port is open."""
+    # Inside the host, this process must survive the end of its caller, session and terminal.
     for sign in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(sign, signal.SIG_IGN)
-    said = end(folder)
+    result = end(folder)
     with contextlib.suppress(OSError):
-        print(json.dumps({folder.name: said}), flush=True)
-    return 0 if said["port_closed"] and not said["left"] else 1
+        print(json.dumps({folder.name: result}), flush=True)
+    return 0 if result["port_closed"] and not result["left"] else 1
 
 
 if __name__ == "__main__":
