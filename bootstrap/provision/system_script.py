@@ -170,11 +170,11 @@ def run_system_script(
     Raises:
         RailheadError: the script failed or the connection broke; a second call continues.
     """
-    output = _ScriptOutput(report, changes.whys)
+    result = _ScriptOutput(report, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
-    session.sh(as_root(text), report=output.line, silence=SILENCE)
-    if output.end != "@done":
-        raise why(output.end, output.step, output.lines, pace)
+    session.sh(as_root(text), report=result.line, silence=SILENCE)
+    if result.end != "@done":
+        raise why(result.end, result.step, result.output, pace)
 
 
 class _ScriptOutput:
@@ -183,7 +183,7 @@ class _ScriptOutput:
     def __init__(self, report: Reporter, whys: Mapping[str, str]) -> None:
         self.report, self.whys = report, whys
         self.step, self.end = "", ""
-        self.lines: list[str] = []
+        self.output: list[str] = []
 
     def line(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -193,11 +193,11 @@ class _ScriptOutput:
         elif word in ("@done", "@failed"):
             self.end = line
         elif word == "@try":
-            self.lines.clear()
+            self.output.clear()
         elif word != "@alive" and line.strip(" |."):
-            self.lines.append(clean(line.removeprefix("| ")))
-            if not self.lines[-1].startswith("(Reading database"):
-                self.report(f"{self.step}: {self.lines[-1]}".removeprefix(": "))
+            self.output.append(clean(line.removeprefix("| ")))
+            if not self.output[-1].startswith("(Reading database"):
+                self.report(f"{self.step}: {self.output[-1]}".removeprefix(": "))
 
 
 def why(end: str, step: str, output: Sequence[str], pace: RetryPolicy) -> RailheadError:
