@@ -1,7 +1,7 @@
-"""Whether a host has outbound access: to the mirrors of its packages, and to an index of wheels.
+"""Whether a host has outbound access: to its apt mirrors, and to a package index.
 
-POSIX sh that writes nothing. It tries one connection to each, of at most 3 s, in the background of
-all other facts, so that only a host without outbound access takes longer.
+POSIX sh that writes nothing. It tries one connection to each, for at most 3 s, in the background
+of all other facts, so that only a host without outbound access takes longer.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# The names of its shell variables and function stay in the shell that runs the facts. For apt its
-# own proxy counts, else the first mirror of its lists; for wheels a proxy or an index that the
-# host's environment names, else the same mirror: where that answers, there is a way out.
+# The variables and functions remain in the shell that runs the facts. For apt, the target is its
+# proxy, else the first mirror in its lists; for wheels, a proxy or an index from the environment,
+# else the same mirror: if that answers, the host has outbound access.
 BEGIN = """railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
     mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' |
@@ -37,13 +37,13 @@ railhead_try "$railhead_index" & railhead_q=$!
 END = """wait $railhead_p; echo "apt $? $railhead_apt"
 wait $railhead_q; echo "index $? $railhead_index"
 echo "mirrors $railhead_mirrors\""""
-EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: no bash or no timeout there
+EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: bash or timeout is missing
 
 
 @dataclass(frozen=True)
 class EgressCheck:
-    """One tried connection: host and port, and whether it is `open`; None where there is no address
-    to try, or no tool to try it with."""
+    """One connection test: host and port, and whether it is `open`; None without an address to
+    try or without the tools for it."""
 
     to: str
     open: bool | None
@@ -51,8 +51,8 @@ class EgressCheck:
 
 @dataclass(frozen=True)
 class Egress:
-    """Outbound access of a host: `apt` for packages of the system, `index` for wheels. `mirrors`
-    are the origins in its lists of packages, each once, as in http://mirror.example:8080."""
+    """Outbound access of a host: `apt` for system packages, `index` for wheels. `mirrors` are the
+    origins in its apt lists, each once, like http://mirror.example:8080."""
 
     apt: EgressCheck
     index: EgressCheck
@@ -60,26 +60,26 @@ class Egress:
 
 
 def parse(out: str) -> Egress:
-    """What END printed. ValueError for any other shape."""
+    """Parse what END printed. ValueError for any other format."""
     found = {
-        name: EgressCheck(_place(address), EXIT_CODES.get(code, False))
+        name: EgressCheck(_host_and_port(address), EXIT_CODES.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)
     }
     mirrors = re.search(r"^mirrors(.*)$", out, re.MULTILINE)
     if len(found) != 2 or not mirrors:
         raise ValueError(out)
-    places = (origin(address) for address in mirrors[1].split())
-    return Egress(**found, mirrors=tuple(dict.fromkeys(places)))
+    origins = (origin(address) for address in mirrors[1].split())
+    return Egress(**found, mirrors=tuple(dict.fromkeys(origins)))
 
 
 def origin(address: str) -> str:
-    """Scheme, host and port of a web address, in one way of writing: http://mirror.example:8080."""
+    """Scheme, host and port of a URL in a normal form: http://mirror.example:8080."""
     scheme = address.partition("://")[0].lower()
-    usual = {"http": ":80", "https": ":443"}.get(scheme, "")
-    return f"{scheme}://{_place(address).lower().removesuffix(usual)}"
+    default_port = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return f"{scheme}://{_host_and_port(address).lower().removesuffix(default_port)}"
 
 
-def _place(address: str) -> str:
-    """The host and port of an address, without the name and password that may stand in it, even
-    if that password has a slash."""
+def _host_and_port(address: str) -> str:
+    """The host and port of a URL, without a user name and password in it, even if the password
+    contains a slash."""
     return address.partition("://")[2].rpartition("@")[2].partition("/")[0].strip()

@@ -1,6 +1,6 @@
-"""What is true of a host's GPUs: the cards, also without a driver; the driver; the toolkits.
+"""Facts of a host's GPUs: the cards, also without a driver; the driver; the CUDA toolkits.
 
-A table of facts like that of `facts`: POSIX sh that needs no root and writes nothing, and a pure
+A table of facts as in `host`: POSIX sh that needs no root and writes nothing, and a pure
 parser for what it prints.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from bootstrap.facts.system import lines
 
-# Cards that clouds rent out and people train on, by the PCI device id of NVIDIA's, 10de.
+# Training cards that clouds offer, by PCI device id of the vendor NVIDIA (10de).
 CARDS = {
     0x1DB1: "Tesla V100-SXM2-16GB",
     0x1DB4: "Tesla V100-PCIE-16GB",
@@ -31,7 +31,7 @@ CARDS = {
     0x2330: "NVIDIA H100 80GB HBM3",
     0x2331: "NVIDIA H100 PCIe",
 }
-# NVIDIA numbers its chips in blocks; as in pci.ids of April 2023. The first that fits counts.
+# Device id ranges of NVIDIA's chips, from pci.ids of April 2023. The first match counts.
 ARCHES = (
     ("pascal", 0x15F0, 0x15FF),
     ("maxwell", 0x1340, 0x17FF),
@@ -45,14 +45,14 @@ ARCHES = (
     ("ampere", 0x2400, 0x25FF),
     ("ada", 0x2600, 0x28FF),
 )
-TOO_OLD = ("maxwell", "pascal")  # no driver of ours is for these, and TensorFlow uses none of them
+TOO_OLD = ("maxwell", "pascal")  # our drivers and TensorFlow do not support these
 
 
 @dataclass(frozen=True)
 class Card:
     """One card on the PCI bus: device "10de:1eb8", name "Tesla T4", arch "turing".
 
-    `name` and `arch` are None where no table of ours knows them.
+    `name` and `arch` are None if our tables do not have the card.
     """
 
     bus: str
@@ -75,9 +75,9 @@ class Driver:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """`smi` is what nvidia-smi said when it failed, empty when it works or is not there.
+    """`smi` is the output of a failed nvidia-smi, empty if it works or does not exist.
 
-    `users` are processes that have a GPU open; `installer` is the image's own, for its driver;
+    `users` are processes that have a GPU open; `installer` is the driver installer of the image;
     `cuda` maps the version of a toolkit with nvcc to its folder.
     """
 
@@ -91,7 +91,7 @@ class GpuFacts:
 
     @property
     def toolkit(self) -> str:
-        """The folder of a toolkit that a wheel can be compiled with; empty where there is none."""
+        """The folder of a CUDA 12 toolkit, which can compile a wheel; empty if there is none."""
         return next((path for v, path in self.cuda.items() if v.startswith("12.")), "")
 
 
@@ -125,13 +125,13 @@ s=; [ "$(id -u)" = 0 ] || s="sudo -n"
   *" /dev/nvidia"*) read -r c <$p/comm && echo "${p#/proc/} $c";;
   esac
 done"""
-# The folder that has the version in its name comes last and counts: a link may move on.
+# The folder with the version in its name comes last and counts: a link may change later.
 _TOOLKIT_SEARCH = """c=/usr/local/cuda
 for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
-# On a broken card nvidia-smi may never come back.
+# On a broken card nvidia-smi may hang.
 BOUNDED = "t=; command -v timeout >/dev/null && t='timeout 60'; "
 _SMI = f"""command -v nvidia-smi >/dev/null || exit 0
 {BOUNDED}o=$($t nvidia-smi -L 2>&1) || echo "${{o:-nvidia-smi says nothing, or not in time}}\""""

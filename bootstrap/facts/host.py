@@ -1,7 +1,7 @@
-"""What is true on a host, read in one go: each fact is a command and a pure parser.
+"""All facts of a host, read with one script: each fact is a command and a pure parser.
 
-The commands are POSIX sh, need neither Python nor root, and write nothing. `script()` is what
-first contact sends; `parse()` turns what came back into HostFacts.
+The commands are POSIX sh, need neither Python nor root, and write nothing. `script()` is sent
+on the first connection; `parse()` turns its output into HostFacts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bootstrap.facts.egress import Egress
 from bootstrap.facts.gpu import BOUNDED, GpuFacts
 from bootstrap.facts.system import SystemFacts, lines
 
-PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in the order we choose: the one most tried first
+PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
 PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
 TOOLS = ("mpirun", "ssh", "ssh-keygen", "g++", "cmake", "make")
 
@@ -35,7 +35,7 @@ class Address:
 
 @dataclass(frozen=True)
 class RunProcess:
-    """A process that carries the mark of one of our runs."""
+    """A process of one of our runs, known by variables in its environment."""
 
     pid: int
     run_id: str
@@ -44,10 +44,9 @@ class RunProcess:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of what
-    is complete; `inside` is this host's own (address, port) as our connection reached it; `gpus`
-    are the names that nvidia-smi prints, none where the driver does not work or is not there:
-    `gpu.cards` are."""
+    """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of
+    complete folders; `inside` is the host's own (address, port) in our SSH connection; `gpus` are
+    the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs none."""
 
     home: str
     user: str
@@ -78,17 +77,17 @@ class HostFacts:
 
     @property
     def python(self) -> str | None:
-        """The path of the Python that our own code runs on here; None when none serves."""
+        """The path of the Python that runs our code on this host; None if there is none."""
         return next((self.pythons[v] for v in PYTHONS if v in self.pythons), None)
 
     @property
     def python_of_apt(self) -> str | None:
-        """The Python that apt brings here; None where it brings none that we know of."""
+        """The Python version that apt installs on this host; None if unknown."""
         return PYTHON_OF_APT.get(self.os) if self.apt else None
 
     @property
     def builds_wheels(self) -> bool:
-        """Whether the Horovod wheel can be built here."""
+        """Whether this host has the tools to build the Horovod wheel."""
         return all(tool in self.tools for tool in ("g++", "cmake", "make")) and self.mpi_headers
 
 
@@ -127,13 +126,13 @@ def _addresses(out: str) -> tuple[Address, ...]:
     found = []
     for parts in map(str.split, lines(out)):
         if len(parts) < 4 or parts[2] not in ("inet", "inet6"):
-            continue  # an old `ip` tells of the link as well
+            continue  # an old `ip` prints the link as well
         interface = ipaddress.ip_interface(parts[3])
         found.append(Address(parts[1], str(interface.ip), str(interface.network)))
     return tuple(found)
 
 
-def _traces(out: str) -> tuple[RunProcess, ...]:
+def _run_processes(out: str) -> tuple[RunProcess, ...]:
     return tuple(
         RunProcess(int(pid), run_id, home)
         for pid, run_id, home in (line.split(None, 2) for line in lines(out))
@@ -145,15 +144,15 @@ _PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3
   v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
-# A driver that does not work is told on stdout, where the names would stand.
+# If the driver does not work, nvidia-smi prints its error to stdout, in place of the names.
 _GPU_NAMES = f'{BOUNDED}o=$($t nvidia-smi --query-gpu=name --format=csv,noheader) && echo "$o"'
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
-# A folder alone is no installer: a transfer that was broken off may have left it empty.
+# The folder is not enough: an interrupted transfer may have left it empty.
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
   [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
 done"""
-# A process of a run is known by two variables of its environment, which its children inherit.
-_TRACE_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+# A process of a run has two variables in its environment, which its children inherit.
+_RUN_PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
 for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
   p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v RAILHEAD_RUN); h=$(v RAILHEAD_HOME)
   [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
@@ -191,7 +190,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "run_processes": (_TRACE_SEARCH, _traces),
+    "run_processes": (_RUN_PROCESS_SEARCH, _run_processes),
 }
 FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
 FACTS["egress"] = (f"{egress.BEGIN}\n{egress.END}", egress.parse)
@@ -203,7 +202,7 @@ def _kilobytes(out: str) -> int:
 
 
 def script() -> str:
-    """The POSIX sh that prints every fact between markers, whatever single commands answer."""
+    """The POSIX sh that prints every fact after a marker, also if single commands fail."""
     commands = (
         f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
@@ -216,17 +215,17 @@ def parse(output: str) -> HostFacts:
     """Turn what `script()` printed into facts.
 
     Raises:
-        UsageError: a fact is missing or has a shape that no host has shown us.
+        UsageError: a fact is missing or has an unknown format.
     """
     parts = re.split(r"^@fact (\w+)\n", output, flags=re.MULTILINE)
-    answers = dict(zip(parts[1::2], parts[2::2], strict=True))
+    outputs = dict(zip(parts[1::2], parts[2::2], strict=True))
     values: dict[str, Any] = {}
     for name, (command, parser) in FACTS.items():
         try:
-            values[name] = parser(answers[name])
-        except (KeyError, ValueError, IndexError) as wrong:
+            values[name] = parser(outputs[name])
+        except (KeyError, ValueError, IndexError) as error:
             raise UsageError(
-                f"the fact {name!r} could not be read ({wrong!r})",
+                f"the fact {name!r} could not be read ({error!r})",
                 hint=f"on the host: {shlex.join(['sh', '-c', command])}",
             ) from None
     return HostFacts(
@@ -243,7 +242,7 @@ def route_script(address: str) -> str:
 
 
 def parse_route(output: str) -> str | None:
-    """The `src` of `ip route get`; None when there is no route or it stays inside the machine."""
+    """The `src` of `ip route get`; None if there is no route or the route is local."""
     match = re.search(r"\bsrc (\S+)", output)
     return None if not match or output.startswith("local ") else match[1]
 
@@ -257,10 +256,10 @@ def _may_have(host: HostFacts, version: str) -> bool:
 
 
 def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
-    """The first of `versions` that every host has; else the first that apt would make common.
+    """The first of `versions` that every host has; else the first that each has or apt installs.
 
     Raises:
-        UsageError: no version serves all hosts; each host's own versions are named.
+        UsageError: no version fits all hosts; the message lists each host's versions.
     """
     for has_it in (_has, _may_have):
         for version in versions:

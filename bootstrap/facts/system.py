@@ -1,6 +1,6 @@
-"""What is true of a host's system: kernel, cloud, first boot, apt, Secure Boot.
+"""Facts of a host's system: kernel, cloud, first boot, apt, Secure Boot.
 
-A table of facts like that of `facts`: POSIX sh that needs no root and writes nothing, and a pure
+A table of facts as in `host`: POSIX sh that needs no root and writes nothing, and a pure
 parser for what it prints.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SystemFacts:
-    """`cloud_init` is None where it is not installed; `secure_boot` is None where unknown.
+    """`cloud_init` is None if it is not installed; `secure_boot` is None if unknown.
 
     `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
-    what / /usr /var and /boot are on, `home_on` that of the home, `clock` the
-    host's own, in seconds since 1970.
+    the file systems of /, /usr, /var and /boot, `home_on` the mount point of the home directory,
+    `clock` the host's time in seconds since 1970.
     """
 
     kernel: str
@@ -38,12 +38,12 @@ class SystemFacts:
 
     @property
     def flavour(self) -> str:
-        """The kind of kernel, which Ubuntu's and Debian's packages are named by: aws, generic."""
+        """The kernel flavour, as in the names of Ubuntu's and Debian's packages: aws, generic."""
         return re.sub(r"^[\d.]+(?:-\d+)*[-+]?(?:deb\d+(?:u\d+)?-)?", "", self.kernel)
 
 
 def lines(out: str) -> list[str]:
-    """The lines that say something, without the space around them."""
+    """The lines that are not blank, without surrounding space."""
     return [line for line in (raw.strip() for raw in out.splitlines()) if line]
 
 
@@ -68,7 +68,7 @@ def _cloud_init(out: str) -> str | None:
 
 
 def _apt_busy(out: str) -> tuple[str, ...]:
-    # It waits for the machine's shutdown on every Ubuntu, and holds no lock until then.
+    # Ubuntu always runs unattended-upgrade-shutdown, which holds no lock before the shutdown.
     busy = [line.split()[0] for line in lines(out) if "unattended-upgrade-shutdown" not in line]
     return tuple(sorted(set(busy)))
 
@@ -87,7 +87,7 @@ def _secure_boot(out: str) -> bool | None:
 
 
 def _clock(out: str) -> float:
-    """What `date` says; else, where there is none, the boot's time and the seconds since."""
+    """The time from `date`; without it, the boot time plus the uptime."""
     return sum(float(m[0]) for m in map(re.compile(r"\d+(?:\.\d+)?").match, lines(out)) if m)
 
 

@@ -1,6 +1,6 @@
-"""What a GPU's driver reports of errors: nvidia-smi's counters, and Xids in the kernel's log. Pure.
+"""GPU errors that the driver reports: counters of nvidia-smi, and Xids in the kernel log. Pure.
 
-What each Xid means and asks for is from NVIDIA's catalog:
+The meaning of each Xid and its remedy are from NVIDIA's catalog:
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 """
 
@@ -18,7 +18,7 @@ CATALOG = "look it up: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-c
 
 @dataclass(frozen=True)
 class Meaning:
-    """An Xid in words, and what to do; `harmless` ones stand in no run's way."""
+    """What an Xid means and what to do; `harmless` ones do not disturb a run."""
 
     what: str
     todo: str
@@ -56,7 +56,7 @@ XIDS = {
 
 @dataclass(frozen=True)
 class Xid:
-    """An Xid in the kernel's log since the boot: which, on which card, how often."""
+    """An Xid in the kernel log since the boot: its number, its card and its count."""
 
     bus: str
     number: int
@@ -64,16 +64,16 @@ class Xid:
 
     @property
     def meaning(self) -> Meaning:
-        """What it is; for one that is not in our table, where it is looked up."""
+        """The meaning from our table; for an unknown Xid, a link to the catalog."""
         return XIDS.get(self.number, Meaning("not in our table", CATALOG))
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A card's memory: errors since the driver was loaded that ECC could not correct, pages or
-    rows that wait for a restart to be taken out, and whether taking out failed.
+    """A card's memory: errors since the driver was loaded that ECC could not correct, whether
+    pages or rows wait for a restart to be retired, and whether their retirement failed.
 
-    None for what this kind of card does not report.
+    A field is None if this type of card does not report it.
     """
 
     bus: str
@@ -84,9 +84,9 @@ class Memory:
 
 
 def script() -> str:
-    """POSIX sh that asks the driver and the kernel's log; writes nothing.
+    """POSIX sh that queries the driver and reads the kernel log; writes nothing.
 
-    Rows are queried separately: a driver refuses a whole query for one field that it does not know.
+    Pages and rows are separate queries: one unknown field makes the driver refuse a whole query.
     """
     pages = "pci.bus_id,ecc.errors.uncorrected.volatile.total,retired_pages.pending"
     rows = "gpu_bus_id,remapped_rows.pending,remapped_rows.failure"
@@ -99,14 +99,14 @@ printf '%s\\n' "$l" | grep -a 'NVRM: Xid'"""
 
 @dataclass(frozen=True)
 class Errors:
-    """What `script` found; `xids` is None where the kernel's log may not be read."""
+    """The result of `script`; `xids` is None if the kernel log is not readable."""
 
     memory: tuple[Memory, ...]
     xids: tuple[Xid, ...] | None
 
 
 def parse(output: str) -> Errors:
-    """Turn what `script` printed into what is known of the cards."""
+    """Parse what `script` printed into the errors of the cards."""
     parts = re.split(r"^@(pages|rows|log)\n", output, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     log = sections.get("log", "@closed")
@@ -115,7 +115,7 @@ def parse(output: str) -> Errors:
 
 
 def read_log(log: str) -> tuple[Xid, ...]:
-    """The Xids of a kernel's log, each card's and number's once."""
+    """The Xids in a kernel log, one entry per card and number."""
     found = re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", log)
     times = Counter((bus.lower(), int(number)) for bus, number in found)
     return tuple(Xid(bus, number, count) for (bus, number), count in times.items())
@@ -125,22 +125,22 @@ def _memory(pages: str, rows: str) -> tuple[Memory, ...]:
     remapped = {row[0]: row for row in _table(rows, 3)}
     cards = []
     for bus, uncorrected, pending in _table(pages, 3):
-        _, waiting, failure = remapped.get(bus, (bus, "N/A", "N/A"))
-        waits = [x for x in (_yes(pending), _yes(waiting)) if x is not None]
+        _, rows_pending, failure = remapped.get(bus, (bus, "N/A", "N/A"))
+        pendings = [x for x in (_yes(pending), _yes(rows_pending)) if x is not None]
         cards.append(
             Memory(
                 bus=short(bus),
                 uncorrected=int(uncorrected) if uncorrected.isdigit() else None,
-                pending=any(waits) if waits else None,
+                pending=any(pendings) if pendings else None,
                 failed=_yes(failure),
-                reset="requires reset" in f"{uncorrected} {pending} {waiting}".lower(),
+                reset="requires reset" in f"{uncorrected} {pending} {rows_pending}".lower(),
             )
         )
     return tuple(cards)
 
 
 def _table(text: str, width: int) -> list[list[str]]:
-    """The rows of a CSV that begin with a card's address; what else is sections is no row."""
+    """The rows of a CSV text that begin with the address of a card; skips all other lines."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     bus = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d")
     return [row for row in rows if len(row) == width and bus.fullmatch(row[0])]
@@ -151,5 +151,5 @@ def _yes(field: str) -> bool | None:
 
 
 def short(bus: str) -> str:
-    """A card's address as the kernel writes it: 00000000:00:1E.0 is 0000:00:1e.0."""
+    """A card's address in the kernel's form: 00000000:00:1E.0 becomes 0000:00:1e.0."""
     return bus.lower()[4:] if len(bus) == 16 else bus.lower()

@@ -1,1 +1,1 @@
-"""What `make gpu-wheel` and `make gpu-check` run. May import everything but `cli`."""
+"""The programs of `make gpu-wheel` and `make gpu-check`. May import everything but `cli`."""

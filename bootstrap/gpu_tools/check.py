@@ -1,7 +1,7 @@
 """`make gpu-check`: checks on this machine's GPUs, written to tested-on/<gpu>.json.
 
-The driver's row, TensorFlow, NCCL and Horovod, each with its figure or with what went wrong. It
-does not run `training/`: README's row names these checks and claims no training.
+It checks the driver, TensorFlow, NCCL and Horovod, and records a figure or an error for each. It
+does not run `training/`: the row in README names these checks only and claims no training.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ print(json.dumps({name: m.version(name) for name in names}))"""
 
 
 def main() -> int:
-    """Do all checks and write the file: 0 when all passed, 1 when not, 2 where there is no GPU."""
+    """Run all checks and write the file; returns 0 if all passed, 1 if not, 2 without a GPU."""
     try:
         facts = gpu_wheel.facts_here()
         if not facts.gpu.cards and not facts.gpus:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def check(facts: HostFacts, environment: Environment) -> Machine:
-    """Every check on this machine; each is printed as it ends."""
+    """Run every check on this machine; prints each result when the check ends."""
     checks = [shown(driver(facts))]
     versions: dict[str, str] = {}
     if facts.gpus:
@@ -73,26 +73,26 @@ def check(facts: HostFacts, environment: Environment) -> Machine:
 
 
 def shown(done: Check) -> Check:
-    """Print a check as it ended."""
+    """Print the result of a check and return it."""
     print(f"{'ok    ' if done.passed else 'FAILED'}  {done.name}: {done.figure}", flush=True)
     return done
 
 
 def driver(facts: HostFacts) -> Check:
-    """What the driver's table says of this machine, and whether the driver in place serves it."""
+    """Whether the installed driver supports this machine, and its row in the driver table."""
     wrong = drivers.wrong(facts)
     there = facts.gpu.driver
     name = f"{there.version} ({there.flavour}) serves" if there else "nvidia-smi answers"
     try:
         row = drivers.row(facts)
-        told = f"row {row.branch} {row.flavour}"
+        table = f"row {row.branch} {row.flavour}"
     except UsageError as none:
-        told = none.message
-    return Check("driver", not wrong, f"{wrong or name}; {told}")
+        table = none.message
+    return Check("driver", not wrong, f"{wrong or name}; {table}")
 
 
 def ready(facts: HostFacts, environment: Environment) -> Path:
-    """The whole runtime for GPUs with its Horovod wheel, in the cache; made once."""
+    """The GPU runtime with its Horovod wheel, in the cache; installed once."""
     folder = local_state.cache("gpu-check") / environment.digest
     if not (folder / ".ok").exists():
         wheel = gpu_wheel.make(environment, facts)
@@ -106,14 +106,14 @@ def ready(facts: HostFacts, environment: Environment) -> Path:
 
 
 def probe(python: Path, ranks: int, kind: str) -> list[Check]:
-    """The checks of gpu_probe.py, one rank for each GPU, and whether NCCL joined them."""
-    words = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", str(python)]
-    words += [str(runtimes.PROBES / "gpu_probe.py"), kind]
-    told = {**runtimes.TRY_VARIABLES, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
-    out = listen(words, told)
-    said = [read(text) for text in re.findall(r"@check (\{.*\})", out)]
-    # A rank that failed counts more than rank 0, which did not.
-    found = {done.name: done for done in sorted(said, key=lambda done: not done.passed)}
+    """Run the checks of gpu_probe.py with one rank per GPU, and the check of NCCL."""
+    argv = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", str(python)]
+    argv += [str(runtimes.PROBES / "gpu_probe.py"), kind]
+    variables = {**runtimes.TRY_VARIABLES, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL"}
+    out = listen(argv, variables)
+    results = [read(text) for text in re.findall(r"@check (\{.*\})", out)]
+    # If any rank failed a check, its result replaces that of a rank that passed.
+    found = {done.name: done for done in sorted(results, key=lambda done: not done.passed)}
     tail = " / ".join(out.strip().splitlines()[-3:])[-300:]
     missing = [name for name in PROBED if name not in found]
     for name in missing:
@@ -122,13 +122,13 @@ def probe(python: Path, ranks: int, kind: str) -> list[Check]:
     return [found[name] for name in PROBED] + [shown(nccl(out, ranks))]
 
 
-def listen(words: list[str], variables: dict[str, str]) -> str:
-    """All that the ranks say; ended when it takes too long. Checks are shown as they come."""
+def listen(argv: list[str], variables: dict[str, str]) -> str:
+    """The output of all ranks; they are stopped after MINUTES. Prints each check as it arrives."""
     environment = {**os.environ, **variables}
-    argv = ["timeout", "--kill-after=10", str(60 * MINUTES), *words]
+    bounded = ["timeout", "--kill-after=10", str(60 * MINUTES), *argv]
     pipe, both = subprocess.PIPE, subprocess.STDOUT
     lines = []
-    with subprocess.Popen(argv, env=environment, stdout=pipe, stderr=both, text=True) as running:
+    with subprocess.Popen(bounded, env=environment, stdout=pipe, stderr=both, text=True) as running:
         assert running.stdout
         for line in running.stdout:
             lines.append(line)
@@ -138,18 +138,18 @@ def listen(words: list[str], variables: dict[str, str]) -> str:
 
 
 def read(text: str) -> Check:
-    """One check as a rank told it."""
+    """Parse the JSON of one check that a rank printed."""
     return Check(**json.loads(text))
 
 
 def nccl(out: str, ranks: int) -> Check:
-    """Whether NCCL says itself that it joined all ranks and did their sums."""
+    """Whether NCCL's own log shows that all ranks joined and that NCCL did the all-reduces."""
     joined = {int(rank) for rank, size in JOINED.findall(out) if int(size) == ranks}
     sums = len(REDUCED.findall(out))
-    told = f"{len(joined)} of {ranks} ranks joined, {sums} sums by NCCL"
+    figure = f"{len(joined)} of {ranks} ranks joined, {sums} sums by NCCL"
     if ranks == 1:
-        told += "; no link between GPUs was tried, there is one"
-    return Check("NCCL", joined == set(range(ranks)) and sums > 0, told)
+        figure += "; no link between GPUs was tried, there is one"
+    return Check("NCCL", joined == set(range(ranks)) and sums > 0, figure)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""For which GPUs a library holds code, read from its bytes as NVIDIA's compiler leaves them.
+"""Finds the GPU architectures that a library contains code for, from its CUDA fat binaries.
 
-What `cuobjdump --list-elf` tells, where there is no CUDA toolkit.
+Replaces `cuobjdump --list-elf` on machines without a CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import struct
 from collections.abc import Iterator
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
-HEADER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of what follows
-ENTRY = struct.Struct("<HHIQ12xI")  # kind, version, size of this header, of the code; the GPU
-KINDS = {1: "compute", 2: "sm"}  # what a driver translates, and what runs as it is
+HEADER = struct.Struct("<IHHQ")  # magic, version, header size, size of the content after it
+ENTRY = struct.Struct("<HHIQ12xI")  # kind, version, header size, code size, GPU architecture
+KINDS = {1: "compute", 2: "sm"}  # PTX, which the driver compiles; machine code
 
 
 def codes(library: bytes) -> frozenset[str]:
-    """Names like sm_70 (its machine code) and compute_80 (PTX, for GPUs that come later)."""
+    """Architecture names: sm_70 is machine code, compute_80 is PTX, for later GPUs."""
     found: set[str] = set()
     at = library.find(MAGIC)
     while at >= 0:

@@ -1,8 +1,8 @@
-"""The records of tested-on/: what was run on which GPU and in which cloud, and README's row of it.
+"""The records in tested-on/: test results per GPU and per cloud, and the row that README shows.
 
 Each file is one JSON document with `schema` and `kind`: `gpu` from `make gpu-check`, `cloud` from
-`make test-cloud`. README's row is made from the GPU records alone; `python -m
-bootstrap.gpu_tools.tested_on` writes it again.
+`make test-cloud`. The row in README comes from the GPU records only; `python -m
+bootstrap.gpu_tools.tested_on` rewrites it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEVER += " run over two CPU ranks (`make gpu-wheel`)"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was tried: whether it did what it should, and its figure or what it said."""
+    """The result of one check: whether it passed, and its figure or its error message."""
 
     name: str
     passed: bool
@@ -37,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Machine:
-    """What `make gpu-check` found on one machine with `count` GPUs of one kind."""
+    """The results of `make gpu-check` on one machine with `count` GPUs of one kind."""
 
     gpu: str
     count: int
@@ -49,21 +49,21 @@ class Machine:
 
     @property
     def file(self) -> str:
-        """The name of its file: nvidia-l4.json."""
+        """The file name of the record: nvidia-l4.json."""
         return re.sub(r"[^a-z0-9]+", "-", self.gpu.lower()).strip("-") + ".json"
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The names of what failed."""
+        """The names of the failed checks."""
         return tuple(check.name for check in self.checks if not check.passed)
 
     def save(self, root: Path = REPO) -> Path:
-        """Write the file, over the one of an earlier time."""
+        """Write the file; replaces an earlier one."""
         return write(self.file, GPU, asdict(self), root)
 
 
 def write(name: str, kind: str, record: Mapping[str, Any], root: Path = REPO) -> Path:
-    """Write a record of this kind into tested-on/, over the one of an earlier time."""
+    """Write a record of this kind into tested-on/; replaces an earlier one."""
     path = root / FOLDER / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"schema": SCHEMA, "kind": kind, **record}, indent=2) + "\n")
@@ -71,7 +71,7 @@ def write(name: str, kind: str, record: Mapping[str, Any], root: Path = REPO) ->
 
 
 def record(path: Path) -> dict[str, Any]:
-    """The document of one file, whatever its kind.
+    """The document of one file, of any kind.
 
     Raises:
         RailheadError: it is not JSON, or its schema or kind is unknown.
@@ -80,22 +80,22 @@ def record(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text())
     except ValueError as error:
         raise RailheadError(f"{path} is not a JSON document: {error}") from None
-    whole = document if isinstance(document, dict) else {}
-    schema, kind = whole.get("schema"), whole.get("kind")
+    fields = document if isinstance(document, dict) else {}
+    schema, kind = fields.get("schema"), fields.get("kind")
     if schema != SCHEMA or kind not in list(MAKERS):
         raise RailheadError(
             f"{path} is not a record of tested-on: schema {schema!r}, kind {kind!r}; "
             f"expected schema {SCHEMA} and kind {' or '.join(MAKERS)}",
             hint=f"{' or '.join(MAKERS.values())}   # writes it again",
         )
-    return whole
+    return fields
 
 
 def machines(root: Path = REPO) -> list[Machine]:
-    """Every GPU record of tested-on/, in the order of its file name; records of a cloud are none.
+    """Every GPU record in tested-on/, sorted by file name; skips cloud records.
 
     Raises:
-        RailheadError: a file there is no record, or has not the name of its GPU.
+        RailheadError: a file is not a record, or its name does not match its GPU.
     """
     files = sorted((root / FOLDER).glob("*.json"))
     found = {path: read(path) for path in files if record(path)["kind"] == GPU}
@@ -109,7 +109,7 @@ def machines(root: Path = REPO) -> list[Machine]:
 
 
 def read(path: Path) -> Machine:
-    """The GPU record that `save` wrote.
+    """Read a GPU record that `save` wrote.
 
     Raises:
         RailheadError: it is not a GPU record.
@@ -126,7 +126,7 @@ def read(path: Path) -> Machine:
 
 
 def row(tested: Sequence[Machine]) -> str:
-    """The line of README's table about training; of a GPU it names the checks and nothing more."""
+    """The training row of the table in README; for a GPU it names the checks only."""
     ran = "; ".join(["on CPUs, over local and named SSH hosts", *map(_checked, tested)])
     if not tested:
         return f"| training | {ran} | {NEVER} |\n"
@@ -147,10 +147,10 @@ def _checked(tested: Machine) -> str:
 
 
 def write_row(root: Path = REPO) -> None:
-    """Put the row that the GPU records make into README.
+    """Update the training row in README from the GPU records.
 
     Raises:
-        RailheadError: a file of tested-on/ is no record.
+        RailheadError: a file in tested-on/ is not a record.
     """
     page = root / "README.md"
     line = row(machines(root))

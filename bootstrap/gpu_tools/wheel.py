@@ -1,7 +1,7 @@
-"""`make gpu-wheel`: the Horovod wheel for GPUs, built and tried on this machine, GPU or not.
+"""`make gpu-wheel`: builds and tests the Horovod wheel for GPUs here, with or without a GPU.
 
-It is kept where `fab bootstrap` looks for the wheel of hosts with this system and Python, and is
-built again only when something changes that goes into it.
+The wheel is stored where `fab bootstrap` looks for the wheel of hosts with this system and Python.
+It is rebuilt only when one of its inputs changes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ HERE = "this machine"
 
 
 def main() -> int:
-    """Make the wheel unless it is there; a sentence on stderr and the error's code otherwise."""
+    """Make the wheel unless it exists; on an error, prints it to stderr and returns its code."""
     try:
         facts = facts_here()
         wheel = make(environment_for(facts), facts)
-        told = json.loads((wheel.parent / TRIED).read_text())
-        print(f"{wheel}\n{told['tried']}; code for {', '.join(told['codes'])}")
+        result = json.loads((wheel.parent / TRIED).read_text())
+        print(f"{wheel}\n{result['tried']}; code for {', '.join(result['codes'])}")
     except RailheadError as error:
         print(f"gpu-wheel: {error}", file=sys.stderr)
         return error.code
@@ -47,13 +47,13 @@ def main() -> int:
 
 
 def facts_here() -> HostFacts:
-    """The facts of this machine, read as those of a host are."""
+    """The facts of this machine, read with the same script as those of a host."""
     done = subprocess.run(["sh", "-c", fact.script()], capture_output=True, text=True)
     return fact.parse(done.stdout)
 
 
 def environment_for(facts: HostFacts) -> Environment:
-    """The runtime for GPUs that has Horovod, on a Python of this machine."""
+    """The GPU runtime with Horovod, on a Python of this machine."""
     if facts.arch != "x86_64":
         raise UsageError(f"{HERE} is {facts.arch}: the runtimes are locked for x86_64 alone")
     row = next(row for row in ROWS.values() if row.horovod)
@@ -62,18 +62,18 @@ def environment_for(facts: HostFacts) -> Environment:
 
 
 def make(environment: Environment, facts: HostFacts) -> Path:
-    """The wheel, built if it is not there and tried if it was not yet.
+    """The wheel; built if it is missing and tested if it is untested.
 
     Raises:
-        UsageError: a part of the system is missing.
-        RailheadError: something could not be fetched, or the build or the try failed.
+        UsageError: a system package is missing.
+        RailheadError: a download, the build or the test failed.
     """
     kept = wheels_of(environment, facts)
     if (kept / TRIED).exists():
         return next(kept.glob("horovod-*.whl"))
     refuse_missing(facts)
     with alone(local_state.cache("building") / kept.name) as folder:
-        if (kept / TRIED).exists():  # who was before us has made it
+        if (kept / TRIED).exists():  # another process built it while we waited
             return next(kept.glob("horovod-*.whl"))
         started = time.monotonic()
         lock = folder / "lock.txt"
@@ -81,14 +81,14 @@ def make(environment: Environment, facts: HostFacts) -> Path:
         install(folder / "env", facts.pythons[environment.python], lock)
         fetched = time.monotonic()
         wheel = next(kept.glob("horovod-*.whl"), None) or build(folder, environment)
-        told = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
+        result = {"tried": attempt(folder, wheel, environment), "codes": sorted(gpus_in(wheel))}
         seconds = {"fetched": fetched - started, "built": time.monotonic() - fetched}
-        return keep(wheel, kept, told | {"seconds": {k: round(v) for k, v in seconds.items()}})
+        return keep(wheel, kept, result | {"seconds": {k: round(v) for k, v in seconds.items()}})
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[Path]:
-    """An empty folder, for one process at a time; what a killed one left is removed."""
+    """An empty folder for one process at a time; removes the files of a killed process."""
     with local_state.alone(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -99,7 +99,7 @@ def alone(folder: Path) -> Iterator[Path]:
 
 
 def refuse_missing(facts: HostFacts) -> None:
-    """UsageError with the command that installs what the build needs."""
+    """UsageError with the install command if the build lacks system packages."""
     if parts := runtimes.missing_parts(facts, chief=False, builds=True):
         packages = " ".join(sorted(set(parts.values())))
         raise UsageError(
@@ -109,25 +109,25 @@ def refuse_missing(facts: HostFacts) -> None:
 
 
 def for_building(lock: str) -> str:
-    """A runtime's lock without NVIDIA's libraries, which is 891 MB in place of 2511: the build
-    and the try on the CPU need none of them but NCCL, whose headers are in it."""
+    """A runtime's lock without NVIDIA's libraries: 891 MB instead of 2511 MB. The build and the
+    test on the CPU need only NCCL, which includes its headers."""
     entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
     return "".join(x for x in entries if not x.startswith("nvidia-") or x.startswith("nvidia-nccl"))
 
 
 def install(folder: Path, python: str, lock: Path) -> None:
-    """An environment that holds exactly what a lock says.
+    """Create an environment with exactly the packages of a lock.
 
     Raises:
-        RailheadError: it could not be fetched; what this machine must reach for it is told.
+        RailheadError: a download failed; the hint names what this machine must reach.
     """
     caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
     run([uv.local_uv(), "venv", "--quiet", "--python", python, str(folder)], caches)
-    words = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
-    words += [str(folder / "bin" / "python"), str(lock)]
+    sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+    sync += [str(folder / "bin" / "python"), str(lock)]
     print(f"installing {lock.name} into {folder}", flush=True)
     try:
-        run(words, caches)
+        run(sync, caches)
     except RailheadError as error:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",
@@ -137,52 +137,52 @@ def install(folder: Path, python: str, lock: Path) -> None:
 
 
 def build(folder: Path, environment: Environment) -> Path:
-    """Build the wheel as a host does; what it says goes to stdout."""
+    """Build the wheel with the script that hosts use; its output goes to stdout."""
     for path in environment.runtime.recipe:
         shutil.copy(path, folder)
-    words = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
-    if subprocess.run(words, cwd=folder).returncode:
+    argv = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
+    if subprocess.run(argv, cwd=folder).returncode:
         raise RailheadError("the Horovod wheel for GPUs was not built; its words are above")
     return next((folder / "out").glob("horovod-*.whl"))
 
 
 def attempt(folder: Path, wheel: Path, environment: Environment) -> str:
-    """Install the wheel and let two ranks meet on the CPU; what they said."""
+    """Install the wheel and run two ranks on the CPU; returns the last line of their output."""
     install_wheel(folder / "env", wheel)
-    words = [*runtimes.TRY_WHEEL, str(folder / "env" / "bin" / "python")]
-    words += [str(runtimes.PROBES / "try_wheel.py"), *environment.runtime.parts]
-    return run(words, runtimes.TRY_VARIABLES).strip().splitlines()[-1]
+    argv = [*runtimes.TRY_WHEEL, str(folder / "env" / "bin" / "python")]
+    argv += [str(runtimes.PROBES / "try_wheel.py"), *environment.runtime.parts]
+    return run(argv, runtimes.TRY_VARIABLES).strip().splitlines()[-1]
 
 
 def install_wheel(environment: Path, wheel: Path) -> None:
-    """Put Horovod into an environment."""
-    words = [uv.local_uv(), "pip", "install", "--quiet", "--no-deps", "--python"]
-    run([*words, str(environment / "bin" / "python"), str(wheel)])
+    """Install the Horovod wheel into an environment."""
+    argv = [uv.local_uv(), "pip", "install", "--quiet", "--no-deps", "--python"]
+    run([*argv, str(environment / "bin" / "python"), str(wheel)])
 
 
 def gpus_in(wheel: Path) -> frozenset[str]:
-    """The GPUs that the wheel's library holds code for; RailheadError when one is missing."""
+    """The GPU architectures that the wheel has code for; RailheadError if one is missing."""
     with zipfile.ZipFile(wheel) as files:
         (name,) = [n for n in files.namelist() if n.startswith("horovod/tensorflow/mpi_lib")]
         found = codes(files.read(name))
-    if lacks := sorted(PROMISED - found):
-        raise RailheadError(f"the wheel has no code for {', '.join(lacks)}")
+    if absent := sorted(PROMISED - found):
+        raise RailheadError(f"the wheel has no code for {', '.join(absent)}")
     return found
 
 
-def keep(wheel: Path, folder: Path, told: Mapping[str, object]) -> Path:
-    """Put the wheel where it is looked for, and last of all the word that it was tried."""
+def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
+    """Store the wheel in `folder`; writes the test result last."""
     folder.mkdir(parents=True, exist_ok=True)
     if wheel.parent != folder:
         part = folder / f".{wheel.name}.part"
         shutil.copy(wheel, part)
         part.replace(folder / wheel.name)
-    (folder / TRIED).write_text(json.dumps(told, indent=2) + "\n")
+    (folder / TRIED).write_text(json.dumps(result, indent=2) + "\n")
     return folder / wheel.name
 
 
 def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """What a command said on stdout; RailheadError with the end of all that it said."""
+    """The stdout of a command; RailheadError with the last lines of its output if it fails."""
     environment = {**os.environ, **uv.ENVIRONMENT, **(variables or {})}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     if done.returncode:

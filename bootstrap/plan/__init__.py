@@ -1,4 +1,4 @@
-"""What has to be done on the hosts, and why: pure functions from facts and options to steps.
+"""Plans the steps on the hosts, with their reasons: pure functions of facts and options.
 
 No module here opens a connection or starts a process on a host. May import `facts` and above.
 """

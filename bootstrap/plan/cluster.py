@@ -1,4 +1,4 @@
-"""What a plan is made from: the options of a command, and the hosts with their facts. Pure."""
+"""The input of a plan: the options of a command, and the hosts with their facts. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from bootstrap.plan.runtimes import BucketClient, Environment
 
 @dataclass(frozen=True)
 class CachedWheel:
-    """What the bucket was found to keep for the hosts, at `url`. `holds` is None where that could
-    not be found out; `taken` whether the wheel that is here came from there just now; `note` says
-    what a person should know of it."""
+    """The wheel for the hosts in the stack's bucket, at `url`. `holds` is whether the bucket has
+    it, None if unknown; `taken` whether this command downloaded it; `note` is for the user."""
 
     url: str
     holds: bool | None
@@ -26,8 +25,8 @@ class CachedWheel:
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose about making hosts ready. `archive` is the address of one of
-    Debian's, for what hosts of another system take from there."""
+    """The user's options for the preparation of hosts. `archive` is the URL of a Debian archive,
+    for packages that hosts of another system download from there."""
 
     system: bool = False
     requirements: Path | None = None
@@ -40,9 +39,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts whose facts are known: what to make of them, and how they see each other. `wheel` is
-    the Horovod wheel that this computer has for them, `kept` what the stack's bucket has, `archive`
-    the archive of Debian that a person named."""
+    """Hosts with their facts, their environment and their addresses for each other. `wheel` is the
+    Horovod wheel for them in this machine's cache, `kept` the one in the stack's bucket, `archive`
+    the URL of a Debian archive that the user gave."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
@@ -59,23 +58,23 @@ class Cluster:
 
     @property
     def bucket_client(self) -> BucketClient | None:
-        """What writes to the stack's bucket on the chief; None where there is no bucket."""
+        """The environment on the chief that writes to the stack's bucket; None without a bucket."""
         return BucketClient(self.environment.python) if self.inventory.bucket else None
 
     @property
     def builder(self) -> str:
-        """The host that builds the Horovod wheel if it has to be built: one that needs it, and
-        can build it, else one whose apt may bring what it lacks."""
+        """The host that builds the Horovod wheel if there is none. Preferred, in this order: it
+        needs the wheel, has the build tools, its apt has outbound access, it is the chief."""
 
-        def lacks(name: str) -> tuple[bool, bool, bool, bool]:
+        def preference(name: str) -> tuple[bool, bool, bool, bool]:
             host, chief = self.facts[name], name == self.chief
-            done = name not in self.incomplete
-            return done, not host.builds_wheels, host.egress.apt.open is False, not chief
+            complete = name not in self.incomplete
+            return complete, not host.builds_wheels, host.egress.apt.open is False, not chief
 
-        return min(self.facts, key=lacks)
+        return min(self.facts, key=preference)
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """The hosts on which the environment is missing, or not whole."""
+        """The hosts on which the environment is missing or incomplete."""
         digest = self.environment.digest
         return tuple(name for name, host in self.facts.items() if digest not in host.envs)

@@ -1,4 +1,4 @@
-"""Decides, from facts, what makes hosts ready; the second time that is nothing. Pure."""
+"""Decides from facts which steps prepare the hosts; none if they are ready already. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def decide(cluster: Cluster, options: Options) -> Plan:
     """The plan for these hosts.
 
     Raises:
-        UsageError: a host needs a system change that was not allowed or cannot be had, has too
-            little room, or cards of several types that were not allowed together.
+        UsageError: a host needs a system change that is not allowed or not possible, has too
+            little disk space, or the hosts have GPUs of several types without --allow-mixed.
     """
     _refuse_mixed(cluster, options)
     todo = _changes(cluster)
@@ -37,7 +37,7 @@ def decide(cluster: Cluster, options: Options) -> Plan:
 
 
 def _changes(cluster: Cluster) -> dict[str, Changes]:
-    """Each host's changes; an error tells of every host whose system cannot be changed so."""
+    """Each host's system changes; the error names every host where they are not possible."""
     found, refused = {}, {}
     for peer in cluster.peers:
         try:
@@ -99,16 +99,16 @@ def _horovod_step(cluster: Cluster, name: str) -> Step:
     if name == cluster.builder:
         why, fetches = "no wheel for this system yet: built here, once", 0
         if cluster.environment.runtime.gpu:
-            own = cluster.facts[name].gpu.toolkit
+            toolkit = cluster.facts[name].gpu.toolkit
             _refuse_no_nvcc(cluster, name)
-            why += f", for GPUs, with {own or 'an nvcc 12.4 that is fetched'}"
-            fetches = 0 if own else runtimes.CUDA_MEGABYTES
+            why += f", for GPUs, with {toolkit or 'an nvcc 12.4 that is fetched'}"
+            fetches = 0 if toolkit else runtimes.CUDA_MEGABYTES
         return Step(name, "horovod", why + _keeps(cluster, name), MINUTES, fetches)
     return Step(name, "horovod", f"install the wheel that {cluster.builder} builds")
 
 
 def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
-    """Debian's archive has an nvcc that serves, Ubuntu's has none."""
+    """UsageError without an nvcc. Debian's archive has a compatible one, Ubuntu's has none."""
     facts = cluster.facts[name]
     if not (facts.gpu.toolkit or cluster.archive or facts.os.startswith("debian")):
         raise UsageError(
@@ -120,20 +120,20 @@ def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
 
 
 def _keeps(cluster: Cluster, name: str) -> str:
-    """That the wheel goes into the stack's bucket, which has none, once it serves this host."""
+    """The text that the wheel goes to the stack's bucket; empty if this host does not store it."""
     kept = cluster.kept
     wanted = kept is not None and kept.holds is False and name == cluster.builder
     return f", then kept in {kept.url}" if kept and wanted else ""
 
 
 def let_in(cluster: Cluster, name: str) -> bool:
-    """Whether a host lets the chief start ranks on it."""
+    """Whether the chief may start ranks on a host."""
     public = cluster.facts[cluster.chief].cluster_key
     return public is not None and cluster_line(cluster, public) in cluster.facts[name].authorized
 
 
 def cluster_line(cluster: Cluster, public: str) -> str:
-    """The line of authorized_keys that lets this cluster's chief in."""
+    """The line of authorized_keys that authorizes this cluster's chief."""
     return hostfile.authorized_line(public, cluster.peers[0].address, cluster.inventory.name)
 
 
@@ -147,16 +147,16 @@ def _refuse_mixed(cluster: Cluster, options: Options) -> None:
 
 
 def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], options: Options) -> None:
-    roots = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
-    if not roots:
+    privileged = [s for name, ch in todo.items() for s in ch.steps(name) if s.name in ch.as_root]
+    if not privileged:
         return
-    listed = "\n".join(f"  [{step.host}] {step.why}" for step in roots)
+    listed = "\n".join(f"  [{step.host}] {step.why}" for step in privileged)
     if not options.system and not cluster.inventory.kind.in_cloud:
         raise UsageError(
             f"system changes are needed, and these are ad-hoc hosts:\n{listed}",
             hint="add --system to allow them, or make them on the hosts yourself",
         )
-    for name in dict.fromkeys(step.host for step in roots):
+    for name in dict.fromkeys(step.host for step in privileged):
         facts, packages = cluster.facts[name], todo[name].packages
         if not facts.sudo or not facts.apt:
             lack = "sudo without a password" if facts.apt else "apt-get"
@@ -181,11 +181,11 @@ def _refuse_little_room(cluster: Cluster, todo: Mapping[str, Changes], plan: Pla
 
 
 def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str, dict[str, int]]:
-    """The bytes that each step takes, by mount point. A runtime takes on disk five times what it
-    fetches: wheels, files, the cache; what is sent to it lies there twice more meanwhile."""
-    ours = [step for step in steps if step.name not in change.names]
-    own = {s.name: (s.fetches * 5 + s.sends * 7) * 1_000_000 for s in ours}
-    needs = {facts.system.home_on: {name: need for name, need in own.items() if need}}
+    """The bytes that each step needs, by mount point. A runtime needs five times its download on
+    disk: wheels, files, the cache. Files sent over SSH temporarily need twice their size more."""
+    others = [step for step in steps if step.name not in change.names]
+    sizes = {s.name: (s.fetches * 5 + s.sends * 7) * 1_000_000 for s in others}
+    needs = {facts.system.home_on: {name: need for name, need in sizes.items() if need}}
     place = "/usr" if "/usr" in facts.system.disks else "/"
     return needs | {place: change.disk | needs.get(place, {})}
 

@@ -1,5 +1,5 @@
-"""How each download reaches a host: from its publisher, or fetched on this machine once and sent
-through this connection. Pure."""
+"""How each download reaches a host: directly from its publisher, or downloaded once on this
+machine and sent over SSH. Pure."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from bootstrap.plan.drivers import REPOSITORY
 from bootstrap.plan.steps import Step
 from bootstrap.plan.system_changes import Changes
 
-OF_APT = ("mend", "system", "driver")  # the steps whose parts are packages of the system
+OF_APT = ("mend", "system", "driver")  # the steps that install system packages
 
 
 def cut_off(facts: HostFacts) -> bool:
-    """Whether the host has no outbound access to an index of wheels."""
+    """Whether the host has no outbound access to a package index."""
     return facts.egress.index.open is False
 
 
 def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
-    """The mirrors that a host's apt needs for these changes and reaches only
-    through this connection; none where it has outbound access, or apt has nothing to do."""
-    asks = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
-    if facts.egress.apt.open is not False or not asks:
+    """The mirrors that a host's apt needs for these changes and reaches only over SSH; none if it
+    has outbound access or apt has nothing to do."""
+    needs = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
+    if facts.egress.apt.open is not False or not needs:
         return ()
     nvidia = changes.driver is not None and changes.driver.repository
     return facts.egress.mirrors + ((origin(REPOSITORY),) if nvidia else ())
 
 
 def archives(facts: HostFacts, named: str) -> tuple[str, ...]:
-    """As `mirrors`, for an nvcc that is fetched; `named` is the archive that a person named."""
+    """As `mirrors`, for a download of nvcc; `named` is the archive URL that the user gave."""
     return facts.egress.mirrors + ((origin(named),) if named else ())
 
 
 def routed(step: Step, facts: HostFacts) -> Step:
-    """The step, with what it would fetch going through this connection where it must."""
+    """The step; its download goes over SSH if the host has no outbound access for it."""
     access = facts.egress.apt if step.name in OF_APT else facts.egress.index
     if not step.fetches or access.open is not False:
         return step
@@ -46,7 +46,7 @@ def routed(step: Step, facts: HostFacts) -> Step:
 
 
 def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) -> list[str]:
-    """A line for each host without outbound access, and for each kind of download it needs."""
+    """A line for each host without outbound access and each kind of download that it needs."""
     lines = []
     for name, host in cluster.facts.items():
         if cut_off(host):
@@ -56,8 +56,8 @@ def notes(cluster: Cluster, todo: Mapping[str, Changes], steps: Sequence[Step]) 
                 "here, once, checked by hash, and go through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
-        places = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
-        if needed := list(dict.fromkeys(places)):
+        origins = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
+        if needed := list(dict.fromkeys(origins)):
             lines.append(
                 f"[{name}] its apt has no outbound access ({_no_answer(host.egress.apt)}): "
                 "what it asks "
@@ -71,7 +71,7 @@ def _no_answer(check: EgressCheck) -> str:
 
 
 def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
-    """UsageError where a driver would be fetched by a program that takes no proxy of ours."""
+    """UsageError if an image's driver installer lacks outbound access: it uses no proxy of ours."""
     for name, changes in todo.items():
         installer = changes.driver and changes.driver.installer
         if installer and facts[name].egress.apt.open is False:

@@ -1,8 +1,8 @@
-"""Drivers are data: which one a host's cards and system need, and what brings it there. Pure.
+"""A table of drivers: which one a host's GPUs and system need, and how to install it. Pure.
 
-Names and sizes of Ubuntu's packages were read from its archive on 2026-11-21, with apt's own
-arithmetic on an empty system; NVIDIA's repository was not reached: its names are unverified.
-Nothing here has been run on a GPU.
+Names and sizes of Ubuntu's packages are from its archive on 2026-11-21, as apt calculates them on
+an empty system. The names in NVIDIA's repository are not verified, because it was unreachable.
+Nothing here has run on a GPU.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import TOO_OLD, Card
 from bootstrap.facts.host import HostFacts
 
-BRANCH = 580  # the last one that knows Volta, kept up until June 2028
-LEAST = (525, 60, 13)  # what CUDA 12 needs
+BRANCH = 580  # the last branch that supports Volta; maintained until June 2028
+LEAST = (525, 60, 13)  # the minimum for CUDA 12
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"  # NVIDIA's
 KNOWN = ("volta", "turing", "ampere", "ada", "hopper")
 SYSTEMS = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
-# Kernels for which Ubuntu has modules that are built, and signed, already; and those that its
-# releases began with: later ones of `generic` have packages of their own.
+# Kernels for which Ubuntu has prebuilt, signed modules; and the first kernel of each release:
+# later `generic` kernels have other packages.
 PREBUILT = ("aws", "gcp", "generic")
 FIRST_KERNEL = {"ubuntu-22.04": "5.15.", "ubuntu-24.04": "6.8."}
-# At most: 520 MB fetched and 1.02 GB on disk on Ubuntu 24.04 of GCP with the proprietary module;
-# where modules are built, a compiler comes too, with 149 MB and 599 MB.
+# Upper bounds: a 520 MB download and 1.02 GB on disk, on Ubuntu 24.04 on GCP with the proprietary
+# module. A host that builds modules also needs a compiler: 149 MB and 599 MB.
 MEGABYTES, DISK = 520, 1_020_000_000
 BUILT_MEGABYTES, BUILT_DISK = 670, 1_620_000_000
 
 
 @dataclass(frozen=True)
 class DriverRow:
-    """How one driver comes to one host.
+    """How to install one driver on one host.
 
-    `packages` are apt's. With `repository` they are in NVIDIA's own, which is added first, and
-    `pin`, a package that keeps apt on the branch, is installed before all others. `installer` is
-    the image's own program, and then there are no packages. `flavour` is "open", "proprietary" or,
-    where the image decides, "either"; `signed` whether Secure Boot lets the module in. `hold` are
-    patterns of dpkg-query: what of them is installed is held. `megabytes` are fetched at most, and
-    take `disk` bytes; 0 where nobody knows. Persistence mode, which keeps a GPU awake between runs,
-    is part of each row.
+    `packages` are for apt. With `repository` they come from NVIDIA's repository, which is added
+    first; `pin` is a package that keeps apt on the branch and is installed before all others.
+    `installer` is the image's own program; then there are no packages. `flavour` is "open",
+    "proprietary" or, if the image decides, "either"; `signed` is whether Secure Boot accepts the
+    module. `hold` are patterns of dpkg-query: matching installed packages are held. `megabytes`
+    is the maximum download and `disk` its bytes on disk; 0 if unknown. Every row includes
+    persistence mode, which keeps a GPU initialized between runs.
     """
 
     branch: int
@@ -57,11 +57,10 @@ class DriverRow:
 
 
 def choose(facts: HostFacts) -> DriverRow | None:
-    """The row that this host needs; None where it has a driver that serves, or no card for which
-    there could be one.
+    """The row that this host needs; None if its driver works or it has no card that can be used.
 
     Raises:
-        UsageError: no row is for the card or the system; those that there are, are named.
+        UsageError: no row fits the card or the system; the message lists what the rows support.
     """
     return row(facts) if usable(facts) and wrong(facts) else None
 
@@ -72,7 +71,7 @@ def usable(facts: HostFacts) -> tuple[Card, ...]:
 
 
 def wrong(facts: HostFacts) -> str:
-    """Why the driver that is there does not serve this host's cards; empty when it does."""
+    """Why the current driver does not work for this host's cards; empty if it works."""
     driver = facts.gpu.driver
     if driver is None:
         return facts.gpu.smi.split("\n")[0] or "no driver is loaded"
@@ -86,20 +85,20 @@ def wrong(facts: HostFacts) -> str:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """A driver's version, to compare."""
+    """A driver's version as a tuple that compares."""
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def has_volta(facts: HostFacts) -> bool:
-    """Whether a card needs the last branch and its proprietary module."""
+    """Whether a card is a Volta, which needs BRANCH with its proprietary module."""
     return any(card.arch == "volta" for card in facts.gpu.cards)
 
 
 def row(facts: HostFacts) -> DriverRow:
-    """The row for this host's cards and system, whatever driver is there.
+    """The row for this host's cards and system, with any or no current driver.
 
     Raises:
-        UsageError: there is none; those that there are, are named.
+        UsageError: no row fits; the message lists what the rows support.
     """
     for card in usable(facts):
         if card.arch not in KNOWN:
@@ -117,7 +116,7 @@ def row(facts: HostFacts) -> DriverRow:
 
 
 def _of_image(installer: str, nouveau: bool) -> DriverRow:
-    """It loads the module itself, if no other one has the card."""
+    """The image's installer loads the module itself, unless Nouveau uses the card."""
     why = "the image brings its own installer"
     return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=nouveau)
 
@@ -157,6 +156,6 @@ def _debian(facts: HostFacts, flavour: str) -> DriverRow:
 
 
 def _held(kernel: str = "") -> tuple[str, ...]:
-    """A new kernel would have no module, and new libraries would not fit the old one."""
+    """Patterns to hold: a new kernel has no module, and new libraries do not fit the old module."""
     kernels = (f"linux-{kernel}", f"linux-image-{kernel}", f"linux-headers-{kernel}")
     return ("*nvidia*", *(kernels if kernel else ()))

@@ -1,7 +1,7 @@
-"""The files by which the chief's mpirun finds and trusts the other hosts. Pure.
+"""The files with which the chief's mpirun finds and trusts the other hosts. Pure.
 
-Inside a cluster every host goes by an alias (railhead-1 is the chief), because OpenMPI cuts
-names at dots and reads numbers as addresses; ssh_config gives the alias its true address and key.
+Inside a cluster every host has an alias (railhead-1 is the chief), because OpenMPI cuts names at
+dots and reads numbers as addresses; ssh_config maps the alias to the host's address and key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bootstrap.facts.host import HostFacts
 
 @dataclass(frozen=True)
 class Peer:
-    """One host as the others see it: address and port from inside, its pinned public key."""
+    """One host as the other hosts reach it: inside address and port, and its pinned host key."""
 
     name: str
     address: str
@@ -31,17 +31,17 @@ def alias(index: int) -> str:
 
 
 def hostfile(slots: Sequence[int]) -> str:
-    """OpenMPI's hostfile from the number of ranks per host, chief first."""
+    """OpenMPI's hostfile; `slots` is the number of ranks per host, chief first."""
     return "".join(f"{alias(i)} slots={count}\n" for i, count in enumerate(slots))
 
 
 def known_hosts(peers: Sequence[Peer]) -> str:
-    """The pins for the aliases: the very keys that the control side verified."""
+    """known_hosts for the aliases, with the host keys that the control machine verified."""
     return "".join(f"{alias(i)} {p.host_key}\n" for i, p in enumerate(peers))
 
 
 def ssh_config(peers: Sequence[Peer], *, key: str, pins: str) -> str:
-    """ssh_config for the chief: nothing but our key, our pins and the inside addresses."""
+    """ssh_config for the chief: only our key, our known_hosts and the inside addresses."""
     return "".join(_stanza(i, p, peers[0], key, pins) for i, p in enumerate(peers))
 
 
@@ -67,23 +67,23 @@ def _stanza(index: int, peer: Peer, chief: Peer, key: str, pins: str) -> str:
 
 
 def authorized_line(public_key: str, chief_address: str, cluster: str) -> str:
-    """The line of authorized_keys that lets the chief, from its own address only, start ranks."""
+    """The line of authorized_keys that lets the chief start ranks, from its own address only."""
     kind, data = public_key.split()[:2]
     return f'from="{chief_address}",restrict {kind} {data} railhead:{cluster}'
 
 
 @dataclass(frozen=True)
 class Link:
-    """How a host goes to its peers: its interface, None where none has the address, and network."""
+    """A host's link to its peers: the network, and the interface, None if none has the address."""
 
     device: str | None
     network: str
 
 
 def links(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> tuple[Link, ...]:
-    """The link that carries each peer's address: the one choice for OpenMPI and NCCL alike.
+    """The link with each peer's address; OpenMPI and NCCL use the same links.
 
-    An address that no interface has (it is behind a NAT) stands alone, as a /32.
+    The network of an address that no interface has (behind a NAT) is the address as a /32.
     """
     return tuple(_link(p.address, facts[p.name]) for p in peers)
 
@@ -95,11 +95,11 @@ def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
 
 def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
-    alone = f"{address}/{ip.max_prefixlen}"
-    for own in facts.addresses:  # the address itself, before a network that it may lie in
+    single = f"{address}/{ip.max_prefixlen}"
+    for own in facts.addresses:  # an exact match comes before a network that contains the address
         if own.address == address:
-            return Link(own.device, own.network if ip.version == 4 else alone)
+            return Link(own.device, own.network if ip.version == 4 else single)
     for own in facts.addresses:
         if ip.version == 4 and ":" not in own.network and ip in ipaddress.ip_network(own.network):
             return Link(own.device, own.network)
-    return Link(None, alone)
+    return Link(None, single)

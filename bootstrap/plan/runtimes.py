@@ -1,6 +1,6 @@
-"""Runtimes are data: rows of locked environments, what is in them and what names one on a host.
+"""The table of runtimes: locked environments, their content and their digests.
 
-A runtime lives on a host under ~/.railhead/envs/<digest>; the digest covers all that is in it.
+A runtime is on a host in ~/.railhead/envs/<digest>; the digest covers its complete content.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"
 SCRIPTS = Path(__file__).parents[1] / "remote/scripts"
 PROBES = Path(__file__).parents[1] / "remote/probes"
-# A sum over two ranks of one host, whatever it has: `python`, try_wheel.py and parts follow.
+# A sum over two ranks on one host, also on one core: python, try_wheel.py and parts follow.
 TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# What cuda.sh fetches where a host has no toolkit: nvcc out of a package of Debian's, which is
-# unpacked on any system, and headers.
+# What cuda.sh downloads for a host without a CUDA toolkit: nvcc from a Debian package, which it
+# unpacks on any system, and headers.
 CUDA_MEGABYTES = 117
 CUDA_LOCKS = ("cuda-headers.txt", "cuda-parts.txt")
-PACKAGES = {  # what Debian and Ubuntu call the system parts
+PACKAGES = {  # the Debian and Ubuntu packages of the system parts
     "mpirun": "openmpi-bin",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
@@ -38,14 +38,14 @@ PACKAGES = {  # what Debian and Ubuntu call the system parts
     "mpi.h": "libopenmpi-dev",
 }
 BUILD_TOOLS = ("g++", "cmake", "make", "mpi.h")
-# The series that apt brings on Debian 12 and Ubuntu 22.04 and 24.04, for hosts without one yet.
+# The major version that apt installs on Debian 12 and Ubuntu 22.04 and 24.04.
 OPENMPI_OF_APT = "4"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table, by the name that --runtime takes. `pythons` are those that it is
-    locked for, the first choice first."""
+    """One row of the table; --runtime takes its name. `pythons` are the versions that it is
+    locked for, the preferred one first."""
 
     name: str
     tensorflow: str
@@ -53,7 +53,7 @@ class Row:
     pythons: tuple[str, ...]
 
     def serves(self, launcher: str | None) -> bool:
-        """Whether a launcher finds here what it needs; None stands for all of them."""
+        """Whether this row has what a launcher needs; None means all launchers."""
         return self.horovod or launcher == "tensorflow"
 
 
@@ -68,14 +68,14 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Runtime:
-    """A row for hosts with GPUs or for hosts without."""
+    """A row for hosts with GPUs or for hosts without GPUs."""
 
     row: Row
     gpu: bool
 
     @property
     def name(self) -> str:
-        """What its lock is called: tf2.18-cpu."""
+        """The name of its lock: tf2.18-cpu."""
         return f"{self.row.name}-{'gpu' if self.gpu else 'cpu'}"
 
     @property
@@ -90,12 +90,12 @@ class Runtime:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What its Horovod is built with."""
+        """The features that its Horovod is built with."""
         return ("mpi", "gloo", "nccl") if self.gpu else ("mpi", "gloo")
 
     @property
     def recipe(self) -> tuple[Path, ...]:
-        """All that decides how Horovod is built for it, the script first; nothing without."""
+        """The files that define how Horovod is built for it, the script first; empty without it."""
         if not self.horovod:
             return ()
         files = (SCRIPTS / "horovod.sh", PROBES / "try_wheel.py", LOCKS / "horovod.txt")
@@ -109,7 +109,7 @@ class Runtime:
 
     @property
     def override(self) -> str:
-        """What keeps the other build of TensorFlow out when more packages are resolved with it."""
+        """The uv override that excludes the other build of TensorFlow from user requirements."""
         return "" if self.gpu else "tensorflow ; sys_platform == 'never'"
 
 
@@ -132,7 +132,7 @@ class LockedEnvironment(ABC):
     @property
     @abstractmethod
     def content(self) -> list[str]:
-        """All that the environment is made of, the locked text included."""
+        """Everything that defines the environment, including the locked text."""
 
     @cached_property
     def digest(self) -> str:
@@ -203,10 +203,10 @@ def uv_digest() -> str:
 
 
 def row_named(name: str, launcher: str | None) -> Row:
-    """The row that --runtime names, if the launcher finds there what it needs.
+    """The row that --runtime names, if it has what the launcher needs.
 
     Raises:
-        UsageError: no row is called so, or it has no Horovod and the launcher needs it.
+        UsageError: no row has this name, or it has no Horovod and the launcher needs it.
     """
     if name not in ROWS:
         raise UsageError(f"runtime {name!r}: one of {', '.join(ROWS)}")
@@ -222,7 +222,7 @@ def row_named(name: str, launcher: str | None) -> Row:
 def choose_runtime(
     facts: Mapping[str, HostFacts], launcher: str | None, name: str | None
 ) -> Environment:
-    """The environment that serves all hosts and the launcher, and why; `name` is of a row.
+    """The environment that fits all hosts and the launcher; `name` is the name of a row.
 
     Raises:
         UsageError: a host has an architecture that no runtime is locked for, only some of the
@@ -239,13 +239,13 @@ def _choose_row(
 ) -> tuple[Row, str]:
     if name is not None:
         return row_named(name, launcher), f"--runtime {name}"
-    able = [row for row in ROWS.values() if row.serves(launcher)]
+    usable = [row for row in ROWS.values() if row.serves(launcher)]
     installed = [
-        r for r in able if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)
+        r for r in usable if any(all(p in f.pythons for f in facts.values()) for p in r.pythons)
     ]
-    if installed and installed[0] != able[0]:
-        return installed[0], f"{able[0].name} has no Python that all hosts have"
-    return able[0], "serves both launchers"
+    if installed and installed[0] != usable[0]:
+        return installed[0], f"{usable[0].name} has no Python that all hosts have"
+    return usable[0], "serves both launchers"
 
 
 def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
@@ -263,13 +263,13 @@ def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
 
 
 def gpus_of(host: HostFacts) -> tuple[str, ...]:
-    """The GPUs that a host trains on: those that its driver knows; where none works yet, the cards
-    that a driver will make work. TensorFlow uses none that is older."""
+    """The GPUs that a host trains on: those that its driver lists; without a working driver, the
+    cards that are not too old for TensorFlow."""
     return host.gpus or tuple(str(card) for card in host.gpu.cards if card.arch not in TOO_OLD)
 
 
 def missing_parts(facts: HostFacts, *, chief: bool, builds: bool) -> dict[str, str]:
-    """System parts that a host lacks, and the package of each: {"mpirun": "openmpi-bin"}."""
+    """The missing system parts of a host, each with its package: {"mpirun": "openmpi-bin"}."""
     needed = ["mpirun"]
     if chief:
         needed += ["ssh", "ssh-keygen"]

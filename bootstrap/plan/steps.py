@@ -1,4 +1,4 @@
-"""What will be done, before it is done: steps with their why, in the order they happen. Pure."""
+"""A plan: the steps with their reasons, in the order of execution. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SECONDS, MINUTES = "seconds", "minutes"
 
 @dataclass(frozen=True)
 class Step:
-    """One change on one host. `takes` is a duration class, `fetches` the MB that the host itself
-    downloads, `sends` the MB that are fetched here, once, and go through this connection,
-    `reboots` whether the host goes down and comes back."""
+    """One change on one host. `takes` is SECONDS or MINUTES, `fetches` the MB that the host itself
+    downloads, `sends` the MB that this machine downloads once and sends over SSH, `reboots`
+    whether the host reboots."""
 
     host: str
     name: str
@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every step of every host; `notes` are choices worth saying that change nothing themselves."""
+    """The steps of all hosts; `notes` explain choices and change nothing."""
 
     hosts: tuple[str, ...]
     steps: tuple[Step, ...] = ()
@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """True when every host already is as it should be."""
+        """True if all hosts are ready already."""
         return not self.steps
 
     def of(self, host: str) -> tuple[Step, ...]:
@@ -53,7 +53,7 @@ class Plan:
         return any(step.name == name for step in self.of(host))
 
     def describe(self) -> list[str]:
-        """Lines for people: the notes, then for each host its steps or that there are none."""
+        """Lines for the user: the notes, then the steps of each host or 'nothing to do'."""
         lines = [*self.notes]
         for host in self.hosts:
             steps: Sequence[Step] = self.of(host)
@@ -61,7 +61,7 @@ class Plan:
         return lines
 
     def document(self) -> dict[str, Any]:
-        """The same for programs: hosts with their steps, and the notes."""
+        """The plan as a JSON document: the hosts with their steps, and the notes."""
         steps = {
             host: [{k: v for k, v in asdict(step).items() if k != "host"} for step in self.of(host)]
             for host in self.hosts

@@ -1,4 +1,4 @@
-"""System changes: what root has to change on a host before the runtime is installed. Pure."""
+"""System changes: what root must change on a host before the runtime is installed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.steps import MINUTES, Step
 
-# MB fetched and bytes on disk, at most: apt's own arithmetic for an empty Debian 12.
+# Maximum download (MB) and disk use (bytes), as apt calculates them on an empty Debian 12.
 PARTS = (30, 110_000_000)
 BUILD_PARTS = (149, 600_000_000)
 
@@ -23,7 +23,7 @@ class Changes:
     """The system changes of one host, in order.
 
     `whys` has the reason of each step by its name: "cloud-init", "mend", "system", "driver",
-    "reboot". With `hold` and no `driver`, what is installed already is held.
+    "reboot". With `hold` and no `driver`, packages that are already installed are held.
     """
 
     wait_cloud_init: bool = False
@@ -52,18 +52,18 @@ class Changes:
 
     @property
     def as_root(self) -> tuple[str, ...]:
-        """The names of the steps that only root can do."""
+        """The names of the steps that need root."""
         return tuple(name for name in self.names if name != "cloud-init")
 
     @property
     def fetches(self) -> dict[str, int]:
-        """The MB that a step fetches, by its name."""
-        found = {"system": self._parts[0]} if self.packages else {}
-        return found | ({"driver": self.driver.megabytes} if self.driver else {})
+        """The MB that each step downloads, by its name."""
+        sizes = {"system": self._parts[0]} if self.packages else {}
+        return sizes | ({"driver": self.driver.megabytes} if self.driver else {})
 
     @property
     def disk(self) -> dict[str, int]:
-        """The bytes that a step takes, by its name: what it fetches and what it unpacks."""
+        """The bytes that each step needs on disk, by its name: downloaded and unpacked files."""
         unpacked = {"system": self._parts[1], "driver": self.driver.disk if self.driver else 0}
         return {name: mb * 1_000_000 + unpacked[name] for name, mb in self.fetches.items()}
 
@@ -72,7 +72,7 @@ class Changes:
         return BUILD_PARTS if "g++" in self.packages else PARTS
 
     def steps(self, host: str) -> list[Step]:
-        """The plan's steps on a host of this name."""
+        """The steps of the plan for a host with this name."""
         whys, mb = self.whys, self.fetches
         return [
             Step(host, n, whys.get(n, ""), MINUTES, mb.get(n, 0), reboots=n == "reboot")
@@ -81,11 +81,11 @@ class Changes:
 
 
 def changes(cluster: Cluster, name: str) -> Changes:
-    """What a host's system lacks for its part in the cluster.
+    """The system changes that a host needs for its role in the cluster.
 
     Raises:
-        UsageError: it cannot be had here: no driver for this card or system, or one that Secure
-            Boot, the kernel or a process in its way would not let work.
+        UsageError: they are not possible: no driver for this card or system, or Secure Boot, the
+            kernel or a running process prevents its use.
     """
     facts = cluster.facts[name]
     parts = missing(cluster, name)
@@ -109,7 +109,7 @@ def changes(cluster: Cluster, name: str) -> Changes:
 
 
 def missing(cluster: Cluster, name: str) -> dict[str, str]:
-    """System parts that a host lacks for its part in the cluster, and the package of each."""
+    """The missing system parts for a host's role in the cluster, each with its package."""
     facts, environment = cluster.facts[name], cluster.environment
     incomplete = any(environment.digest not in f.envs for f in cluster.facts.values())
     needs_wheel = environment.runtime.horovod and incomplete
@@ -119,12 +119,12 @@ def missing(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 def is_installed(facts: HostFacts, row: DriverRow) -> bool:
-    """Whether the row's packages are there already, and only its module is not loaded."""
+    """Whether all packages of the row are installed, so that only its module is not loaded."""
     return bool(row.packages) and all(p in facts.system.packages for p in row.packages)
 
 
 def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
-    """What an end between installing and holding left open; on machines of a stack."""
+    """Patterns to hold if an earlier bootstrap stopped before the hold; on machines of a stack."""
     if (
         not cluster.inventory.kind.in_cloud
         or not facts.gpu.cards
@@ -135,8 +135,8 @@ def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
         return ()
     row = drivers.row(facts)
     ours = [p for p in facts.system.packages if any(fnmatch(p, pattern) for pattern in row.hold)]
-    left = set(ours) - facts.system.held
-    return row.hold if left and is_installed(facts, row) else ()
+    not_held = set(ours) - facts.system.held
+    return row.hold if not_held and is_installed(facts, row) else ()
 
 
 def _whys(
@@ -145,7 +145,7 @@ def _whys(
     busy = f"; after {', '.join(facts.system.apt_busy)}" if facts.system.apt_busy else ""
     lacks = f"{', '.join(parts)} missing: apt {' '.join(sorted(set(parts.values())))}"
     wrong = drivers.wrong(facts) if facts.gpu.cards else ""
-    loads = "loads the new driver" + (" in place of Nouveau" if facts.gpu.nouveau else "")
+    reboot = "loads the new driver" + (" in place of Nouveau" if facts.gpu.nouveau else "")
     driver = "held against upgrades"
     if row:
         what = row.installer or " ".join(row.packages)
@@ -155,12 +155,12 @@ def _whys(
         "mend": "an installation was broken off: dpkg --configure -a",
         "system": lacks + busy,
         "driver": driver,
-        "reboot": f"{wrong}, though the driver is installed" if installed else loads,
+        "reboot": f"{wrong}, though the driver is installed" if installed else reboot,
     }
 
 
 def refuse(facts: HostFacts, row: DriverRow) -> None:
-    """UsageError where this row would not work on this host, or would break what is there."""
+    """UsageError if this row does not work on this host, or breaks what is installed or running."""
     system = facts.system
     if system.secure_boot and not row.signed:
         raise UsageError(
@@ -170,12 +170,12 @@ def refuse(facts: HostFacts, row: DriverRow) -> None:
     _refuse_in_use(facts)
     if is_installed(facts, row) or not row.packages:
         return
-    if _by_hand(facts):
+    if _installed_without_apt(facts):
         raise UsageError(
             f"{drivers.wrong(facts)}, and apt did not install that driver",
             hint="as root: nvidia-uninstall   # or another image",
         )
-    if not row.signed and not system.headers and not _of_system(facts):
+    if not row.signed and not system.headers and not _kernel_from_archive(facts):
         raise UsageError(
             f"no headers for the kernel {system.kernel}, which the driver is built with: its "
             "package is not of this system",
@@ -184,9 +184,9 @@ def refuse(facts: HostFacts, row: DriverRow) -> None:
 
 
 def _refuse_in_use(facts: HostFacts) -> None:
-    """A driver is not taken from under a process, nor is a host restarted under a run."""
+    """UsageError if a process uses a GPU or a run is active: it needs the driver or the host."""
     users = [user for user in facts.gpu.users if "nvidia-persiste" not in user]
-    users += sorted({f"run {trace.run_id}" for trace in facts.run_processes})
+    users += sorted({f"run {process.run_id}" for process in facts.run_processes})
     if users:
         raise UsageError(
             f"{drivers.wrong(facts)}, and the host is in use: {', '.join(users)}",
@@ -194,21 +194,21 @@ def _refuse_in_use(facts: HostFacts) -> None:
         )
 
 
-def _by_hand(facts: HostFacts) -> bool:
-    """Whether a driver is there that no package brought: apt would write across its files."""
+def _installed_without_apt(facts: HostFacts) -> bool:
+    """Whether a driver was installed without a package: apt would overwrite its files."""
     found = facts.gpu.driver is not None or bool(facts.gpu.smi)
     return found and not any("nvidia" in package for package in facts.system.packages)
 
 
-def _of_system(facts: HostFacts) -> bool:
-    """Whether the running kernel came from the system's archive, so that headers do too."""
+def _kernel_from_archive(facts: HostFacts) -> bool:
+    """Whether the running kernel is from the system's archive, which then has its headers."""
     kernel = facts.system.kernel
     names = (f"linux-image-{kernel}", f"linux-image-unsigned-{kernel}")
     return any(name in facts.system.packages for name in names)
 
 
 def mixed(facts: Mapping[str, HostFacts]) -> str:
-    """Which cards are where, if those that can be used are not all alike; else empty."""
+    """The card types and their hosts if there are several usable types; otherwise empty."""
     kinds: dict[str, list[str]] = {}
     for name, host in facts.items():
         for card in sorted({str(card) for card in drivers.usable(host)}):

@@ -46,12 +46,12 @@ def apply(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board
 def apply_system_changes(
     cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board
 ) -> Cluster:
-    """Make the system changes of the plan and read the facts again; does nothing without any."""
+    """Make the system changes of the plan, if it has any, and read the facts again."""
     wanted = {name: changes(cluster, name) for name in opened if _parts(plan, name)[0]}
     if not wanted:
         return cluster
     seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
-    # The plan decided which downloads go through the connection: that stays.
+    # The plan already chose which downloads go over SSH: keep that choice.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _still_needed(cluster, name))}:
@@ -62,18 +62,18 @@ def apply_system_changes(
 
 
 def _parts(plan: Plan, name: str) -> tuple[list[Step], list[Step]]:
-    """A host's steps: (system changes, all others)."""
+    """A host's steps: (system changes, other steps)."""
     steps = plan.of(name)
-    ours = [step for step in steps if step.name not in STEPS]
-    return [step for step in steps if step.name in STEPS], ours
+    others = [step for step in steps if step.name not in STEPS]
+    return [step for step in steps if step.name in STEPS], others
 
 
 def _still_needed(cluster: Cluster, name: str) -> str:
-    """The system change that is still needed afterwards; empty without one."""
+    """The system change that is still needed; empty if there is none."""
     try:
         left = changes(cluster, name)
-    except RailheadError as wrong:
-        return str(wrong)
+    except RailheadError as error:
+        return str(error)
     if left.packages:
         return f"still missing: {' '.join(left.packages)}"
     if left.driver:
@@ -169,7 +169,7 @@ class _Installation:
         python = step_host.facts.pythons[self.environment.python]
         venv = [UV, "venv", "--quiet", "--allow-existing", "--python", python]
         step_host.run(step, [*venv, folder], env=uv.ENVIRONMENT)
-        # sync, because a lock is complete: tf_keras asks for the TensorFlow that we keep out.
+        # sync, because a lock is complete: tf_keras requires the TensorFlow build that we exclude.
         argv = [UV, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
         with self._deliver_wheels(step_host, step, list(locks.values())) as found:
             step_host.run(step, [*argv, *found, *locks], env=uv.ENVIRONMENT, fetches=True)
@@ -178,7 +178,7 @@ class _Installation:
     def _deliver_wheels(
         self, step_host: HostStep, step: str, locks: list[str]
     ) -> Iterator[Sequence[str]]:
-        """uv's options for wheels that are sent from here; empty where the host downloads them."""
+        """uv's options for wheels that this machine sends; empty where the host downloads them."""
         planned = [s for s in self.plan.of(step_host.name) if s.name == step and s.sends]
         if not planned:
             yield ()
@@ -186,8 +186,8 @@ class _Installation:
         report = step_host.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
         python = self.environment.python
-        house = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
-        with wheels.deliver(step_host.session, house, report):
+        folder = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
+        with wheels.deliver(step_host.session, folder, report):
             yield wheels.FOR_UV
 
     def _install_horovod(self, step_host: HostStep) -> None:
@@ -206,8 +206,8 @@ class _Installation:
             self._store_in_bucket(step_host, self.wheel)
 
     def _store_in_bucket(self, step_host: HostStep, wheel: Path) -> None:
-        """Store a tested wheel in the stack's bucket if that has none. A failure is only reported:
-        the hosts are ready without it."""
+        """Store a tested wheel in the stack's bucket if the bucket has none. A failure is only
+        reported: the hosts are ready without it."""
         kept = self.cluster.kept
         if kept is None or kept.holds is not False:
             return
@@ -229,7 +229,7 @@ class _Installation:
         return HostStep(session, self.cluster, self.board)
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
-        """Make a key pair on the chief, where the private key stays; authorize it on all hosts."""
+        """Create a key pair on the chief, where its private key stays; authorize it everywhere."""
         chief = self.opened[self.cluster.chief]
         public = self.cluster.facts[self.cluster.chief].cluster_key
         if public is None:

@@ -1,4 +1,4 @@
-"""Downloads for the apt proxy: each file is fetched once and can be read while it downloads."""
+"""Downloads for the apt proxy: each file is fetched once and is readable while it downloads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from bootstrap.provision import apt_upstream
 
 PIECE = 1 << 14
-ROOM = 100_000_000  # bytes of this machine's disk that stay free
-# Files whose content never changes. Package lists do: they are fetched each time.
+ROOM = 100_000_000  # bytes that stay free on this machine's disk
+# Files whose content never changes. Package lists change, so they are fetched each time.
 KEPT = re.compile(r"\.deb$|/by-hash/")
 
 
@@ -35,8 +35,8 @@ OPENER = build_opener(_NoRedirects)
 
 
 class Download:
-    """One download. `status`, `reason` and `headers` are valid once `started` is set; until
-    it is whole, others follow it as it grows."""
+    """One download. `status`, `reason` and `headers` are valid once `started` is set. Several
+    clients can read the file while it downloads."""
 
     def __init__(self, url: str, headers: Mapping[str, str], path: Path) -> None:
         self.status, self.reason = 0, ""
@@ -50,7 +50,7 @@ class Download:
 
     @property
     def length(self) -> int:
-        """Its size in bytes; waits for the end of the download if the server gives no length."""
+        """The size in bytes; waits for the end of the download if the server gives no length."""
         if (length := _length(self.headers)) is None:
             with self._grown:
                 self._grown.wait_for(lambda: self._done)
@@ -59,11 +59,11 @@ class Download:
 
     @property
     def usable(self) -> bool:
-        """Whether clients can use it: it is in progress, or complete."""
+        """Whether clients can use it: it is in progress or complete."""
         return not self._done or (self.status == 200 and self._ended_well)
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes as they arrive; fewer than `length` if the server closed the connection."""
+        """The bytes as they arrive; fewer than `length` if the server closed the connection."""
         sent = 0
         with self.path.open("rb") as file:
             while self._grows(sent):
@@ -72,14 +72,14 @@ class Download:
                 yield piece
 
     def _grows(self, beyond: int) -> bool:
-        """Wait until there is more than so many bytes; False where no more will come."""
+        """Wait for more than `beyond` bytes; False if the download ends before that."""
         with self._grown:
             self._grown.wait_for(lambda: self._done or self._size > beyond)
             return self._size > beyond
 
     def _fetch(self, url: str, headers: Mapping[str, str]) -> None:
-        nothing = Message()
-        nothing["Content-Length"] = "0"
+        empty = Message()
+        empty["Content-Length"] = "0"
         try:
             self._receive(url, headers)
         except HTTPError as error:
@@ -87,10 +87,10 @@ class Download:
             error.headers["Content-Length"] = "0"
             self._begin(error.code, error.reason, error.headers)
         except apt_upstream.PrivateAddress as error:
-            self._begin(403, str(error), nothing)
+            self._begin(403, str(error), empty)
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
-            self._begin(502, f"This computer gets no answer either: {why}", nothing)
+            self._begin(502, f"This computer gets no answer either: {why}", empty)
         finally:
             with self._grown:
                 self._done = True
@@ -99,8 +99,8 @@ class Download:
     def _receive(self, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
         apt_upstream.check_destination(parts.hostname or "", parts.port or 80, "http")
-        asked = Request(url, headers=dict(headers))
-        with OPENER.open(asked, timeout=apt_upstream.SILENCE) as answer:
+        request = Request(url, headers=dict(headers))
+        with OPENER.open(request, timeout=apt_upstream.SILENCE) as answer:
             length = _length(answer.headers)
             if shutil.disk_usage(self.path.parent).free < (length or 0) + ROOM:
                 raise OSError(f"its disk is full at {self.path.parent}")
@@ -129,7 +129,7 @@ def _length(headers: Message) -> int | None:
 
 @dataclass
 class _SharedDownload:
-    """A file that several hosts download. A host that requests it again got a damaged copy."""
+    """A file that several hosts download. A repeated request means that the copy is damaged."""
 
     file: Download
     takers: set[str] = field(default_factory=set)
@@ -145,7 +145,7 @@ class DownloadCache:
         self._count = 0
 
     def open(self, url: str, headers: Mapping[str, str], host: str) -> Download:
-        """The download of a URL for a host; may still be in progress."""
+        """The download of a URL for a host; it may still be in progress."""
         with self._lock:
             kept = self._kept.get(url)
             if not kept or not kept.file.usable or host in kept.takers:
@@ -157,7 +157,7 @@ class DownloadCache:
             return kept.file
 
     def release(self, url: str, file: Download) -> None:
-        """A reader has finished; the file is removed if no other host will read it."""
+        """End one reader's use of a file; deletes the file if no other host will read it."""
         with self._lock:
             if url not in self._kept or self._kept[url].file is not file:
                 file.path.unlink(missing_ok=True)

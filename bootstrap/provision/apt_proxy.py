@@ -25,10 +25,10 @@ from bootstrap.provision.apt_cache import PIECE, DownloadCache
 from bootstrap.ssh.port_forward import forward_port
 from bootstrap.ssh.session import Session
 
-# Of apt's request. Without its Range a file that had come in part comes whole, for all hosts.
+# Request headers that are passed on. Range is not: the shared file must be complete for all hosts.
 PASSED = ("Authorization", "If-Modified-Since", "User-Agent")
 KEPT = ("Content-Type", "Last-Modified", "Location")
-# Nothing in front of a host's name, nor a mark in it, that two readers could take differently.
+# Allows no user name and no special character that two URL parsers could read differently.
 ADDRESS = re.compile(r"http://([\w.-]+|\[[\da-fA-F:.]+\])(:\d+)?/\S*", re.ASCII)
 
 
@@ -40,8 +40,8 @@ class AptProxy:
 
     @contextlib.contextmanager
     def on(self, session: Session, mirrors: Sequence[str]) -> Iterator[str]:
-        """Its address on the host, for as long as it listens there; empty without mirrors (as
-        in http://mirror.example). RailheadError: the host's sshd forwards no ports."""
+        """The proxy's address on the host while the block runs; empty without mirrors (like
+        http://mirror.example). RailheadError: the host's sshd forwards no ports."""
         if not mirrors:
             yield ""
             return
@@ -61,16 +61,16 @@ def apt_proxy() -> Iterator[AptProxy]:
     """A proxy with a temporary folder; removes the folders of killed processes first."""
     place = local_state.cache("apt")
     place.mkdir(parents=True, exist_ok=True)
-    for left in place.glob("*-*"):
+    for stale in place.glob("*-*"):
         try:
-            os.kill(int(left.name.partition("-")[0]), 0)
+            os.kill(int(stale.name.partition("-")[0]), 0)
         except (ProcessLookupError, ValueError):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(stale, ignore_errors=True)
         except PermissionError:
             pass  # another user's process has that pid now
     prefix = f"{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
-        yield AptProxy(Path(made))
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as name:
+        yield AptProxy(Path(name))
 
 
 class _RequestHandler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(file.length))
         self.end_headers()
         try:
-            # With less than was promised the connection ends, or apt would wait for the rest.
+            # If bytes are missing, close the connection; otherwise apt waits for the rest.
             self.close_connection |= self._send(file.pieces()) != file.length
         finally:
             self.files.release(self.path, file)
@@ -118,18 +118,18 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if not self._allowed(origin(f"https://{f'[{host}]' if ':' in host else host}:{port}")):
             return
         try:
-            way = apt_upstream.connect(host, int(port))
+            upstream = apt_upstream.connect(host, int(port))
         except apt_upstream.PrivateAddress as error:
             self._answer(403, str(error))
             return
         except OSError as error:
             self._answer(502, f"This computer gets no answer either: {error}")
             return
-        with way:
-            way.settimeout(None)
+        with upstream:
+            upstream.settimeout(None)
             self._answer(200, "Connection established")
-            threading.Thread(target=_copy, args=(self.connection, way), daemon=True).start()
-            _copy(way, self.connection)
+            threading.Thread(target=_copy, args=(self.connection, upstream), daemon=True).start()
+            _copy(upstream, self.connection)
 
     def _allowed(self, place: str) -> bool:
         if place not in self.mirrors:

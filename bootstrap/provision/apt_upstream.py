@@ -1,5 +1,5 @@
-"""Outbound connections of the apt proxy: never to this machine itself or its link-local network,
-and through this machine's own proxy if it has one."""
+"""Outbound connections of the apt proxy: never to this machine or its link-local network, and
+through this machine's own proxy if it has one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-SILENCE = 20  # seconds; apt itself gives a server up after 30
+SILENCE = 20  # seconds; apt itself gives up after 30
 
 
 class PrivateAddress(OSError):
@@ -21,7 +21,7 @@ def resolve(host: str, port: int) -> list[Any]:
     """The socket addresses of a name.
 
     Raises:
-        PrivateAddress: one is this machine or link-local, where clouds serve credentials.
+        PrivateAddress: an address is this machine's or link-local, where clouds serve credentials.
         OSError: the name does not resolve.
     """
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -39,7 +39,7 @@ def _is_private(address: str) -> bool:
 
 
 def check_destination(host: str, port: int, scheme: str) -> None:
-    """As `resolve`; with a proxy on this machine, also names that only that proxy can resolve."""
+    """As `resolve`, but a name that does not resolve is allowed if this machine uses a proxy."""
     try:
         resolve(host, port)
     except socket.gaierror:
@@ -48,23 +48,23 @@ def check_destination(host: str, port: int, scheme: str) -> None:
 
 
 def proxy_for(host: str, scheme: str) -> str:
-    """The address of this computer's own proxy for a host; empty where there is none."""
+    """The address of this machine's own proxy for a host; empty without one."""
     return "" if proxy_bypass(host) else getproxies().get(scheme, "")
 
 
 def connect(host: str, port: int) -> socket.socket:
-    """A TCP connection to an https host. OSError: it cannot be reached."""
+    """A TCP connection to an https host. OSError: the host is unreachable."""
     own = urlsplit(proxy_for(host, "https"))
     if own.hostname:
         check_destination(host, port, "https")
-        through = HTTPConnection(own.hostname, own.port or 80, timeout=SILENCE)
-        through.set_tunnel(host, port)
-        through.connect()
-        return through.sock
-    wrong: OSError = PrivateAddress(host)
-    for address in resolve(host, port):  # the very addresses that were looked at
+        tunnel = HTTPConnection(own.hostname, own.port or 80, timeout=SILENCE)
+        tunnel.set_tunnel(host, port)
+        tunnel.connect()
+        return tunnel.sock
+    failure: OSError = PrivateAddress(host)
+    for address in resolve(host, port):  # connect only to the addresses that `resolve` checked
         try:
             return socket.create_connection(address[:2], SILENCE)
         except OSError as error:
-            wrong = error
-    raise wrong
+            failure = error
+    raise failure

@@ -1,4 +1,4 @@
-"""Horovod's wheel: built on one host, tried there on two ranks, and brought here for the others."""
+"""Builds the Horovod wheel on one host, tests it there on two ranks and downloads it to here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bootstrap.untrusted import unpack
 BUILD = "~/.railhead/build"
 WHEEL_LIMIT = 1 << 30  # bytes; a wheel with NCCL has a few MB
 APT = f"{BUILD}/apt.conf"
-# In place of the host's own, where a proxy may be named that does not answer.
+# Replaces the host's own settings, which may name an unreachable proxy.
 APT_SETTINGS = """Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";
 Acquire::http::Proxy "{0}";
@@ -27,10 +27,10 @@ Acquire::https::Proxy "{0}";
 
 
 def build(step_host: HostStep) -> Path:
-    """Build the wheel, try it, and bring it into this computer's cache.
+    """Build the wheel, test it and download it into this machine's cache.
 
     Raises:
-        RailheadError: it could not be built, or does not serve.
+        RailheadError: the build or the test failed.
     """
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
@@ -40,57 +40,58 @@ def build(step_host: HostStep) -> Path:
     with supplied(step_host) as found:
         built = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=found)
     step_host.install_wheel(built.tail[-1])
-    _try(step_host)
-    wheel = _bring(step_host)
+    _test(step_host)
+    wheel = _download(step_host)
     step_host.session.call("remove", paths=[BUILD])
     return wheel
 
 
 @contextmanager
 def supplied(step_host: HostStep) -> Iterator[Mapping[str, str]]:
-    """Variables that tell a build where its parts are; on a host without outbound access they are
-    there meanwhile, or come through the connection."""
+    """Environment variables with the sources of a build's downloads. For a host without outbound
+    access, wheels are copied to it for the block, and apt uses a proxy over SSH."""
     facts, gpu = step_host.facts, step_host.cluster.environment.runtime.gpu
     fetches_nvcc = gpu and not facts.gpu.toolkit
     archive = step_host.cluster.archive
     found = {"DEBIAN_MIRROR": archive} if archive else {}
     with ExitStack() as stack:
         if downloads.cut_off(facts):
-            for house in _houses(step_host, fetches_nvcc):
+            for folder in _wheel_folders(step_host, fetches_nvcc):
                 report = step_host.reporter("horovod")
-                stack.enter_context(wheels.deliver(step_host.session, house, report))
+                stack.enter_context(wheels.deliver(step_host.session, folder, report))
             found |= wheels.FOR_PIP
         if fetches_nvcc and facts.egress.apt.open is False:
             proxy = stack.enter_context(apt_proxy())
-            places = downloads.archives(facts, archive)
-            address = stack.enter_context(proxy.on(step_host.session, places))
+            origins = downloads.archives(facts, archive)
+            address = stack.enter_context(proxy.on(step_host.session, origins))
             step_host.session.call("write", files=[[APT, 0o644, APT_SETTINGS.format(address)]])
             found |= {"APT_CONFIG": APT}
         yield found
 
 
-def _houses(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:
-    """Folders with Horovod's source and, where nvcc is fetched, the headers that go with it."""
+def _wheel_folders(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:
+    """Folders with Horovod's source and, if nvcc is downloaded, the CUDA headers for it."""
     report = step_host.reporter("horovod")
 
-    def told(count: int) -> None:
+    def report_bytes(count: int) -> None:
         report(f"{size(count)} fetched here")
 
-    yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), told)
-    for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # apart: they differ in some versions
+    yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), report_bytes)
+    for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # separate: some versions conflict
         lock = (runtimes.LOCKS / name).read_text()
-        yield wheels.fetch([lock], step_host.cluster.environment.python, told)
+        yield wheels.fetch([lock], step_host.cluster.environment.python, report_bytes)
 
 
-def _try(step_host: HostStep) -> None:
-    """What the wheel was built with, and a sum over two ranks, before others get it."""
+def _test(step_host: HostStep) -> None:
+    """Check the wheel's features and a sum over two ranks, before other hosts get the wheel."""
     environment = step_host.cluster.environment
     python = f"{environment.folder}/bin/python"
     argv = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
     step_host.run("horovod", argv, env={**QUIET, **runtimes.TRY_VARIABLES})
 
 
-def _bring(step_host: HostStep) -> Path:
+def _download(step_host: HostStep) -> Path:
+    """Copy the wheel to this machine's cache, where it appears complete or not at all."""
     folder = wheel_folder(step_host.cluster)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as part:
@@ -99,4 +100,4 @@ def _bring(step_host: HostStep) -> Path:
         unpack.unpack(packed, files, WHEEL_LIMIT)
         wheel = wheel_store.local_wheel(files)
         assert wheel is not None, "the build ended well and left no wheel"
-        return wheel.replace(folder / wheel.name)  # whole, or it is not there
+        return wheel.replace(folder / wheel.name)

@@ -18,8 +18,8 @@ from bootstrap.provision import uv
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for what only imports TensorFlow
-# Hosts may share a machine with the host that builds the wheel for them.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for commands that only import TensorFlow
+# Local hosts may share a machine with the host that builds the wheel.
 LOW_PRIORITY = ("nice", "-n", "19")
 UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
@@ -39,47 +39,47 @@ class HostStep:
 
     @property
     def facts(self) -> HostFacts:
-        """Its facts."""
+        """The host's facts."""
         return self.cluster.facts[self.name]
 
     @property
     def waits_for_wheel(self) -> bool:
-        """Whether another host builds the wheel that this one gets."""
+        """Whether this host waits for a wheel that another host builds."""
         cluster = self.cluster
         needs = cluster.environment.runtime.horovod and not cluster.wheel
         return needs and self.name != cluster.builder
 
     def reporter(self, step: str) -> Reporter:
-        """Says on the board what a step does."""
+        """A reporter that shows the progress of a step on the board."""
         return lambda text: self.board.line(self.name, f"{step}: {text}")
 
     def run(self, step: str, argv: Sequence[str], **options: Any) -> Reply:
         """Run a command of a step.
 
         Raises:
-            RailheadError: it ended with another code than 0; its last lines are told.
+            RailheadError: its exit code is not 0; the message has its last lines.
         """
         report = self.reporter(step)
 
-        def told(event: Mapping[str, Any]) -> None:
+        def on_event(event: Mapping[str, Any]) -> None:
             if "grown" in event:
                 report(f"{size(event['grown'])} on disk,{self._about(step)}")
             elif event.get("line"):
                 report(clean(event["line"]))
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
-        reply = self.session.run(argv, on_event=told, **options)
+        reply = self.session.run(argv, on_event=on_event, **options)
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
         return reply
 
     def send(self, step: str, bundle: Bundle, dest: str) -> None:
-        """Add files to a folder of ours; over a slow way it is seen that they move."""
+        """Add files to a folder under ~/.railhead and show the progress."""
         self.session.send_tree(bundle, dest, prune=False, on_sent=self._progress(step))
 
     def send_folder(self, step: str, bundle: Bundle, dest: str) -> None:
-        """Make a folder that is named by a digest appear, complete or not at all."""
+        """Copy a folder that is named by a digest; it appears complete or not at all."""
         self.session.send_folder(bundle, dest, on_sent=self._progress(step))
 
     def _progress(self, step: str) -> Callable[[int], None]:
@@ -87,7 +87,7 @@ class HostStep:
         return lambda count: report(f"{size(count)} went through this connection")
 
     def install_wheel(self, path: str) -> None:
-        """Put a Horovod wheel that lies there into the runtime."""
+        """Install a Horovod wheel from a path on the host into the runtime."""
         python = f"{self.cluster.environment.folder}/bin/python"
         argv = [UV, "pip", "install", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)

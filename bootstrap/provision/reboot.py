@@ -1,4 +1,4 @@
-"""Reboots a host and connects again: same host key, another boot id, within a time limit."""
+"""Reboots a host and reconnects within a time limit: same host key, new boot id."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import ConnectionLost, Session
 
-BACK_SECONDS = 600.0  # GPU machines with much memory take minutes
+BACK_SECONDS = 600.0  # GPU machines with much memory boot for minutes
 OUR_BOOT = Path("/proc/sys/kernel/random/boot_id")
 BOOT = f"cat {OUR_BOOT}"
 
-# Detached, and a second late, so that the answer is out before the connection goes. It happens
-# only in the boot that it was meant for.
+# Detached and delayed by a second, so that the reply arrives before the connection breaks. The
+# script does nothing if the host has rebooted already.
 SCRIPT = """[ "$({read})" = {boot} ] || exit 0
 setsid sh -c 'sleep 1; systemctl reboot || reboot' </dev/null >/dev/null 2>&1 &
 """
-# What comes up in the background may still load the driver; a unit that fails is no reason to wait.
+# Services that still start may load the driver. A failed unit does not extend the wait.
 SETTLED = "timeout 60 systemctl is-system-running --wait >/dev/null 2>&1"
 
 
 @dataclass(frozen=True)
 class RebootWait:
-    """For how long a host may be away, and how often it is called; seconds."""
+    """How long a host may be unreachable and how often to try again; seconds."""
 
     back: float = BACK_SECONDS
     every: float = 3.0
@@ -45,18 +45,18 @@ def reboot(
     *,
     patience: RebootWait = RebootWait(),  # noqa: B008
 ) -> Session:
-    """Reboot the host of a session and return a new session with it; the old one is closed.
+    """Reboot the host of a session; closes the session and returns a new one.
 
     Raises:
-        UsageError: it is the machine that one types on.
-        RailheadError: it did not come back, or shows another host key.
+        UsageError: the host is the machine that runs this command.
+        RailheadError: the host did not come back, or its host key changed.
     """
     _refuse_this_machine(session.host, facts)
-    text = SCRIPT.format(read=BOOT, boot=facts.boot_id)
-    with contextlib.suppress(ConnectionLost):  # it may be quicker than its answer
-        session.sh(as_root(text), silence=30)
+    script = SCRIPT.format(read=BOOT, boot=facts.boot_id)
+    with contextlib.suppress(ConnectionLost):  # the reboot may come before the reply
+        session.sh(as_root(script), silence=30)
     session.close()
-    return _come_back(inventory, session.host, facts.boot_id, report, patience)
+    return _wait_for_host(inventory, session.host, facts.boot_id, report, patience)
 
 
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
@@ -67,17 +67,17 @@ def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
         )
 
 
-def _come_back(
+def _wait_for_host(
     inventory: Inventory,
     host: Host,
     before: str,
     report: Reporter,
     patience: RebootWait,
 ) -> Session:
-    begun = time.monotonic()
-    while (away := time.monotonic() - begun) < patience.back:
+    started = time.monotonic()
+    while (away := time.monotonic() - started) < patience.back:
         report(f"reboot: waiting for it to come back, {away:.0f} s")
-        found = _call(inventory, host, before)
+        found = _reconnect(inventory, host, before)
         if isinstance(found, Session):
             found.sh(SETTLED)
             return found
@@ -88,8 +88,8 @@ def _come_back(
     )
 
 
-def _call(inventory: Inventory, host: Host, before: str) -> Session | str:
-    """A session with the host in a new boot; else why there is none yet."""
+def _reconnect(inventory: Inventory, host: Host, before: str) -> Session | str:
+    """A session with the rebooted host; otherwise the reason why there is none yet."""
     opened, failed = connect.open_sessions(replace(inventory, hosts=(host,)))
     if host.name in failed:
         error = failed[host.name]

@@ -1,4 +1,4 @@
-"""Reads the facts of all hosts and derives the cluster from them. Writes nothing on any host."""
+"""Reads the facts of all hosts and derives the cluster from them. Writes nothing on the hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bootstrap.ssh.session import Session
 
 
 def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
-    """Read the facts of all hosts and derive the cluster; writes nothing on any host."""
+    """Read the facts of all hosts and derive the cluster; writes nothing on the hosts."""
     facts, idle = without_idle_cards(inventory, all_facts(opened))
     _refuse_one_machine_twice(facts, opened)
     environment = choose_runtime(facts, options.launcher, options.runtime)
@@ -36,22 +36,22 @@ def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options
 def without_idle_cards(
     inventory: Inventory, facts: Mapping[str, HostFacts]
 ) -> tuple[Mapping[str, HostFacts], str]:
-    """Local hosts are somebody's own machine: a card that does not work there is let be, and said.
+    """The facts without GPUs that do not work, for local hosts; the text names such a GPU.
 
-    Elsewhere a card without a driver gets one.
+    A local host is the user's own machine, which gets no driver. Other hosts get one.
     """
     idle = {n: h for n, h in facts.items() if h.gpu.cards and not h.gpus}
     if not inventory.kind.this_machine or not idle:
         return facts, ""
-    let_be = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
+    without = {n: replace(h, gpu=replace(h.gpu, cards=())) for n, h in idle.items()}
     card = next(iter(idle.values())).gpu.cards[0]
-    return {**facts, **let_be}, f"this machine's {card} has no driver that works, and is not used"
+    return {**facts, **without}, f"this machine's {card} has no driver that works, and is not used"
 
 
 def _refuse_one_machine_twice(
     facts: Mapping[str, HostFacts], opened: Mapping[str, Session]
 ) -> None:
-    """Containers share a kernel and its boot id; each has a host key of its own."""
+    """UsageError if two names mean one machine. Containers share a boot id, but not host keys."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, host in facts.items():
         key = opened[name].host_key.get_base64()
@@ -66,7 +66,7 @@ def resolve_peers(
     opened: Mapping[str, Session],
     overrides: tuple[str, ...],
 ) -> tuple[Peer, ...]:
-    """How each host goes inside the cluster: as told, else its address on the route to a peer."""
+    """Each host's address inside the cluster: the given one, else that on the route to a peer."""
     if overrides and len(overrides) != len(inventory.hosts):
         raise UsageError(
             f"--peer-address has {len(overrides)} addresses for {len(inventory.hosts)} hosts: "
@@ -76,8 +76,8 @@ def resolve_peers(
     peers = []
     for index, host in enumerate(inventory.hosts):
         other = names[1 if index == 0 else 0] if len(names) > 1 else None
-        told = overrides[index] if overrides else host.peer_address
-        address = told or _routed(
+        given = overrides[index] if overrides else host.peer_address
+        address = given or _routed(
             facts[host.name], facts[other] if other else None, opened[host.name]
         )
         peers.append(_peer(host.name, address, host.slots, facts[host.name], opened[host.name]))
@@ -85,7 +85,7 @@ def resolve_peers(
 
 
 def _routed(own: HostFacts, other: HostFacts | None, session: Session) -> str:
-    """The source address on the route to a peer; the address that we reached it on otherwise."""
+    """The source address on the route to a peer; otherwise the address that we connected to."""
     routed = None
     if other and other.inside[0]:
         routed = fact.parse_route(session.sh(fact.route_script(other.inside[0])))
@@ -104,21 +104,21 @@ def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session:
     )
 
 
-def _slots(told: int | None, facts: HostFacts) -> int:
-    return told or len(gpus_of(facts)) or 1
+def _slots(given: int | None, facts: HostFacts) -> int:
+    return given or len(gpus_of(facts)) or 1
 
 
 def with_new_facts(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
-    """The cluster with facts that were read again: more GPUs may be seen, and a wheel may fit."""
+    """The cluster with new facts: there may be more GPUs, and another wheel may fit."""
     slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
-    anew = replace(cluster, facts=facts, peers=peers)
-    return anew if wheel_folder(anew) == wheel_folder(cluster) else with_wheel(anew)
+    updated = replace(cluster, facts=facts, peers=peers)
+    return updated if wheel_folder(updated) == wheel_folder(cluster) else with_wheel(updated)
 
 
 def with_wheel(cluster: Cluster) -> Cluster:
-    """The cluster with the wheel that this computer has for its hosts. Where hosts need one, the
-    stack's bucket is asked too, and a wheel that is only there comes here."""
+    """The cluster with the wheel in this machine's cache. If hosts need a wheel, the stack's
+    bucket is checked too; its wheel is downloaded if the cache has none."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete
     folder = wheel_folder(cluster)
     kept = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
@@ -126,10 +126,10 @@ def with_wheel(cluster: Cluster) -> Cluster:
 
 
 def wheel_folder(cluster: Cluster) -> Path:
-    """Where the control side keeps the wheel for these hosts."""
+    """The folder in this machine's cache with the wheel for these hosts."""
     return wheels_of(cluster.environment, cluster.facts[cluster.builder])
 
 
 def wheels_of(environment: Environment, builder: HostFacts) -> Path:
-    """Where the control side keeps the wheel that a host like this one builds."""
+    """The folder in this machine's cache with the wheel that a host like `builder` builds."""
     return local_state.cache("wheels") / environment.wheel_key(builder)

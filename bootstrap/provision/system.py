@@ -20,9 +20,10 @@ from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.session import Session
 
 WHAT = "system changes"
-STEPS = ("cloud-init", "mend", "system", "driver", "reboot")  # of a plan, that are done here
+# The steps of a plan that this module carries out.
+STEPS = ("cloud-init", "mend", "system", "driver", "reboot")
 
-# What a bootstrap leaves on a host with a driver that it installed; nothing of it is secret.
+# What a bootstrap leaves on a host where it installed a driver; nothing in it is secret.
 LEFT = "cat /var/lib/railhead/held; cat /run/railhead/timers; ls /etc/apt/apt.conf.d/52railhead"
 UNDO = """
 [ ! -e /var/lib/railhead/held ] || sort -u /var/lib/railhead/held | xargs apt-mark unhold
@@ -34,15 +35,15 @@ rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead /run/railhead
 def undo_system_changes(session: Session) -> tuple[list[str], list[str]]:
     """Unhold packages, restart timers and remove our apt settings.
 
-    Returns what was found before, and what is left of it.
+    Returns the changes that it found, and those that remain.
     """
-    before = _left_there(session)
+    before = _remaining_changes(session)
     if before:
         session.sh(as_root(UNDO))
-    return before, _left_there(session) if before else []
+    return before, _remaining_changes(session) if before else []
 
 
-def _left_there(session: Session) -> list[str]:
+def _remaining_changes(session: Session) -> list[str]:
     return sorted({line for line in session.sh(f"({LEFT}) 2>/dev/null").splitlines() if line})
 
 
@@ -69,7 +70,7 @@ def change_system(
     if work.failed:
         outcomes = {name: work.failed.get(name, "ok") for name in opened}
         raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(outcomes)} hosts", outcomes)
-    return {name: work.new_facts[name] for name in wanted}  # in their order, whoever answered first
+    return {name: work.new_facts[name] for name in wanted}  # in the order of `wanted`
 
 
 class _SystemChanges:
@@ -93,10 +94,10 @@ class _SystemChanges:
         sessions = {name: self.opened[name] for name in names if name not in self.failed}
         try:
             connect.everywhere(sessions, work, what=WHAT)
-        except HostsFailed as wrong:
-            bad = {name: said for name, said in wrong.outcomes.items() if said != "ok"}
-            self.failed.update(bad)
-            for name in bad:
+        except HostsFailed as error:
+            failed = {name: outcome for name, outcome in error.outcomes.items() if outcome != "ok"}
+            self.failed.update(failed)
+            for name in failed:
                 self.board.line(name, "failed", state="failed")
 
     def run_system_script(self, session: Session, proxy: AptProxy) -> None:
@@ -120,8 +121,8 @@ class _SystemChanges:
         disconnected = [h for h in disconnected if h.name not in self.failed]
         if not disconnected:
             return
-        again = replace(self.inventory, hosts=tuple(disconnected))
-        found, failed = connect.open_sessions(again)
+        inventory = replace(self.inventory, hosts=tuple(disconnected))
+        found, failed = connect.open_sessions(inventory)
         self.opened.update(found)
         self.failed.update(
             {

@@ -1,7 +1,7 @@
-"""Root's work on a host: what `Changes` says, as one POSIX sh script through the channel.
+"""Makes the system changes of one host as root, with one POSIX sh script over SSH.
 
-The script is system_changes.sh; here stand the words that come before it, made from the changes
-alone, what of apt's failures passes by itself, and errors from what the script said.
+The script is system_changes.sh. This module writes the variables in front of it from `Changes`
+alone, knows which failures of apt are temporary, and turns the script's output into errors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.session import Session
 
 SCRIPT = Path(__file__).parents[1] / "remote/scripts/system_changes.sh"
-SILENCE = 60  # the script breathes every five seconds
+SILENCE = 60  # seconds; the script prints @alive every five seconds
 
-# Extended regular expressions that grep and Python read alike, over apt's and dpkg's own words.
+# Extended regular expressions for messages of apt and dpkg; grep and Python match them alike.
 LOCKED = r"Could not get lock|Unable to (acquire|lock)|frontend lock was locked"
 TRANSIENT = "|".join(
     (
@@ -36,7 +36,7 @@ TRANSIENT = "|".join(
         r"Undetermined Error|Data socket timed out|Network is unreachable",
         r"(429|500|502|503|504) +[A-Z][A-Za-z -]+",
         r"Hash Sum mismatch|File has unexpected size|Mirror sync in progress",
-        r"\.deb +404 +Not Found",  # the lists are older than the mirror: new ones come first
+        r"\.deb +404 +Not Found",  # outdated package lists: a retry updates them
     )
 )
 FINAL = "|".join(
@@ -52,13 +52,13 @@ FAILED_FETCH = re.compile(r"(?:Err:\d+|Failed to fetch) (https?://\S+|file:\S+)(
 
 @dataclass(frozen=True)
 class Keyring:
-    """Where NVIDIA's repository for a system has its key, as a package, and that file's sha256."""
+    """The package with the key of NVIDIA's repository for one system: its URL and its sha256."""
 
     url: str
     sha256: str
 
 
-# By the sums that Google's own installer of GPU drivers pins.
+# The sha256 values are those that Google's GPU driver installer pins.
 KEYRINGS = {
     os: Keyring(f"{REPOSITORY}/{folder}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
     for os, folder, sha256 in (
@@ -83,27 +83,27 @@ KEYRINGS = {
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long the script waits for others (seconds), how often it tries again, how soon."""
+    """How long the script waits for other programs (s), its retries, and the pause between (s)."""
 
     patience: int = 600
     retries: int = 4
     pause: int = 5
 
 
-def transient(words: str) -> bool:
-    """Whether a failure of apt, told by its words, is one that mostly passes by itself."""
-    return bool(re.search(TRANSIENT, words)) and not re.search(FINAL, words)
+def transient(output: str) -> bool:
+    """Whether the output of apt shows a temporary failure, such as a timeout."""
+    return bool(re.search(TRANSIENT, output)) and not re.search(FINAL, output)
 
 
-def locked(words: str) -> bool:
-    """Whether another program had the lock of packages or of their lists."""
-    return bool(re.search(LOCKED, words))
+def locked(output: str) -> bool:
+    """Whether the output shows that another program holds a lock of apt or dpkg."""
+    return bool(re.search(LOCKED, output))
 
 
 def variables(
     changes: Changes, keyring: Keyring | None, pace: RetryPolicy, proxy: str = ""
 ) -> dict[str, str]:
-    """The words that system_changes.sh is told; empty where there is nothing to do."""
+    """The variables of system_changes.sh; a value is empty if that part has nothing to do."""
     driver = changes.driver
     hold = dict.fromkeys([*changes.hold, *(driver.hold if driver else ())])
     return {
@@ -129,8 +129,8 @@ def variables(
 
 
 def blacklist(hold: Sequence[str]) -> str:
-    """apt's settings by which unattended upgrades leave the driver alone, and what is held: they
-    are expressions, `hold` has the patterns of dpkg-query."""
+    """apt settings that exclude the driver and the held packages from unattended upgrades. apt
+    takes regular expressions; `hold` has patterns of dpkg-query."""
     held = (f"{name.replace('*', '.*')}$" for name in hold)
     names = dict.fromkeys(["nvidia-", "libnvidia-", "cuda-", *held])
     return "\n".join(f'Unattended-Upgrade::Package-Blacklist:: "{name}";' for name in names)
@@ -144,14 +144,14 @@ def script(
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> str:
-    """The whole script for one host; its apt goes by `proxy`, where one is named.
+    """The complete script for one host; its apt uses `proxy` if that is not empty.
 
     KeyError: NVIDIA has no repository for this system.
     """
     own = keyrings[os] if changes.driver and changes.driver.repository else None
-    words = variables(changes, own, pace, proxy)
-    told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
-    return f"{told}\n{SCRIPT.read_text()}"
+    assigned = variables(changes, own, pace, proxy)
+    assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in assigned.items())
+    return f"{assignments}\n{SCRIPT.read_text()}"
 
 
 def run_system_script(
@@ -165,20 +165,20 @@ def run_system_script(
     proxy: str = "",
 ) -> None:
     """Make the system changes on a host; `report` gets the progress, `proxy` is for apt on a host
-    that has no outbound access.
+    without outbound access.
 
     Raises:
-        RailheadError: it failed, or the connection broke; again does what is missing.
+        RailheadError: the script failed or the connection broke; a second call continues.
     """
-    heard = _ScriptOutput(report, changes.whys)
+    result = _ScriptOutput(report, changes.whys)
     text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
-    session.sh(as_root(text), report=heard.line, silence=SILENCE)
-    if heard.end != "@done":
-        raise why(heard.end, heard.step, heard.output, pace)
+    session.sh(as_root(text), report=result.line, silence=SILENCE)
+    if result.end != "@done":
+        raise why(result.end, result.step, result.output, pace)
 
 
 class _ScriptOutput:
-    """What the script has said: its step, its end, and the lines of its last command."""
+    """The output of the script: its step, its last line, and the lines of its last command."""
 
     def __init__(self, report: Reporter, whys: Mapping[str, str]) -> None:
         self.report, self.whys = report, whys
@@ -201,10 +201,10 @@ class _ScriptOutput:
 
 
 def why(end: str, step: str, output: Sequence[str], pace: RetryPolicy) -> RailheadError:
-    """The error for a script that ended so, after its last command had said this."""
-    what = end.removeprefix("@failed ")
+    """The error for a script's last line `end` and the output of its last command."""
+    failure = end.removeprefix("@failed ")
     minutes = pace.patience // 60
-    if what in ("apt", "mend", "keyring") and (error := _of_apt("\n".join(output), minutes)):
+    if failure in ("apt", "mend", "keyring") and (error := _apt_error("\n".join(output), minutes)):
         return error
     texts = {
         "busy": f"an earlier fab bootstrap is still at work there after {minutes} minutes",
@@ -216,31 +216,32 @@ def why(end: str, step: str, output: Sequence[str], pace: RetryPolicy) -> Railhe
         "module": "the driver is installed, and its kernel module does not load",
         "apt": f"{step}: apt failed",
     }
-    text = texts.get(what, "the system changes ended without a message")
-    words = [line for line in output if COMPLAINT.match(line)] if what in ("apt", "mend") else []
-    return RailheadError("\n".join([text, *(words or output[-8:])]))
+    text = texts.get(failure, "the system changes ended without a message")
+    of_apt = failure in ("apt", "mend")
+    complaints = [line for line in output if of_apt and COMPLAINT.match(line)]
+    return RailheadError("\n".join([text, *(complaints or output[-8:])]))
 
 
-def _of_apt(words: str, minutes: int) -> RailheadError | None:
-    """The error for what apt ran into, where its words tell more than that it failed."""
-    if locked(words):
-        holder = next(line for line in words.splitlines() if locked(line))
+def _apt_error(output: str, minutes: int) -> RailheadError | None:
+    """The error for a failure of apt whose cause its output names; None for any other failure."""
+    if locked(output):
+        holder = next(line for line in output.splitlines() if locked(line))
         return RailheadError(f"apt's lock is held for more than {minutes} minutes: {holder}")
-    if transient(words) and "Hash Sum" not in words and (found := FAILED_FETCH.search(words)):
-        cause = next(line.strip() for line in words.splitlines() if transient(line))
-        whence = "this computer" if "This computer" in cause else "that host"
+    if transient(output) and "Hash Sum" not in output and (found := FAILED_FETCH.search(output)):
+        cause = next(line.strip() for line in output.splitlines() if transient(line))
+        source = "this computer" if "This computer" in cause else "that host"
         return RailheadError(
             f"apt gets no packages from {mirror(found[1])}: {cause}",
-            hint=f"the same command again, when the mirror answers from {whence}",
+            hint=f"the same command again, when the mirror answers from {source}",
         )
-    if elsewhere := re.search(r"(https?://\S+) is no mirror of this host", words):
+    if other := re.search(r"(https?://\S+) is no mirror of this host", output):
         return RailheadError(
-            f"apt is sent to {elsewhere[1]}, which the host's lists did not name in the plan",
+            f"apt is sent to {other[1]}, which the host's lists did not name in the plan",
             hint="name it in them, in place of the mirror that sends there; the same command again",
         )
     return None
 
 
 def mirror(address: str) -> str:
-    """The mirror that an address of a list or a package belongs to."""
+    """The mirror in the URL of a package list or of a package."""
     return re.sub(r"/(dists|pool|\.)/.*", "", address).rstrip("/")

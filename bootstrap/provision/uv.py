@@ -1,5 +1,5 @@
-"""uv, the installer: this machine's copy, and the same release for the hosts. It never downloads
-a Python."""
+"""uv, the package installer: this machine's copy, and the same release for the hosts. It never
+downloads a Python."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": 
 
 
 def local_uv() -> str:
-    """The uv of the control environment."""
+    """The path of the uv in the control environment."""
     return str(Path(sys.executable).parent / "uv")
 
 
 def uv_for_hosts() -> Bundle:
-    """The uv binary for Linux on x86_64, whatever this machine is; fetched once, by hash."""
+    """The uv binary for Linux on x86_64, on any control machine; downloaded once, by hash."""
     with _FETCHING_UV:
         return _uv_for_hosts()
 
@@ -49,7 +49,7 @@ def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
     """Lock the user's requirements together with the runtime's pins; returns the locked text.
 
     Raises:
-        UsageError: the file is missing, or cannot be had beside the runtime; uv's words say why.
+        UsageError: the file is missing, or conflicts with the runtime; the message has uv's output.
     """
     if not requirements.is_file():
         raise UsageError(f"--requirements {requirements}: there is no such file")

@@ -1,8 +1,8 @@
 """Horovod wheels: this machine's cache, and the stack's bucket, which shares them with all users.
 
 `wheels/<key>/wheel.json` names the wheel for one kind of host, with its sha256, which is also in
-the name of the wheel's own object. It is written last: nobody finds an incomplete wheel, and
-of two concurrent uploads either one is valid.
+the object name of the wheel. It is written last, so nobody finds an incomplete wheel, and two
+concurrent uploads leave a valid one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CorruptWheel(RailheadError):
 
 
 def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
-    """What the stack's bucket keeps for hosts whose wheels lie in this folder here; a wheel comes
-    into the folder if there is none. No error: without a bucket's wheel one is built."""
+    """The state of the wheel for `folder` in the stack's bucket; None without a bucket. Downloads
+    the wheel if the folder has none. Raises no error: without this wheel, a host builds one."""
     if not inventory.bucket:
         return None
     url = f"{inventory.bucket}/{WHEELS}{folder.name}"
@@ -64,12 +64,12 @@ def store_wheel(inventory: Inventory, wheel: Path) -> None:
 
 
 def local_wheel(folder: Path) -> Path | None:
-    """The wheel in a folder of this machine's cache; None without one."""
+    """The wheel in a folder of this machine's cache; None if there is none."""
     return min(folder.glob("horovod-*.whl"), default=None)
 
 
 def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
-    """The wheel.json of a key; None without one."""
+    """The wheel.json of a key; None if there is none."""
     data = stack_bucket.read(f"{WHEELS}{key}/wheel.json")
     if data is None:
         return None
@@ -83,7 +83,7 @@ def _entry(stack_bucket: Bucket, key: str) -> dict[str, Any] | None:
 
 
 def _download(stack_bucket: Bucket, entry: dict[str, Any], folder: Path) -> bool:
-    """Download a wheel into a folder that has none; returns whether it did."""
+    """Download a wheel if the folder has none; returns whether it was downloaded."""
     with local_state.alone(local_state.cache("wheels") / f"{folder.name}.lock"):
         if local_wheel(folder):
             return False

@@ -42,16 +42,16 @@ HOST = {
 FOLDER = "~/.railhead/wheelhouse"
 FOR_UV = ("--offline", "--no-index", "--find-links", FOLDER)
 FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
-AT_ONCE = 16_000_000  # each transfer costs a far host two turns
+AT_ONCE = 16_000_000  # bytes per transfer; each transfer costs two network round trips
 ByteReporter = Callable[[int], None]  # gets the number of bytes so far
 
 
 def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
-    """The folder with every wheel that a host with this Python takes from these locks; `report`
+    """The folder with every wheel that a host with this Python needs from these locks; `report`
     gets the bytes downloaded so far.
 
     Raises:
-        RailheadError: one could not be fetched, is not what the lock says, or is no wheel.
+        RailheadError: a download failed, its hash is not in the lock, or it is not a wheel.
     """
     options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
     options += [arg for name in PLATFORMS for arg in ("--platform", name)]
@@ -64,15 +64,15 @@ def fetch_source(lock: str, report: ByteReporter) -> Path:
 
 
 def bundles_of(folder: Path) -> list[Bundle]:
-    """The files in bundles of AT_ONCE bytes, the smallest first, so that an interrupted transfer
-    loses little. A larger file has a bundle of its own."""
-    whole = _packed(folder)
+    """The files in bundles of at most AT_ONCE bytes, the smallest first, so that an interrupted
+    transfer loses little. A larger file has its own bundle."""
+    bundle = _packed(folder)
     groups: list[list[BundleFile]] = [[]]
-    for file in sorted(whole.files, key=lambda file: (file.size, file.path)):
+    for file in sorted(bundle.files, key=lambda file: (file.size, file.path)):
         if sum(one.size for one in groups[-1]) + file.size > AT_ONCE:
             groups.append([])
         groups[-1].append(file)
-    return [replace(whole, files=tuple(group)) for group in groups if group]
+    return [replace(bundle, files=tuple(group)) for group in groups if group]
 
 
 @cache
@@ -81,24 +81,24 @@ def _packed(folder: Path) -> Bundle:
 
 
 def applying(locks: Sequence[str], python: str) -> str:
-    """The entries of locks that apply on a host with this Python, each once, without markers:
-    pip would hold those against the machine that it runs on."""
-    world = HOST | {"python_version": python, "python_full_version": f"{python}.0"}
+    """The entries of locks that apply on a host with this Python, each once, without markers,
+    which pip would evaluate for the machine that it runs on."""
+    markers = HOST | {"python_version": python, "python_full_version": f"{python}.0"}
     found: dict[str, str] = {}
     for entry in "\n".join(locks).replace("\\\n", " ").splitlines():
         requirement, *hashes = entry.split(" --hash=")
         if not requirement.strip() or requirement.startswith("#"):
             continue
         wanted = Requirement(requirement.strip())
-        if wanted.marker is None or wanted.marker.evaluate(world):
+        if wanted.marker is None or wanted.marker.evaluate(markers):
             pin = f"{wanted.name}{wanted.specifier}"
             found[wanted.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
     return "".join(f"{found[name]}\n" for name in sorted(found))
 
 
 def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
-    whole = "\0".join([requirements, *options])
-    folder = local_state.cache("wheelhouse") / hashlib.sha256(whole.encode()).hexdigest()[:16]
+    key = "\0".join([requirements, *options])
+    folder = local_state.cache("wheelhouse") / hashlib.sha256(key.encode()).hexdigest()[:16]
     # Two commands that need the same files download them once.
     with local_state.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
@@ -118,7 +118,7 @@ def _download(part: Path, requirements: str, options: Sequence[str], report: Byt
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
     argv += ["--dest", str(part / "files"), "--requirement", str(lock)]
-    # pip copies the files to their place at the end; until then they grow below TMPDIR.
+    # pip copies the files to --dest at the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(part / "incoming")}
     with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
@@ -137,27 +137,27 @@ def _download(part: Path, requirements: str, options: Sequence[str], report: Byt
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files below a folder whose files come and go."""
-    found = 0
+    """The size in bytes of a folder whose files appear and disappear."""
+    total = 0
     for inside, _, names in os.walk(folder):
         for name in names:
             path = Path(inside, name)
-            found += path.stat().st_size if path.exists() else 0
-    return found
+            total += path.stat().st_size if path.exists() else 0
+    return total
 
 
 @contextmanager
 def deliver(session: Session, folder: Path, report: Reporter) -> Iterator[None]:
     """Copy the files of `folder` to FOLDER on the host for the duration of the block.
 
-    After a failure they stay there, so that the next attempt sends only the rest.
+    After a failure they stay on the host, so that the next attempt sends only the rest.
     """
     bundles = bundles_of(folder)
-    whole = size(sum(bundle.total_bytes for bundle in bundles))
+    total = size(sum(bundle.total_bytes for bundle in bundles))
     before = 0
 
     def sent(count: int) -> None:
-        report(f"{size(before + count)} of {whole} went through this connection")
+        report(f"{size(before + count)} of {total} went through this connection")
 
     for bundle in bundles:
         session.send_tree(bundle, FOLDER, prune=False, on_sent=sent)

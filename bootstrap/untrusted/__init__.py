@@ -1,5 +1,5 @@
 """Checks of what a host or a bucket sends: file names, archives, manifests.
 
-A host may be compromised, so nothing that it sends becomes a file here unchecked. May import
-`errors`, `console` and `inventory`.
+A host may be compromised, so everything that it sends is checked before it becomes a file here.
+May import `errors`, `console` and `inventory`.
 """

@@ -1,4 +1,4 @@
-"""What a host says that its run has left: each name and size checked, each file comparable."""
+"""A host's list of the files of a run: every name, size and sha256 is checked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bootstrap.errors import RailheadError
 from bootstrap.remote.run.manifest import FILES, home_name
 from bootstrap.untrusted import unpack
 
-LIMIT = 64_000_000  # bytes of a manifest: FILES entries with long names
+LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
-SHOWN = 5  # names in one line
+SHOWN = 5  # the most names in one line
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a run's folder: its name there, its bytes and its sha256."""
+    """One file of a run's folder: its relative path, its size in bytes and its sha256."""
 
     path: str
     bytes: int
@@ -37,11 +37,11 @@ class Entry:
 
     @property
     def home(self) -> str:
-        """Its name among the results here."""
+        """Its name in the results on this machine."""
         return home_name(self.path)
 
     def is_in(self, path: Path) -> bool:
-        """Whether a file here has these bytes and this sha256."""
+        """Whether a local file has this sha256."""
         try:
             with path.open("rb") as file:
                 digest = hashlib.sha256()
@@ -54,7 +54,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something in a run's folder that is not brought, and what it is."""
+    """An entry of a run's folder that is not copied, and its kind."""
 
     path: str
     kind: str
@@ -65,20 +65,20 @@ class Skipped:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file with content, which is then on the host alone."""
+        """Whether it is a file with content, which then exists only on the host."""
         return self.kind not in ("link", "FIFO", "socket", "device")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a run that has ended, and what of its folder is none."""
+    """The files of a run that has ended, and the skipped entries of its folder."""
 
     files: tuple[Entry, ...]
     skipped: tuple[Skipped, ...]
 
     @staticmethod
     def read(text: str | bytes) -> Manifest:
-        """The manifest of a JSON text; Hostile when it is none."""
+        """Parse a manifest from JSON; Hostile if it is not valid."""
         try:
             document = json.loads(text)
             files = tuple(Entry(f["path"], f["bytes"], f["sha256"]) for f in document["files"])
@@ -94,7 +94,7 @@ class Manifest:
 
 
 def skipped(value: Any) -> tuple[Skipped, ...]:
-    """A host's list of what it does not send; Hostile when it is none."""
+    """Parse a host's list of entries that it does not send; Hostile if it is not valid."""
     try:
         return tuple(Skipped(each["path"], each["kind"]) for each in value)
     except (KeyError, TypeError):
@@ -102,7 +102,7 @@ def skipped(value: Any) -> tuple[Skipped, ...]:
 
 
 def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
-    """One line on what was not brought; none where all was."""
+    """One line that names the skipped entries; empty if there are none."""
     if not left_out:
         return []
     names = ", ".join(f"{clean(s.path)[:120]} ({clean(s.kind)[:80]})" for s in left_out[:SHOWN])
@@ -111,7 +111,7 @@ def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
 
 
 def refuse_changed(wrong: list[str]) -> None:
-    """RailheadError that names files whose content is not what the manifest says, if any."""
+    """RailheadError if files differ from the manifest; `wrong` has their names."""
     if wrong:
         raise RailheadError(
             f"{count(len(wrong), 'file')} came with another content than the chief has: "
@@ -121,7 +121,7 @@ def refuse_changed(wrong: list[str]) -> None:
 
 
 def homes(paths: Sequence[str]) -> Mapping[str, str]:
-    """The name here of each file of a run's folder; Hostile when two have the same."""
+    """The local name of each file of a run's folder; Hostile if two files have the same."""
     found = {path: home_name(path) for path in paths}
     if len({*found.values()}) < len(found):
         raise unpack.Hostile("two files for one name")

@@ -1,8 +1,8 @@
-"""The rules by which an archive or a file name of a host becomes a file here.
+"""Rules for turning archives and file names from a host into files on this machine.
 
-A host may be compromised, so nothing of it is trusted: not a name, a size, a type or a length. An
-archive is read by rules of our own, not by tarfile's filters, which some versions of Python get
-wrong. It is unpacked into a new folder that nobody else writes to; from there each file is moved
+A host may be compromised, so no name, size, type or length from it is trusted. This module applies
+its own rules to archives, because tarfile's filters have bugs in some versions of Python. It
+unpacks an archive into a new folder that nobody else writes to, and moves each file from there
 into the results, never through a link.
 """
 
@@ -26,8 +26,8 @@ from bootstrap.errors import RailheadError
 from bootstrap.remote.run.manifest import DEPTH, FILES, FORBIDDEN, NAME, PART
 
 BLOCK = tarfile.BLOCKSIZE
-PIECE = 1 << 16  # bytes read at once
-STAGE = ".fetch-"  # how the name of a folder begins that holds files on their way
+PIECE = 1 << 16  # bytes per read
+STAGE = ".fetch-"  # prefix of the folder for files in transit
 KINDS = {
     tarfile.SYMTYPE: "a link",
     tarfile.LNKTYPE: "a hard link",
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class Hostile(RailheadError):
-    """A host sent something that Railhead never sends: no file of it is kept."""
+    """A host sent something that Railhead's own code never sends; none of it is kept."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -48,11 +48,11 @@ class Hostile(RailheadError):
 
 
 def checked(name: object) -> str:
-    """A relative name of clean parts, as it came.
+    """Return `name` unchanged if it is a safe relative path.
 
     Raises:
-        Hostile: it is no text, leads out of its folder, is too long or too deep, or holds
-            characters that a terminal or an editor acts upon.
+        Hostile: it is not text, leads out of its folder, is too long or too deep, or contains
+            characters that a terminal or an editor interprets.
     """
     if not isinstance(name, str) or (why := fault(name)):
         shown = clean(str(name))[:80]
@@ -61,7 +61,7 @@ def checked(name: object) -> str:
 
 
 def fault(name: str) -> str:
-    """What is wrong with a name; "" for one that a file here may have."""
+    """Why a name is refused; "" for a name that a local file may have."""
     if any(unicodedata.category(char) in FORBIDDEN for char in name):
         return "holds control characters or is not UTF-8"
     parts = name.split("/")
@@ -75,20 +75,19 @@ def fault(name: str) -> str:
 
 
 def packed_limit(limit: int) -> int:
-    """The most bytes that an archive of `limit` bytes of content has: headers, names, padding."""
+    """The maximum size of an archive with `limit` bytes of content, headers and padding."""
     return limit + limit // 1000 + FILES * 4 * BLOCK
 
 
 def unpack(packed: Path, into: Path, limit: int) -> list[str]:
-    """Write the regular files of a tar.gz into `into`, a folder that is not there yet; returns
-    their names.
+    """Write the regular files of a tar.gz into the new folder `into`; returns their names.
 
-    Nothing is read that was not announced and allowed before: no more than `limit` bytes of
-    content and FILES entries. What follows the end of the archive is not read.
+    Reads at most `limit` bytes of content and FILES entries; each entry's header is checked before
+    its content is read. Bytes after the end of the archive are not read.
 
     Raises:
-        Hostile: an entry is no regular file or folder, has a name that `checked` refuses or that
-            came before, or the archive exceeds a limit or is damaged.
+        Hostile: an entry is not a regular file or folder, its name is a duplicate or refused by
+            `checked`, or the archive exceeds a limit or is damaged.
     """
     into.mkdir(mode=0o700)
     names: list[str] = []
@@ -96,7 +95,7 @@ def unpack(packed: Path, into: Path, limit: int) -> list[str]:
         with gzip.open(packed) as archive:
             for name, size in _entries(archive, limit):
                 _write(archive, into, name, size)
-                _take(archive, -size % BLOCK)
+                _read_exactly(archive, -size % BLOCK)
                 names.append(name)
     except (tarfile.HeaderError, gzip.BadGzipFile, zlib.error, EOFError):
         raise Hostile("a damaged archive") from None
@@ -107,13 +106,13 @@ def unpack(packed: Path, into: Path, limit: int) -> list[str]:
 
 
 def _entries(archive: gzip.GzipFile, limit: int) -> Iterator[tuple[str, int]]:
-    """Name and bytes of each regular file; the archive stands at its content."""
+    """Name and size of each regular file; the archive is then at the start of its content."""
     count = total = 0
     long_name = ""
-    while any(block := _take(archive, BLOCK)):
+    while any(block := _read_exactly(archive, BLOCK)):
         entry = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         count += 1
-        if count > 2 * FILES:  # a long name is an entry of its own
+        if count > 2 * FILES:  # a long name is a separate entry
             raise Hostile(f"more than {FILES} files")
         if entry.size < 0:
             raise Hostile("an entry of a negative size")
@@ -122,7 +121,7 @@ def _entries(archive: gzip.GzipFile, limit: int) -> Iterator[tuple[str, int]]:
             continue
         name, long_name = checked(long_name or entry.name.removesuffix("/")), ""
         if entry.type == tarfile.DIRTYPE and not entry.size:
-            continue  # files bring their folders with them
+            continue  # folders are created with their files
         if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise Hostile(f"{KINDS.get(entry.type, 'a special entry')}, {name!r}")
         total += entry.size
@@ -132,15 +131,15 @@ def _entries(archive: gzip.GzipFile, limit: int) -> Iterator[tuple[str, int]]:
 
 
 def _long_name(archive: gzip.GzipFile, size: int) -> str:
-    """A name that is longer than a header, as GNU tar writes it."""
+    """A name that does not fit into a header, in the format of GNU tar."""
     if size > NAME + 2:
         raise Hostile(f"a name of {size} bytes")
-    name = _take(archive, size + -size % BLOCK)[:size].rstrip(b"\0")
+    name = _read_exactly(archive, size + -size % BLOCK)[:size].rstrip(b"\0")
     return name.decode("utf-8", "surrogateescape").removesuffix("/")
 
 
-def _take(archive: gzip.GzipFile, size: int) -> bytes:
-    """The next bytes, all of them."""
+def _read_exactly(archive: gzip.GzipFile, size: int) -> bytes:
+    """Exactly `size` bytes; EOFError if there are fewer."""
     data = archive.read(size)
     if len(data) != size:
         raise EOFError
@@ -153,24 +152,24 @@ def _write(archive: gzip.GzipFile, into: Path, name: str, size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as out:
         while size:
-            piece = _take(archive, min(size, PIECE))
+            piece = _read_exactly(archive, min(size, PIECE))
             out.write(piece)
             size -= len(piece)
 
 
 def new_file(path: Path) -> IO[bytes]:
-    """A file to write that was not there before, and is no link."""
+    """Create a file for writing; fails if the path exists, also as a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o644), "wb")
 
 
 @contextlib.contextmanager
 def stage(root: Path) -> Iterator[Path]:
-    """A new folder in `root` for files on their way; removed at the end, and so are those that a
-    killed command left."""
+    """A new folder in `root` for files in transit, removed at the end; also removes the folders
+    of killed commands."""
     root.mkdir(parents=True, exist_ok=True)
-    for left in root.glob(f"{STAGE}*"):
-        _remove_unused(left)
+    for stale in root.glob(f"{STAGE}*"):
+        _remove_unused(stale)
     folder = Path(tempfile.mkdtemp(prefix=STAGE, dir=root))
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -182,7 +181,7 @@ def stage(root: Path) -> Iterator[Path]:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove a folder of `stage` that no command holds any more."""
+    """Remove a folder of `stage` that no command has locked."""
     with contextlib.suppress(OSError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -193,10 +192,10 @@ def _remove_unused(folder: Path) -> None:
 
 
 def place(file: Path, root: Path, name: str) -> None:
-    """Move a file to `root`/`name`, over a file or link that has this name.
+    """Move a file to `root`/`name`; replaces a file or link with this name.
 
     Raises:
-        RailheadError: the name's folder is a link or a file here, or a folder has the name.
+        RailheadError: a parent folder is a link or a file, or `root`/`name` is a folder.
     """
     parts = checked(name).split("/")
     for depth in range(1, len(parts)):
@@ -216,7 +215,7 @@ def _in_the_way(path: Path, what: str) -> RailheadError:
 
 
 def place_text(text: str, stage: Path, root: Path, name: str) -> None:
-    """Write a text to `root`/`name`, whole or not at all."""
+    """Write a text to `root`/`name`, completely or not at all."""
     descriptor, part = tempfile.mkstemp(dir=stage)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
@@ -224,10 +223,10 @@ def place_text(text: str, stage: Path, root: Path, name: str) -> None:
 
 
 def pairs(value: Any) -> list[tuple[str, int]]:
-    """A host's list of files, each a name and its bytes.
+    """Parse a host's list of files, each a name and its size in bytes.
 
     Raises:
-        Hostile: it is no such list.
+        Hostile: the value is not such a list.
     """
     try:
         found = [(checked(name), size) for name, size in value]
