@@ -1,4 +1,4 @@
-"""The command line: tasks, their options, and which hosts a command is about.
+"""The command line: tasks, their options, and the hosts of a command.
 
-Modules are imported inside the tasks, so that `fab --list` stays quick.
+Modules are imported inside the tasks to keep `fab --list` fast.
 """

@@ -1,6 +1,6 @@
-"""How `fab` runs the tasks: once for all hosts, with exit code 2 for every usage error.
+"""Makes `fab` run a task once for all hosts, with exit code 2 for every usage error.
 
-Stock Fabric runs a task once per host of `-H`; a training run is one run over all hosts.
+Fabric by default runs a task once per host of `-H`; a training run uses all hosts at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bootstrap.errors import RailheadError
 
 
 class ClusterExecutor(Executor):  # type: ignore[misc]
-    """Passes the core `--hosts` to the task as its argument, and runs the task once."""
+    """Passes Fabric's core option `--hosts` to the task as an argument; runs the task once."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Call]:
         """One call per task, with the hosts in its arguments."""
@@ -33,8 +33,8 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         hosts = self.core[0].args.hosts.value
         return [self._with_hosts(call, hosts) for call in calls]
 
-    def _with_hosts(self, given: Any, hosts: str | None) -> Call:
-        call: Call = Call(given) if isinstance(given, Task) else given
+    def _with_hosts(self, task: Any, hosts: str | None) -> Call:
+        call: Call = Call(task) if isinstance(task, Task) else task
         if hosts is None:
             return call
         if "hosts" not in {argument.name for argument in call.task.get_arguments()}:
@@ -46,13 +46,13 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Make `fab` use this executor and its exit codes; fabfile.py calls it when it is loaded."""
+    """Make `fab` use this executor and its exit codes; fabfile.py calls it on import."""
     program.executor_class = ClusterExecutor
     program.parse_tasks = _usage_is_2(program.parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
     if _debug_flag():
-        # Invoke has set the root logger to DEBUG, at which paramiko and botocore write down
-        # requests with their signatures. `--debug` shows the lines of console/log.py alone.
+        # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
+        # requests. `--debug` shows only the lines of console/log.py.
         logging.getLogger().setLevel(logging.WARNING)
 
 
@@ -71,7 +71,7 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
         try:
             parse()
         except ParseError as wrong:
-            # Invoke shows its own object there: Flag <Argument: preset (p)> needed value ...
+            # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
             message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
             raise Exit(f"{message}\n  next: fab --list   # or: fab --help TASK", code=2) from None
         except BrokenPipeError:
@@ -81,7 +81,7 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
 
 
 def _output_closed() -> Exit:
-    """Exit 1 when the reader of stdout has closed it, as `| head` does; discard further output."""
+    """Exit 1 after the reader closed our stdout, as `| head` does; discard further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit(code=1)
 
@@ -119,5 +119,5 @@ def _internal_error(file: log.LogFile) -> str:
 
 
 def _dashed(name: str) -> str:
-    """A task's name on the command line: exec_ is exec, ssh_config is ssh-config."""
+    """A task's name on the command line: exec_ becomes exec, ssh_config ssh-config."""
     return name.rstrip("_").replace("_", "-")

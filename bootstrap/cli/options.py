@@ -1,7 +1,7 @@
 """The options of all tasks: their help texts, and the functions that validate their values.
 
-Every option is a string, a list of strings or a flag. Modules are imported where they are used, so
-that `fab --list` stays quick.
+Every option is a string, a list of strings or a flag. Modules are imported where they are used, to
+keep `fab --list` fast.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def task(
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
 
-    def made(body: Callable[..., None]) -> Task[Any]:
+    def decorate(body: Callable[..., None]) -> Task[Any]:
         code = body.__code__
         options = {name.replace("_", "-") for name in code.co_varnames[: code.co_argcount]}
         return Task(
@@ -78,13 +78,13 @@ def task(
             auto_shortflags=False,
         )
 
-    return made
+    return decorate
 
 
 def target_of(
     hosts: str | None, stack: str | None, slots: str | None = None, start: bool = False
 ) -> Target:
-    """The hosts that a command is about, not yet resolved."""
+    """The hosts of a command, not yet resolved."""
     from bootstrap.cli.targets import Target
     from bootstrap.inventory.hosts import whole_number
 
@@ -100,7 +100,7 @@ def options_of(
     *,
     mixed: bool,
 ) -> Options:
-    """How to make the hosts ready; UsageError for a value that is not valid."""
+    """The validated options for making hosts ready; UsageError for an invalid value."""
     from bootstrap.inventory.hosts import check_peer_address
     from bootstrap.plan.cluster import Options
     from bootstrap.plan.runtimes import row_named

@@ -16,7 +16,7 @@ from bootstrap.ssh.host_keys import host_key_alias
 
 
 def known(inventory: Inventory, name: str) -> str:
-    """Return `name` if a host has it; UsageError with the choices otherwise."""
+    """Return `name` if it is a host's name; else UsageError with the choices."""
     return choose(name, [h.name for h in inventory.hosts], "host")
 
 
@@ -46,7 +46,7 @@ def _host_key_lines(host: Host, inventory: Inventory) -> list[str]:
 
 
 def write_own(inventory: Inventory) -> Path:
-    """Write a config for `ssh -F` with the cluster's settings first, then the user's."""
+    """Write a config file for `ssh -F`: the cluster's settings first, then the user's own."""
     path = local_state.cluster_folder(inventory.name) / "ssh_config.own"
     ours = write_config(inventory)
     atomic_write(path, f'Include "{ours}"\nHost *\n  Include ~/.ssh/config\n')
@@ -54,7 +54,7 @@ def write_own(inventory: Inventory) -> Path:
 
 
 def execute(inventory: Inventory, command: str) -> None:
-    """Run a shell command on all hosts and print their output, each line after its host's name.
+    """Run a shell command on all hosts; print each output line with its host's name.
 
     Raises:
         HostsFailed: the command failed on some host.

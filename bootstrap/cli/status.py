@@ -1,4 +1,4 @@
-"""`fab status`: the state of the machines, the hosts and the run, read from each now."""
+"""`fab status`: the current state of the machines, the hosts and the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolves which hosts a command is about. No other module reads --hosts or --stack."""
+"""Resolves the hosts of a command. No other module reads --hosts or --stack."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Target:
             raise UsageError("--hosts and --stack both say which hosts: give one of them")
 
     def status(self) -> ClusterStatus:
-        """The hosts and, for a stack, the state of each machine now. Prints one line."""
+        """The hosts and, for a stack, the current state of each machine. Prints one line."""
         status = power.cluster_status(self._inventory())
         hosts = ", ".join(str(host) for host in status.inventory.hosts)
         print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
         return status
 
     def running(self) -> Inventory:
-        """The hosts, all running, with their host keys pinned.
+        """The hosts, all of them running and with pinned host keys.
 
         Raises:
             UsageError: some machines do not run, and `start` is not set.

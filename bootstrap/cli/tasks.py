@@ -1,6 +1,6 @@
 """The tasks of `fab`: each checks its options and calls one workflow.
 
-Modules are imported inside the tasks, so that `fab --list` stays quick.
+Modules are imported inside the tasks, to keep `fab --list` fast.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Health checks before a long run: GPUs, TensorFlow, links, ports, clocks, disks.
 
-`checks` judges, `measure` asks the hosts, `report` prints, `run` puts them in order. May import
-`lifecycle` and above.
+`measure` takes readings on the hosts, `checks` turns them into findings, `report` formats both,
+`run` calls them in order. May import `lifecycle` and above.
 """

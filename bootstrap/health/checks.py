@@ -1,7 +1,7 @@
-"""Whether hosts are fit for a run: what was measured becomes findings that say what to do. Pure.
+"""Decides whether hosts are fit for a run: turns readings into findings with an action. Pure.
 
-A run over several hosts is as fast as the slowest of them, and ranks wait for each other: a host
-or a link that is far from the rest is a finding too.
+Ranks wait for each other, so a run is as fast as its slowest host: a host or a link that is far
+slower than the others is a finding too.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.facts.xid import RESET, Errors
 from bootstrap.plan.runtimes import gpus_of
 
-CLOCK_LIMIT = 1.0  # seconds: beyond it, records of two hosts stand in the wrong order
-DISK_LIMIT = 2_000_000_000  # bytes: a rank's log alone takes up to 100 MB, a model's files more
+CLOCK_LIMIT = 1.0  # seconds: with a larger offset, records of two hosts are in the wrong order
+DISK_LIMIT = 2_000_000_000  # bytes: one rank's log takes up to 100 MB, a model's files more
 MEMORY_LIMIT = 1_000_000_000  # bytes for each rank: TensorFlow and Horovod alone took 0.45 GB
-SLOW = 2.0  # times the time that the median takes
-ALL_PAIRS_HOSTS = 8  # hosts up to which each pair is measured; beyond, each host with the next
-THIS_MACHINE = "here"  # where a finding is about the machine on which the command was typed
+SLOW = 2.0  # factor: slower than the median by more than this is a finding
+ALL_PAIRS_HOSTS = 8  # up to so many hosts all pairs are measured; beyond, each host and the next
+THIS_MACHINE = "here"  # the host of a finding about the machine that runs the command
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong where, and what to do. One that does not count is told, and all the same the
-    hosts are healthy; with one that stops links, an all-reduce would fail or hang."""
+    """What is wrong, on which host, and what to do. `counts` False: a note, the hosts are still
+    healthy. `stops_links`: an all-reduce would fail or hang."""
 
     host: str
     what: str
@@ -38,20 +38,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """A host's clock against ours, in seconds; the answer's way may be off by `error`."""
+    """A host's clock minus ours, in seconds, with the uncertainty of the measurement."""
 
     skew: float
     error: float
 
     @property
     def is_off(self) -> bool:
-        """Whether it is beyond the limit wherever in its error it really is."""
+        """Whether the offset is beyond the limit even if the error is subtracted."""
         return abs(self.skew) - self.error > CLOCK_LIMIT
 
 
 @dataclass(frozen=True)
 class HostReadings:
-    """What a host answered without a runtime; `errors` is None where it has no GPU."""
+    """The readings that need no runtime; `memory` in bytes; `errors` None: the host has no GPU."""
 
     clock: ClockOffset
     memory: int
@@ -60,7 +60,7 @@ class HostReadings:
 
 @dataclass(frozen=True)
 class Device:
-    """A product of matrices of `width` rows on one device: its best time, and if it is right."""
+    """A product of `width` x `width` matrices on a device: best time, and whether it is right."""
 
     name: str
     width: int
@@ -75,9 +75,9 @@ class Device:
 
 @dataclass(frozen=True)
 class TensorFlowReadings:
-    """What the runtime's TensorFlow sees and does on one host.
+    """The GPUs and the speed of the runtime's TensorFlow on one host.
 
-    `gpus` is None where it does not load; `output` is its last word on that, or on GPUs.
+    `gpus` is None if TensorFlow does not load; `output` is its last message about that or the GPUs.
     """
 
     gpus: int | None
@@ -86,13 +86,13 @@ class TensorFlowReadings:
 
     @property
     def slowest(self) -> Device:
-        """The device that the others of this host wait for."""
+        """The slowest device of this host; the others wait for it."""
         return max(self.devices, key=lambda device: device.seconds)
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """An all-reduce of `size` bytes over all ranks, and what pairs of hosts reached, in bytes/s."""
+    """An all-reduce of `size` bytes over all ranks; `pairs` in bytes/s of two hosts."""
 
     ranks: int
     size: int
@@ -101,30 +101,30 @@ class Reduction:
 
     @property
     def algorithm(self) -> float:
-        """Bytes per second as the program sees them: size over time."""
+        """Algorithm bandwidth in bytes per second: size over time."""
         return self.size / self.seconds
 
     @property
     def bus(self) -> float:
-        """Bytes per second that each rank sends: times 2(n-1)/n, of n ranks in a ring."""
+        """Bus bandwidth in bytes per second: in a ring of n ranks each sends 2(n-1)/n * size."""
         return self.algorithm * 2 * (self.ranks - 1) / self.ranks
 
 
-# --- What needs no runtime -----------------------------------------------------------------
+# --- Checks without a runtime --------------------------------------------------------------
 
 
 def gpu_cards(facts: HostFacts) -> int:
-    """NVIDIA's cards on the PCI bus that a run would use; 0 also where the bus is not shown."""
+    """The number of NVIDIA cards on the PCI bus for a run; 0 also if the bus is not visible."""
     return len(facts.gpu.cards) if facts.gpus else len(gpus_of(facts))
 
 
 def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
-    """The cards on the PCI bus against those that the driver shows."""
-    there, shown = gpu_cards(facts), len(facts.gpus)
-    if not there or there == shown:
+    """Compare the cards on the PCI bus with those that the driver shows."""
+    cards, shown = gpu_cards(facts), len(facts.gpus)
+    if not cards or cards == shown:
         return
     output = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
-    what = f"{count(there, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
+    what = f"{count(cards, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
     action = "restart the machine; if a GPU stays away, take another machine"
     if facts.gpu.driver is None:
         action = "fab bootstrap   # installs the driver; with --system on ad-hoc hosts"
@@ -132,7 +132,7 @@ def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
 
 
 def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
-    """What the driver and the kernel's log say of the cards."""
+    """Errors of the cards, from the driver and the kernel's log."""
     for memory in errors.memory:
         card, action = f"GPU {memory.bus}", RESET.format(bus=memory.bus)
         if memory.reset:
@@ -157,7 +157,7 @@ def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
 
 
 def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
-    """Clocks that are off. Where all are, and agree, it is ours."""
+    """Clocks beyond the limit. If all are, by the same offset, our own clock is wrong."""
     off = {name: clock for name, clock in clocks.items() if clock.is_off}
     skews = [clock.skew for clock in clocks.values()]
     if len(clocks) > 1 and len(off) == len(clocks) and max(skews) - min(skews) < CLOCK_LIMIT:
@@ -170,7 +170,7 @@ def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
 
 
 def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Finding]:
-    """Too little disk or memory for a run."""
+    """Too little free disk or memory (bytes) for a run with so many ranks on the host."""
     if disk < DISK_LIMIT:
         what = f"{size(disk)} free on the disk of its home, {size(DISK_LIMIT)} is the least"
         yield Finding(name, what, f"fab exec --hosts {name} --cmd 'du -xh ~ | sort -h | tail'")
@@ -180,11 +180,11 @@ def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator
         yield Finding(name, what, f"fab exec --hosts {name} --cmd 'ps aux --sort -rss | head'")
 
 
-# --- What TensorFlow and Horovod say -------------------------------------------------------
+# --- Checks with TensorFlow and Horovod ----------------------------------------------------
 
 
 def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) -> Iterator[Finding]:
-    """TensorFlow that does not load, or sees other GPUs than the driver: it would use the CPU."""
+    """TensorFlow does not load, or sees fewer GPUs than the driver: it would use the CPU."""
     if bench.gpus is None:
         what = f"the runtime's TensorFlow does not run: {bench.output}"
         yield Finding(name, what, "fab bootstrap", stops_links=True)
@@ -199,25 +199,25 @@ def fallback_findings(name: str, facts: HostFacts, bench: TensorFlowReadings) ->
 def speed_findings(
     tensorflow_readings: Mapping[str, TensorFlowReadings], machines: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Devices that multiply wrong, and hosts that are far slower than the median. Hosts that share
-    one machine took its time from each other: what they took says nothing of them."""
+    """Devices with a wrong result, and hosts that are far slower than the median. Speeds are not
+    compared if all hosts share one machine: they slow each other down."""
     for name, bench in tensorflow_readings.items():
         for device in bench.devices:
             if not device.right:
                 what = f"{device.name}: a product of matrices came out wrong"
                 yield Finding(name, what, "take another machine: this device is broken")
-    done = {name: bench.slowest for name, bench in tensorflow_readings.items() if bench.devices}
-    if len({machines[name] for name in done}) < 2:
+    slowest = {name: bench.slowest for name, bench in tensorflow_readings.items() if bench.devices}
+    if len({machines[name] for name in slowest}) < 2:
         return
-    usual = median_low([x.seconds for x in done.values()])
-    for name, device in done.items():
+    usual = median_low([x.seconds for x in slowest.values()])
+    for name, device in slowest.items():
         if device.seconds > SLOW * usual:
             what = f"{device.name}: {times(device.seconds, usual)} the time of the median host"
             yield Finding(name, what, "look who else uses it: fab exec --cmd 'uptime; nvidia-smi'")
 
 
 def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
-    """Pairs that reach less than half of what the upper quarter of all pairs does."""
+    """Pairs that reach less than half the bandwidth of the upper quartile of all pairs."""
     if len(pairs) < 3:
         return
     good = sorted(pairs.values())[3 * len(pairs) // 4]
@@ -231,7 +231,7 @@ def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
 
 
 def pairs_of(hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs to measure: all, or each host with the next, so that the time stays bounded."""
+    """The pairs to measure: all, or for many hosts each host with the next, to bound the time."""
     if len(hosts) < 3:
         return []
     if len(hosts) <= ALL_PAIRS_HOSTS:
@@ -240,12 +240,12 @@ def pairs_of(hosts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def times(value: float, usual: float) -> str:
-    """How much of the usual a value is: `1.5 times`."""
+    """The ratio of a value to the usual one: `1.5 times`."""
     return f"{value / usual:.1f} times"
 
 
 def shown_skew(seconds: float) -> str:
-    """A difference of clocks: `0.4 ms ahead`, `12 s behind`."""
-    word = "ahead" if seconds >= 0 else "behind"
+    """A clock offset as text: `0.4 ms ahead`, `12 s behind`."""
+    direction = "ahead" if seconds >= 0 else "behind"
     amount = abs(seconds)
-    return f"{amount * 1000:.1f} ms {word}" if amount < 1 else f"{amount:,.1f} s {word}"
+    return f"{amount * 1000:.1f} ms {direction}" if amount < 1 else f"{amount:,.1f} s {direction}"

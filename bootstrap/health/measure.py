@@ -1,6 +1,6 @@
-"""Asks hosts what `health` judges, all at once: the driver, clocks, TensorFlow, and the links.
+"""Takes the readings for `checks` on all hosts in parallel: driver, clock, TensorFlow, links.
 
-The links are measured by a run like any other: the same files, the same mpirun, the same ranks.
+The links are measured by a normal run: the same files, the same mpirun, the same ranks.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from bootstrap.ssh.session import Reply, Session
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
-CLOCK_READINGS = 3  # of the clock; the answer that came quickest counts
+CLOCK_READINGS = 3  # of the clock; the one with the fastest reply counts
 BENCH_SECONDS = 180.0
-LINK_SECONDS = 180  # also when nobody is there any more to end it
-TIMED_OUT = 124  # what timeout(1) ends with
-SHOWN_LINES = 6  # lines of what went wrong
+LINK_SECONDS = 180  # the bound holds even if this computer has disconnected
+TIMED_OUT = 124  # exit code of timeout(1)
+SHOWN_LINES = 6  # lines of an error that are shown
 TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
-# The rank that mpirun names: one that ended, that was killed, that called MPI_Abort.
+# The rank that mpirun names: it exited, was killed, or called MPI_Abort.
 FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
-REASON_LENGTH = 200  # letters of what a program said
-# TensorFlow's own reasons for doing without a GPU.
+REASON_LENGTH = 200  # characters of a program's message
+# TensorFlow's messages about why it uses no GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
 
 
 def readings(
     opened: Mapping[str, Session], facts: Mapping[str, HostFacts]
 ) -> dict[str, HostReadings]:
-    """Clock, memory and the GPUs' errors of every host; needs no Python there."""
+    """Read clock, memory and GPU errors of every host; needs no Python there."""
     return everywhere(
         opened, lambda s: _read_host(s, facts[s.host.name]), what="asking for clock and memory"
     )
@@ -75,24 +75,24 @@ def _read_host(session: Session, facts: HostFacts) -> HostReadings:
 
 
 def best_clock(session: Session, now: Callable[[], float] = time.time) -> ClockOffset:
-    """The host's clock by the answer that came quickest."""
+    """The clock offset from the reading with the fastest reply."""
     return min((clock_of(session, now) for _ in range(CLOCK_READINGS)), key=lambda c: c.error)
 
 
 def clock_of(session: Session, now: Callable[[], float] = time.time) -> ClockOffset:
-    """The host's clock against the middle of the question's way there and back."""
-    asked = now()
+    """The host's clock minus the midpoint of the request's round trip."""
+    sent = now()
     output = session.sh("date +%s.%N")
-    answered = now()
+    received = now()
     found = re.search(r"\d+(?:\.\d+)?", output)
-    there = float(found[0]) if found else asked
-    return ClockOffset(there - (asked + answered) / 2, (answered - asked) / 2)
+    remote = float(found[0]) if found else sent
+    return ClockOffset(remote - (sent + received) / 2, (received - sent) / 2)
 
 
 def host_findings(
     facts: Mapping[str, HostFacts], found: Mapping[str, HostReadings], slots: Mapping[str, int]
 ) -> list[Finding]:
-    """What is wrong with the hosts, as far as no runtime is needed to know."""
+    """The findings that need no runtime."""
     wrong = list(checks.clock_findings({name: v.clock for name, v in found.items()}))
     for name, host in facts.items():
         wrong += checks.gpu_findings(name, host)
@@ -103,30 +103,30 @@ def host_findings(
 
 
 def hosts_not_ready(cluster: Cluster) -> list[str]:
-    """The hosts that have no runtime yet, or do not let the chief in."""
+    """The hosts that have no runtime yet, or where the chief cannot log in."""
     digest = cluster.environment.digest
     return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
 
 
 def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Finding]:
-    """Every pair of hosts that does not reach each other, both ways."""
+    """One finding for each host and peer to which it cannot connect."""
     try:
-        told = start.closed_pairs(cluster, opened)
-    except HostsNotReady as wrong:  # an address for peers that is none of the host's own
-        told = {name: "" if text == "ok" else text for name, text in wrong.outcomes.items()}
-    lines = [(name, line) for name, text in told.items() for line in text.splitlines()]
+        closed = start.closed_pairs(cluster, opened)
+    except HostsNotReady as wrong:  # a peer address that the host does not have
+        closed = {name: "" if text == "ok" else text for name, text in wrong.outcomes.items()}
+    lines = [(name, line) for name, text in closed.items() for line in text.splitlines()]
     return [Finding(name, line, start.OPEN_PORTS, stops_links=True) for name, line in lines]
 
 
 def tensorflow_readings(
     cluster: Cluster, opened: Mapping[str, Session], *, count: bool = False
 ) -> dict[str, TensorFlowReadings]:
-    """What TensorFlow sees on every host and, unless only GPUs are counted, how fast it is."""
-    words = ["count"] if count else []
+    """Read which GPUs TensorFlow sees on every host and, unless `count`, how fast it is."""
+    args = ["count"] if count else []
     python = f"{cluster.environment.folder}/bin/python"
 
     def bench(session: Session) -> TensorFlowReadings:
-        argv = [python, "-I", "-", *words]  # -I: whatever lies in the home is no module
+        argv = [python, "-I", "-", *args]  # -I: no module is imported from the home
         reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
 
@@ -134,7 +134,7 @@ def tensorflow_readings(
 
 
 def read_probe(reply: Reply) -> TensorFlowReadings:
-    """What the probe answered; without an answer, the last that was said."""
+    """Parse the probe's reply; without one, `output` is the last message."""
     lines = [clean(line) for line in reply.tail if line.strip()]
     reasons = [m[0] for m in map(REASONS.search, lines) if m]
     answers = [line for line in lines if line.startswith("{")]
@@ -147,7 +147,7 @@ def read_probe(reply: Reply) -> TensorFlowReadings:
 
 
 def refuse_cpu_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None:
-    """Where hosts have GPUs: HostsNotReady unless TensorFlow sees all of them. Free elsewhere."""
+    """HostsNotReady unless driver and TensorFlow see all GPUs. No GPU: nothing runs on a host."""
     if not any(checks.gpu_cards(f) or f.gpus for f in cluster.facts.values()):
         return
     found = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
@@ -155,26 +155,28 @@ def refuse_cpu_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None
         seen = tensorflow_readings(cluster, opened, count=True)
         found = {n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()}
     if any(found.values()):
-        told = {n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in found.items()}
+        outcomes = {
+            n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in found.items()
+        }
         raise HostsNotReady(
             "not every GPU would be used: nothing was started",
-            {name: text or "ok" for name, text in told.items()},
+            {name: text or "ok" for name, text in outcomes.items()},
             hint="fab health",
         )
 
 
 def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
-    """An all-reduce over all ranks and over pairs of hosts, started as a run's ranks are.
+    """Measure an all-reduce over all ranks and over pairs of hosts, started like a run.
 
     Raises:
-        RailheadError: mpirun failed or took too long; its last words are told.
+        RailheadError: mpirun failed or took too long; the error has its last lines.
     """
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
-    asked = _link_check(cluster, pairs)
+    request = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
-    document = start.document_of(HEALTH, cluster, opened, asked, StopPolicy(stop=False))
+    document = start.document_of(HEALTH, cluster, opened, request, StopPolicy(stop=False))
     start.remove_run(opened, check)
-    start.lay_out(cluster, opened, asked, document, check)
+    start.lay_out(cluster, opened, request, document, check)
     try:
         output = _run_link_check(cluster, opened[cluster.chief], check)
     except RailheadError:
@@ -187,12 +189,12 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
 
 
 def end_interrupted(cluster: Cluster) -> None:
-    """End a reduction in whose midst Ctrl-C came, on every host, and remove its files.
+    """After Ctrl-C during a reduction: end it on every host and remove its files.
 
-    The connections of the check still wait for mpirun's answer: these are new ones.
+    This opens new connections: those of the check still wait for mpirun's reply.
 
     Raises:
-        RailheadError: it could not be done everywhere; the next check begins with what is left.
+        RailheadError: it failed on some host; the next check removes what is left.
     """
     with reach.sessions(cluster.inventory) as opened:
         start_agents(cluster, opened)
@@ -200,13 +202,13 @@ def end_interrupted(cluster: Cluster) -> None:
 
 
 def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
-    """The program of the check: it knows a host by the first of its ranks."""
+    """The request for health_links.py, where a host is represented by its first rank."""
     first, ranks = {}, 0
     for peer in cluster.peers:
         first[peer.name] = ranks
         ranks += peer.slots
-    words = json.dumps([[first[one], first[other]] for one, other in pairs])
-    program = Program("script", path=LINKS.name, args=(words,))
+    arg = json.dumps([[first[one], first[other]] for one, other in pairs])
+    program = Program("script", path=LINKS.name, args=(arg,))
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
@@ -226,15 +228,15 @@ def _run_link_check(cluster: Cluster, chief: Session, check: Run) -> dict[str, A
 
 
 def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
-    """The host whose rank ended first, and what that rank said; else mpirun's own last words.
+    """The host whose rank failed first, with that rank's last lines; else mpirun's own last lines.
 
-    mpirun puts a tag before what a rank says, and a rank ends its lines with no newline.
+    mpirun puts a tag before each piece of a rank's output; ranks do not end lines with a newline.
     """
     own, *tagged = TAG.split("\n".join(tail))
     output: dict[int, str] = {}
     for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
-        words, _, rest = text.partition("\n")
-        output[int(rank)] = output.get(int(rank), "") + words
+        piece, _, rest = text.partition("\n")
+        output[int(rank)] = output.get(int(rank), "") + piece
         own += rest
     hosts = [peer.name for peer in peers for _ in range(peer.slots)]
     found = FIRST_ENDED.search(own)
@@ -251,7 +253,7 @@ def _last(text: str) -> str:
 
 
 def _clean_up(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
-    """End what is left of the check, and remove its files."""
+    """End the remaining processes of the check, and remove its files."""
     pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
     everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
     start.remove_run(opened, check)

@@ -1,4 +1,4 @@
-"""What a check of the hosts found, as tables and lines for people. Pure."""
+"""Formats the readings and findings of a health check as tables and lines. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADS = ("host", "GPUs", "clock", "disk free", "memory free", "matmul", "interfa
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All that was measured; what could not be is empty."""
+    """All readings; those that could not be taken are empty."""
 
     facts: Mapping[str, HostFacts]
     readings: Mapping[str, HostReadings]
@@ -33,7 +33,7 @@ class HealthReport:
     tensorflow_readings: Mapping[str, TensorFlowReadings] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """A row for each host, and the slowest of them."""
+        """A table with a row per host, and a line on the slowest host."""
         rows = [HEADS, *(self._row(name) for name in self.facts)]
         return [*table(rows), *self._slowest()]
 
@@ -44,7 +44,7 @@ class HealthReport:
         return (name, self._gpus(name), clock, *room, self._matmul(name), self._interface(name))
 
     def _gpus(self, name: str) -> str:
-        """One number where the bus, the driver and TensorFlow agree."""
+        """The number of GPUs; by source if the bus, the driver and TensorFlow disagree."""
         facts, bench = self.facts[name], self.tensorflow_readings.get(name)
         counts = {"PCI": gpu_cards(facts)} if gpu_cards(facts) else {}
         counts["nvidia-smi"] = len(facts.gpus)
@@ -52,7 +52,7 @@ class HealthReport:
             counts["TensorFlow"] = bench.gpus
         if len(set(counts.values())) == 1:
             return str(len(facts.gpus) or "none")
-        return ", ".join(f"{number} by {who}" for who, number in counts.items())
+        return ", ".join(f"{number} by {source}" for source, number in counts.items())
 
     def _matmul(self, name: str) -> str:
         bench = self.tensorflow_readings.get(name)
@@ -68,17 +68,19 @@ class HealthReport:
         return "-"
 
     def _slowest(self) -> list[str]:
-        spent = {n: bench.slowest for n, bench in self.tensorflow_readings.items() if bench.devices}
-        if len(spent) < 2:
+        slowest = {
+            n: bench.slowest for n, bench in self.tensorflow_readings.items() if bench.devices
+        }
+        if len(slowest) < 2:
             return []
-        usual = median_low([device.seconds for device in spent.values()])
-        name = max(spent, key=lambda n: spent[n].seconds)
-        took = times(spent[name].seconds, usual)
+        usual = median_low([device.seconds for device in slowest.values()])
+        name = max(slowest, key=lambda n: slowest[n].seconds)
+        took = times(slowest[name].seconds, usual)
         return [f"the slowest host is {name}: its matmul takes {took} the median's"]
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells, each column as wide as its widest cell; text from hosts is made safe."""
+    """Align rows of cells in columns; text from hosts is cleaned of control characters."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(columns_of(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
@@ -90,7 +92,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def reduction_lines(reduction: Reduction, hosts: Sequence[str]) -> list[str]:
-    """The all-reduce with its bandwidth by both formulas; for more than two hosts the pairs."""
+    """The all-reduce with both bandwidths; for more than two hosts also the pairs."""
     what = f"all-reduce of {size(reduction.size)} over {count(reduction.ranks, 'rank')}"
     rates = f"{size(reduction.algorithm)}/s (bytes / time), {size(reduction.bus)}/s on the wire"
     lines = [f"{what}: {reduction.seconds * 1000:.1f} ms, {rates} (times 2(n-1)/n)"]
@@ -98,7 +100,7 @@ def reduction_lines(reduction: Reduction, hosts: Sequence[str]) -> list[str]:
 
 
 def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list[str]:
-    """Hosts by hosts: the bandwidth between each two that were measured; the slowest is named."""
+    """A table of the bandwidth between each measured pair of hosts, and the slowest pair."""
     both = {**pairs, **{(other, one): rate for (one, other), rate in pairs.items()}}
     rows = [["pairs", *hosts]]
     for one in hosts:
@@ -111,7 +113,7 @@ def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list
 
 
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
-    """Each finding with what to do; those that do not count are said to be notes."""
+    """Each finding with its action; those that do not count are marked as notes."""
     lines = []
     for found in findings:
         first, *rest = [clean(line) for line in found.what.splitlines()]

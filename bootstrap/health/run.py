@@ -1,6 +1,6 @@
-"""The order of a health check: first what needs no runtime, then TensorFlow, then the links.
+"""Runs a health check: first the checks without a runtime, then TensorFlow, then the links.
 
-It prints what it measures and every finding, and ends with one line.
+It prints all readings and findings; the last line is the outcome.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bootstrap.ssh.session import Session
 def check_hosts(
     inventory: Inventory, options: Options, opened: Mapping[str, Session], report: Reporter
 ) -> None:
-    """Check all hosts and print what is found.
+    """Check all hosts; print readings and findings.
 
     Raises:
-        UsageError: the hosts have no runtime yet, or fit none; what needs none was checked.
+        UsageError: the hosts have no runtime yet, or none fits them; the other checks were done.
         RailheadError: there are findings.
     """
     cluster, refused = _survey(inventory, options, opened)
@@ -58,7 +58,7 @@ def check_hosts(
 def _survey(
     inventory: Inventory, options: Options, opened: Mapping[str, Session]
 ) -> tuple[Cluster | None, UsageError | None]:
-    """What follows from the facts, and why no runtime can be asked, if so."""
+    """The cluster, None if no runtime fits; and why the runtime cannot be used, if so."""
     try:
         cluster = survey(inventory, opened, options)
     except UsageError as wrong:
@@ -91,7 +91,7 @@ def _check_tensorflow(
     before: list[Finding],
     report: Reporter,
 ) -> tuple[HealthReport, list[Finding]]:
-    """TensorFlow on each host and, if all of it is well, the links between them."""
+    """Check TensorFlow on each host and, if that succeeds, the links between them."""
     report(
         f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each"
     )
@@ -114,7 +114,7 @@ def _check_tensorflow(
 
 
 def _no_links(cluster: Cluster, found: list[Finding]) -> str:
-    """Why an all-reduce cannot be, or would hang; empty where it can."""
+    """Why an all-reduce is impossible or would hang; empty if it can run."""
     runtime = cluster.environment.runtime
     if not runtime.horovod:
         return f"{runtime.name} has no Horovod"

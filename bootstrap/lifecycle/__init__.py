@@ -1,4 +1,4 @@
-"""The machines around a run: start and stop, deadlines, host keys of a cloud, teardown, destroy.
+"""The machines before and after a run: start, stop, deadlines, host keys, teardown, destroy.
 
 May import `provision`, `runs` and above.
 """

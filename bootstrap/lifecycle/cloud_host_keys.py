@@ -1,8 +1,8 @@
 """Reads each machine's host key through its cloud, and pins it for that machine.
 
-A pin in the cluster's known_hosts has the host's name, so that a new address changes nothing, and
-the cloud's serial number of the machine: the key of a recreated machine is read again. There is no
-trust on first use.
+A pin in the cluster's known_hosts contains the host's name, so a new address changes nothing. It
+also contains the cloud's serial number of the machine, so the key of a recreated machine is read
+again. There is no trust on first use.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh.host_keys import host_key_alias
 
-INJECTED = "injected"  # behind a pin: others may know this key, too; rotation.py changes it
-WAIT_SECONDS = 300.0  # EC2's console shows keys some minutes after boot
+INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
+WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot
 POLL_SECONDS = 10.0
 KEY_SOURCES = {
     "console": "EC2's console output, which shows keys after a machine's first boot alone",
@@ -37,10 +37,10 @@ def pin(
     report: Reporter = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
-    """Pin the key of every running host that has no pin of this very machine yet.
+    """Pin the key of every running host that has no pin for its current machine.
 
     Raises:
-        HostsNotReady: a host's key was not to be had within five minutes.
+        HostsNotReady: a host's key was not available within five minutes.
     """
     hosts = {h.name: h for h in inventory.hosts}
     unpinned = [h for h in inventory.hosts if _needs_pin(h, inventory, instance_states)]
@@ -74,7 +74,7 @@ def _needs_pin(
 
 
 def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, tuple[str, ...]]:
-    """The keys of these hosts, as far as their cloud has them within the time."""
+    """The keys of these hosts that their cloud provides within WAIT_SECONDS."""
     names = {h.name for h in hosts}
     found: dict[str, tuple[str, ...]] = {}
 
@@ -89,15 +89,15 @@ def _read_keys(hosts: Sequence[Host], cloud: Cloud, clock: Clock) -> dict[str, t
 
 
 def is_key(text: str) -> bool:
-    """Whether a text is a public key that can be compared with one."""
+    """Whether a text can be parsed as a public key."""
     try:
         return HostKeyEntry.from_line(f"name {text}") is not None
-    except Exception:  # its decoders raise whatever they raise
+    except Exception:  # its decoders raise errors of many types
         return False
 
 
 def _pin_texts(host: Host, serial: str, keys: Sequence[str]) -> list[str]:
-    """Each key with the machine's serial, and a mark where others may know the key."""
+    """Each key with the machine's serial, and the INJECTED mark if others may know the key."""
     mark = f" {INJECTED}" if host.host_key_source == INJECTED else ""
     return [f"{' '.join(key.split()[:2])} {serial}{mark}" for key in keys if is_key(key)]
 

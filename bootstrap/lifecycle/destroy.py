@@ -1,6 +1,6 @@
 """Stops the machines of a stack through their cloud, or destroys the whole stack.
 
-Both end with a receipt: the states that the cloud reports, and what still costs money.
+Both return a receipt: the states that the cloud reports, and what still costs money.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_li
 from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.runs.results import LEFT
 
-BUCKETS = ("aws:s3/", "gcp:storage/")  # kinds of resources that may stay with their objects
+BUCKETS = ("aws:s3/", "gcp:storage/")  # resource types that may remain because they contain objects
 
 
 @dataclass
 class StopTimes:
-    """Asks a cloud how machines stand, and remembers when each was first states to be at rest."""
+    """Reads machine states from a cloud, and records when it first reports each as stopped."""
 
     cloud: Cloud
     stopped_at: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class StopTimes:
 def teardown_stack(
     inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
-    """Stop a stack's machines, or have all of it destroyed; the receipt is printed and returned."""
+    """Stop a stack's machines, or destroy the whole stack; print and return the receipt."""
     cloud = base.cloud_of(inventory)
     if not destroyed:
         receipt = stop(inventory, cloud, print_lines)
@@ -66,7 +66,7 @@ def teardown_stack(
 def stop(
     inventory: Inventory, cloud: Cloud, report: Reporter, *, clock: Clock | None = None
 ) -> Receipt:
-    """Stop the machines, wait until the cloud says that they are, and write the receipt."""
+    """Stop the machines, wait until the cloud reports them as stopped, return the receipt."""
     lines = []
     try:
         cloud.stop()
@@ -79,7 +79,7 @@ def stop(
 
 
 def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
-    """Wait, within a bound, until the cloud reports all as stopped; a line for each machine."""
+    """Wait, with a time limit, until the cloud reports all as stopped; one line per machine."""
     cloud_with_times = StopTimes(cloud)
     states = base.wait_for_state(
         cast("Cloud", cloud_with_times), STOPPED, report=report, clock=clock
@@ -88,24 +88,24 @@ def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 
 
 def result_lines(inventory: Inventory) -> list[Line]:
-    """Where the results are of runs that are not fetched, or only in part."""
+    """Where the results of runs are that were not fetched, or only partly."""
     left = [*unfetched(inventory), *partly_fetched(inventory)]
     chief = inventory.chief.name
     try:
-        there = only_on_machines(inventory, with_bucket=False)
+        unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
     return [
         Line("results", f"{run_id}: only on {chief}, on its disk: fab start, then fab fetch")
-        if run_id in there
+        if run_id in unsaved
         else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: fab fetch")
         for run_id in left
     ]
 
 
 def cost_lines(cloud: Cloud) -> list[Line]:
-    """What still costs money; a line too if that cannot be read."""
+    """What still costs money, or one line if that cannot be read."""
     try:
         return billing_lines(cloud.costs())
     except RailheadError as error:
@@ -149,25 +149,25 @@ def destroy(
 
 
 def empty_bucket(kept: Bucket, report: Reporter) -> Line:
-    """Remove all that is in the bucket."""
+    """Remove all objects from the bucket."""
     return Line("bucket", f"{count(kept.empty(report), 'object')} removed, with old versions")
 
 
 def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
-    """Remove the wheels alone from the bucket, if there is one: they can be built again, and a
-    bucket that held nothing else goes with its stack."""
+    """Remove only the wheels from the bucket, if there is one: they can be built again, and a
+    bucket without other objects can then be deleted with its stack."""
     if not inventory.bucket:
         return []
     try:
         gone = bucket.bucket_of(inventory).empty(report, bucket.WHEELS)
     except RailheadError as error:
         return [Line("bucket", f"the Horovod wheels in it stay: {error.message}")]
-    told = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
-    return [Line("bucket", told)] if gone else []
+    text = f"the Horovod wheels in it: {count(gone, 'object')} removed, with old versions"
+    return [Line("bucket", text)] if gone else []
 
 
 def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> None:
-    """UsageError when results of a run would be lost: they are neither here nor kept elsewhere."""
+    """UsageError when results of a run exist only on the machines and would be lost."""
     left = [] if discard else only_on_machines(inventory, with_bucket)
     if left:
         raise UsageError(
@@ -177,7 +177,7 @@ def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> 
 
 
 def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
-    """Runs whose results are neither here nor in a bucket that is kept."""
+    """Runs whose results are neither on this computer nor in a bucket that is kept."""
     left = [*unfetched(inventory), *partly_fetched(inventory)]
     if not left or with_bucket or not inventory.bucket:
         return left
@@ -189,7 +189,7 @@ def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
 
 
 def partly_fetched(inventory: Inventory) -> list[str]:
-    """Runs of which files were too large to be fetched: they are listed beside the results."""
+    """Runs with files that were too large to fetch; a file beside the results lists them."""
     ids = [path.stem for path in local_state.runs(inventory.name)]
     return [i for i in ids if (local_state.find_run(inventory, i)[1] / LEFT).exists()]
 
@@ -211,22 +211,22 @@ def resources_to_destroy(
 
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:
-    """Lines for an incomplete destroy. A bucket that keeps its objects is no failure."""
+    """Lines for an incomplete destroy. A bucket that keeps its objects is not a failure."""
     try:
         left = pulumi_stack.resources(name)
     except RailheadError as unknown:
         return [Line("pulumi", f"{error.message}; {unknown.message}", verified=False)]
     if left and all(kind.startswith(BUCKETS) for kind in left):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
-    told = ", ".join(sorted(set(left))) or "nothing"
-    return [Line("pulumi", f"{error.message}; in its state: {told}", verified=False)]
+    kinds = ", ".join(sorted(set(left))) or "nothing"
+    return [Line("pulumi", f"{error.message}; in its state: {kinds}", verified=False)]
 
 
 def confirm_by_name(name: str, yes: bool) -> Callable[[str], None]:
-    """A function that prints what is destroyed and asks for the stack's name, unless `yes`."""
+    """A function that prints what is destroyed and, unless `yes`, requires the stack's name."""
 
-    def agree(listed: str) -> None:
-        print_lines(listed)
+    def agree(summary: str) -> None:
+        print_lines(summary)
         hint = "fab teardown --destroy --yes"
         question = f"Type the stack's name, {name}, to destroy it"
         if not yes and not confirm(question, hint=hint, answer=name):

@@ -1,9 +1,9 @@
 """Replaces an injected host key at the first connection.
 
-The injected key was in the machine's user data, which others may read. The new key is made on the
-host, read through the connection that the injected key verifies, and pinned beside it before sshd
-uses it. If this is interrupted, the next attempt continues with the key that the host shows. When
-the host has shown the new key, the pin of the injected key is removed.
+The injected key was in the machine's user data, which others may read. The new key is generated on
+the host, read over the connection that the injected key verifies, and pinned beside the old one
+before sshd uses it. After an interruption, the next attempt continues with the key that the host
+presents. Once the host presents the new key, the pin of the injected key is removed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.as_root import run_as_root
 from bootstrap.ssh.session import ConnectionLost, Session
 
-NEXT = "next"  # behind a pin: made on the host, and not seen in use yet
+NEXT = "next"  # mark of a pin: generated on the host, not yet seen in use
 NEW_KEY_SECONDS = 20.0  # sshd takes some tenths of a second
 POLL_SECONDS = 0.5
-KEY = "/etc/ssh/ssh_host_ed25519_key"  # where cloud-init puts it, and sshd looks by default
+KEY = "/etc/ssh/ssh_host_ed25519_key"  # the default path of cloud-init and sshd
 
 MAKE = f"""set -e
 rm -f {KEY}.next {KEY}.next.pub
 ssh-keygen -q -t ed25519 -N '' -C '' -f {KEY}.next
 cat {KEY}.next.pub"""
-# What lies there is compared first: somebody else may be changing it from another computer.
+# The present keys are compared first: another computer may replace them at the same time.
 SWITCH = f"""set -e
 PATH=$PATH:/usr/sbin:/sbin
 public() {{ ssh-keygen -y -f "$1" | cut -d ' ' -f 1,2; }}
@@ -47,17 +47,17 @@ else "$(command -v sshd)" -t && kill -HUP "$(cat /run/sshd.pid)"; fi"""
 
 
 def due(inventory: Inventory) -> Inventory | None:
-    """Those hosts whose pinned key is an injected one; None where there are none."""
+    """The hosts whose pinned key is an injected one; None if there are none."""
     marked = {line[0] for line in cloud_host_keys.pin_fields(inventory) if line[4:] == [INJECTED]}
     hosts = tuple(h for h in inventory.hosts if h.name in marked)
     return replace(inventory, hosts=hosts) if hosts else None
 
 
 def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Change the keys of the hosts that are due. It can be interrupted at any point and repeated.
+    """Replace the keys of the hosts that are due. Safe to interrupt at any point and to repeat.
 
     Raises:
-        HostsNotReady: a host cannot be reached, or its key not be changed.
+        HostsNotReady: a host cannot be reached, or its key cannot be changed.
     """
     with local_state.alone_in(inventory.name):
         due_hosts = due(inventory)
@@ -70,7 +70,7 @@ def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None
 
 
 def _drop_old_pins(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:
-    """Where a host shows a key that was made on it, drop all its other pins; returns the rest."""
+    """Drop the old pins of hosts that present their new key; returns the other sessions."""
     seen = {}
     for name, session in opened.items():
         pins, key = _pins(inventory, name), session.host_key
@@ -86,14 +86,14 @@ def _pins(inventory: Inventory, name: str) -> list[list[str]]:
 
 
 def _change(inventory: Inventory, opened: Mapping[str, Session]) -> None:
-    """Make keys, pin them beside what is pinned, and only then let sshd use them."""
+    """Generate keys, add them to the pins, and only then make sshd use them."""
     made = connect.everywhere(opened, _make_key, what="making host keys", error=HostsNotReady)
     pinned = {name: _pins(inventory, name) for name in opened}
-    put = {
+    new_pins = {
         name: [*(" ".join(p[1:]) for p in pins), f"{made[name]} {pins[0][3]} {NEXT}"]
         for name, pins in pinned.items()
     }
-    cloud_host_keys.replace_pins(inventory, put)
+    cloud_host_keys.replace_pins(inventory, new_pins)
     known = {name: " ".join(" ".join(p[1:3]) for p in pins) for name, pins in pinned.items()}
 
     def switch(session: Session) -> None:
@@ -112,7 +112,7 @@ def _make_key(session: Session) -> str:
 
 
 def _as_root(session: Session, script: str) -> str:
-    """The output of a script that root runs on the host; RailheadError says why it failed."""
+    """Run a script as root on the host; returns its output. RailheadError has the reason."""
     try:
         return run_as_root(session, script)
     except ConnectionLost:
@@ -126,7 +126,7 @@ def _rotation_error(reason: str) -> RailheadError:
 
 
 def _wait_for_new_keys(inventory: Inventory, clock: Clock) -> None:
-    """Wait until every host has shown its new key; HostsNotReady if one does not in time."""
+    """Wait until every host presents its new key; HostsNotReady if one does not in time."""
     outcomes: dict[str, str] = {}
 
     def all_shown() -> bool:

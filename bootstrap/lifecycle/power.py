@@ -1,6 +1,6 @@
 """Starts and stops the machines of a stack, and reads their states and addresses.
 
-States and addresses come from the cloud, by the machines' ids, never from Pulumi's state.
+States and addresses are read from the cloud by machine id, never from Pulumi's state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bootstrap.lifecycle.receipt import price
 from bootstrap.ssh import connect
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
-SSH_SECONDS = 300.0  # from "running" until sshd answers and knows the user
+SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
 DEFAULT_HOURS = 8.0
 NO_LOGIN = "the machines run, and do not let us in"
@@ -34,7 +34,7 @@ NO_LOGIN = "the machines run, and do not let us in"
 class ClusterStatus:
     """An inventory with its current addresses, and the state of each machine in its cloud.
 
-    Ad-hoc hosts (given by --hosts) have no instance states: no cloud knows them.
+    Ad-hoc hosts (given by --hosts) have no instance states: no cloud manages them.
     """
 
     inventory: Inventory
@@ -43,7 +43,7 @@ class ClusterStatus:
 
     @property
     def not_running(self) -> list[str]:
-        """The hosts that do not run."""
+        """The names of the hosts that are not running."""
         return [name for name, s in self.instance_states.items() if s.state != "running"]
 
 
@@ -65,8 +65,8 @@ def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
 
 
 def _at_current_address(host: Host, state: InstanceState) -> Host:
-    """The host with its current address. Without one it gets its name: another machine may have
-    the last address now."""
+    """The host with its current address. Without one, its name becomes the address: another machine
+    may have its last address now."""
     address = state.address or host.name
     return replace(host, address=address, port=state.port or host.port)
 
@@ -74,7 +74,7 @@ def _at_current_address(host: Host, state: InstanceState) -> Host:
 def ensure_running(
     status: ClusterStatus, report: Reporter, *, start_them: bool = False
 ) -> Inventory:
-    """The inventory, once all its machines run and their keys are pinned.
+    """Return the inventory when all its machines run and their keys are pinned.
 
     Raises:
         UsageError: some do not run, and the user did not agree to start them.
@@ -132,11 +132,11 @@ def start(
     hours: float | None = None,
     clock: Clock | None = None,
 ) -> Inventory:
-    """Arm the cloud's own deadline, start the machines, and wait until ssh answers on all.
+    """Arm the cloud's deadline, start the machines, and wait until all accept SSH logins.
 
     Raises:
-        RailheadError: the cloud cannot start them; what had started is stopped again.
-        HostsFailed: not all run, or answer, within the time.
+        RailheadError: the cloud cannot start them; machines that did start are stopped again.
+        HostsFailed: a machine does not run, or does not answer, in time.
     """
     clock = clock or Clock()
     cloud = base.cloud_of(inventory)
@@ -155,7 +155,7 @@ def start(
 def _wait_while_stopping(
     inventory: Inventory, cloud: Cloud, report: Reporter, clock: Clock
 ) -> ClusterStatus:
-    """The status once no machine is stopping: such a machine cannot be started."""
+    """Wait until no machine is stopping, as it cannot be started then; returns the status."""
     status = _query(inventory, cloud)
     if any(s.state == "stopping" for s in status.instance_states.values()):
         states = ("running", "starting", *STOPPED)
@@ -165,7 +165,7 @@ def _wait_while_stopping(
 
 
 def _arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
-    """A deadline that begins with each start needs no arming, unless it is to be another."""
+    """Arm the deadline. One that begins at each start needs this only for a new length."""
     deadline = cloud.deadline()
     if deadline is None:
         return
@@ -176,7 +176,7 @@ def _arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Report
 
 
 def default_hours(inventory: Inventory) -> float:
-    """The length of the deadlines that the stack was made with."""
+    """Hours of the shortest deadline in the stack's configuration, else DEFAULT_HOURS."""
     seconds = [d["seconds"] for d in inventory.deadlines if "seconds" in d]
     return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
 
@@ -201,7 +201,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
 
 
 def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None:
-    """Stop what was started, unless some machines ran before: somebody may use them."""
+    """Stop the machines, unless some ran before the start: they may be in use."""
     if len(status.not_running) == len(status.instance_states):
         report("stopping again what was started")
         cloud.stop()
@@ -222,7 +222,7 @@ def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
     """Wait until a login on every host succeeds. A changed host key ends the wait at once.
 
     Raises:
-        HostsNotReady: a login does not succeed in time, or fails for a reason that will not pass.
+        HostsNotReady: a login does not succeed in time, or fails for a permanent reason.
     """
     failed: dict[str, Exception] = {}
     reported = False
@@ -244,14 +244,14 @@ def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether a machine that still boots may cause this error."""
+    """Whether a machine that is still booting may cause this error."""
     if isinstance(error, (UnknownHostKey, ChangedHostKey)):
         return False
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
 
 
 def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Stop the machines and wait until the cloud says so; HostsFailed if it does not."""
+    """Stop the machines and wait until the cloud reports it; HostsFailed if it does not."""
     cloud = base.cloud_of(inventory)
     cloud.stop()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
@@ -260,7 +260,7 @@ def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) 
 
 
 def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
-    """Move the cloud's own deadline of machines that may be running."""
+    """Move the deadline at which the cloud stops the machines; they may be running."""
     cloud = base.cloud_of(inventory)
     cloud.set_deadline(hours)
     armed = cloud.deadline()
@@ -268,7 +268,7 @@ def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
 
 
 def describe_deadline(deadline: Deadline, now: datetime | None = None) -> str:
-    """A deadline in parts, with who states so."""
+    """One line: kind, state, time, reason and source of a deadline."""
     why = f": {deadline.reason}" if deadline.reason else ""
     if deadline.at is None:
         return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
@@ -279,8 +279,8 @@ def describe_deadline(deadline: Deadline, now: datetime | None = None) -> str:
 
 
 def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | None:
-    """Print how each machine stands, the cloud's deadline and what the machines cost; returns the
-    error to end with, when machines run and nothing of the cloud would ever stop them."""
+    """Print each machine's state, the cloud's deadline and the price. Returns an error for the
+    caller to raise if machines run and the cloud would never stop them."""
     for name, s in status.instance_states.items():
         why = f"; {s.reason}" if s.reason else ""
         report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")

@@ -1,5 +1,5 @@
-"""Sessions with all hosts of an inventory; if some cannot be reached, whether the cloud's firewall
-is the reason, and the command that opens it."""
+"""Opens sessions with all hosts of an inventory. If some cannot be reached, finds out whether the
+cloud's firewall is the reason, and which command opens it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.agents import STARTING, start_agent
 from bootstrap.ssh.session import Session
 
-OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # AWS's own; it answers with an address
+OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
 SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why hosts cannot be reached, and the next command. Both are empty where each host's own
-    message has them."""
+    """Why hosts cannot be reached, and the next command. Both are empty if each host's error
+    message already has them."""
 
     reason: str = ""
     hint: str = ""
@@ -33,10 +33,10 @@ class Diagnosis:
 
 @contextlib.contextmanager
 def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
-    """Connect to every host of the inventory; closes all at the end.
+    """Connect to every host of the inventory; all sessions are closed at the end.
 
     Raises:
-        HostsNotReady: one or more could not be reached; every host's outcome is networks_text.
+        HostsNotReady: one or more could not be reached; it has the outcome of every host.
     """
     opened, failed = connect.open_sessions(inventory)
     try:
@@ -51,7 +51,7 @@ def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
 
 @contextlib.contextmanager
 def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
-    """Connected to all hosts with an agent on each, and the path of each host's Python."""
+    """Open sessions with an agent on each host; also yields the path of each host's Python."""
     with sessions(inventory) as opened:
         pythons = connect.everywhere(opened, start_agent, what=STARTING)
         yield opened, pythons
@@ -65,7 +65,7 @@ def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]
 
 
 def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
-    """What to do about hosts that cannot be reached."""
+    """Find out why hosts cannot be reached, and the next command."""
     if inventory.kind.this_machine:
         again = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
         return Diagnosis(hint=again)
@@ -105,10 +105,10 @@ def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
 
 
 def own_address(target: str) -> str | None:
-    """The address that machines at `target` see us come from; None if that cannot be found out.
+    """This machine's address as `target` sees it; None if it cannot be determined.
 
-    Between private addresses it is our own on the way there; to a public one a router may have
-    changed it, so somebody outside is asked.
+    For a private target it is the local address of the route. On the way to a public target NAT may
+    change it, so an external service is queried.
     """
     with contextlib.suppress(ValueError, OSError):
         ours = _local_address(target)
@@ -122,7 +122,7 @@ def own_address(target: str) -> str | None:
 
 
 def _local_address(target: str) -> str:
-    """Our address on the way to another one. Nothing is sent."""
+    """The local address of the route to `target`. Nothing is sent."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((target, 9))

@@ -20,7 +20,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a teardown did, resource by resource; `verified` only if every line of it is."""
+    """What a teardown did, one line per resource; `verified` only if every line is."""
 
     cluster: str
     at: str
@@ -32,7 +32,7 @@ class Receipt:
         return all(line.verified for line in self.lines)
 
     def describe(self) -> list[str]:
-        """The receipt for people."""
+        """The receipt as lines of text."""
         width = max((len(line.host) for line in self.lines), default=0)
         marks = {True: "ok  ", False: "NOT VERIFIED  "}
         rows = [f"  {x.host:<{width}}  {marks[x.verified]}{x.text}" for x in self.lines]
@@ -40,7 +40,7 @@ class Receipt:
 
 
 def check(receipt: Receipt) -> None:
-    """RailheadError when something on the receipt was not verified."""
+    """RailheadError when a line of the receipt was not verified."""
     if not receipt.verified:
         raise RailheadError(
             "not everything could be verified; see the lines above", hint="fab teardown"
@@ -48,7 +48,7 @@ def check(receipt: Receipt) -> None:
 
 
 def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
-    """A machine's state with its source and time. `stopped_at`: when it was stopped before."""
+    """A machine's state with its source and time. `stopped_at`: when it was reported stopped."""
     source = f"says {state.source}, {state.at}"
     if state.state in STOPPED:
         return Line(name, f"{state.state} ({source}); it costs nothing by the hour")
@@ -58,7 +58,7 @@ def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
 
 
 def billing_lines(costs: Iterable[Cost]) -> list[Line]:
-    """What bills although the machines are stopped, and what ends it."""
+    """What still costs money after the machines are stopped, and the command that ends it."""
     return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}") for c in costs]
 
 

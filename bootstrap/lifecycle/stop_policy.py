@@ -1,4 +1,4 @@
-"""The machines of a stack around a run: their deadline before it, and their stop after it."""
+"""Checks the machines' deadline before a run, and follows their stop after it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.start import Run, read_json
 from bootstrap.ssh.session import Session
 
-STOP_SECONDS = 600.0  # seconds that machines may take from a run's end until the cloud says stopped
+STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 DEFAULT_KEEP = 20
 EXTEND_HINT = "fab extend --hours HOURS"
 
 
 def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> StopPolicy:
-    """The checked options about the end of a run.
+    """Validate the options about the end of a run.
 
     Raises:
-        UsageError: a number is none, is out of its range, or contradicts --no-stop.
+        UsageError: a value is not a number, is out of range, or contradicts --no-stop.
     """
     if keep is not None and no_stop:
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
@@ -37,7 +37,7 @@ def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> 
 
 
 def number(text: str, what: str, low: float, high: float) -> float:
-    """The number in `text`; UsageError with the range when it is no such number."""
+    """Parse a number from `low` to `high`; UsageError with the range if it is none."""
     try:
         value = float(text)
     except ValueError:
@@ -48,11 +48,11 @@ def number(text: str, what: str, low: float, high: float) -> float:
 
 
 def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
-    """Ask the cloud for its deadline before anything is shipped; a line that says when it is.
+    """Check the cloud's deadline before files are sent; returns a line with its time.
 
     Raises:
-        UsageError: it is missing, or past, or comes before the run's own --max-hours; or something
-            was asked of a stop that machines of this kind never get.
+        UsageError: the deadline is missing, past, or earlier than the run's --max-hours; or the
+            hosts are ad-hoc, never stopped by a run, and an option is about their stop.
     """
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)
@@ -70,7 +70,7 @@ def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
 
 
 def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime) -> str:
-    """As `check_before_run`, of a deadline that is known."""
+    """As `check_before_run`, for a deadline that was already read."""
     if deadline is None:
         return ""
     if deadline.state != "armed":
@@ -93,7 +93,7 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
 
 @contextmanager
 def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
-    """The steps before a run's supervisor starts: if one fails, nothing stops the machines."""
+    """Around the steps before the supervisor starts: if one fails, report that machines run on."""
     try:
         yield
     except BaseException:
@@ -105,7 +105,7 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
 def wait_after_run(
     inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None
 ) -> None:
-    """Report what happens to the machines; after a success wait until they are stopped.
+    """Report what happens to the machines; after a successful run wait until they are stopped.
 
     Raises:
         HostsFailed: some do not stop.
@@ -130,14 +130,14 @@ def _read(run: Run, name: str) -> dict[str, Any]:
 
 
 def price(inventory: Inventory) -> str:
-    """What the machines cost together, if that is known: `, 7.82 USD per hour`."""
+    """The price of all machines together, if known: `, 7.82 USD per hour`; else empty."""
     if not inventory.price:
         return ""
     return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
 
 
 def describe_kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
-    """Until when machines are kept after a run that did not succeed."""
+    """One line: until when the machines are kept after a run that did not succeed."""
     minutes = document["stop"]["keep_minutes"]
     if not minutes:
         return "the machines stop now; fab status says when they have"
@@ -151,13 +151,13 @@ def describe_kept(document: dict[str, Any], result: dict[str, Any], cost: str) -
 
 
 def phase(chief: Session, run: Run) -> list[str]:
-    """What stop_machines.py on the chief does now: a line, or none where machines do not stop."""
+    """What stop_machines.py on the chief does now: one line, or none if machines do not stop."""
     state = read_json(chief, f"{run.folder}/state.json") or {}
     return [describe_phase(state["machines"])] if "machines" in state else []
 
 
 def describe_phase(machines: Mapping[str, Any]) -> str:
-    """What stop_machines.py on the chief does now, as a line."""
+    """The `machines` of state.json, which stop_machines.py writes, as one line."""
     until = f", kept until {machines['until'][11:16]} UTC" if machines.get("until") else ""
     each = "".join(f", {name}: {why}" for name, why in (machines.get("stopped") or {}).items())
     return f"machines: {machines['phase']}{until}{each}; results {machines['results']}"

@@ -1,4 +1,4 @@
-"""Removes everything of Railhead from hosts; the receipt has what was verified for each host.
+"""Removes everything of Railhead from hosts; the receipt shows what was verified on each.
 
 Ad-hoc hosts (given by --hosts) are never powered off; the demo's local hosts are stopped. The
 machines of a stack are handled in destroy.py.
@@ -25,14 +25,14 @@ from bootstrap.ssh.session import Session
 
 
 def unfetched(inventory: Inventory) -> list[str]:
-    """Runs of a cluster whose results were never brought here."""
+    """Runs of a cluster whose results were never fetched to this computer."""
     folder = local_state.cluster_folder(inventory.name) / "runs"
     ids = sorted(path.stem for path in folder.glob("*.json"))
     return [i for i in ids if not (local_state.find_run(inventory, i)[1] / "result.json").exists()]
 
 
 def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
-    """Tear down hosts that no stack made; with `destroy`, remove the homes of local hosts too.
+    """Tear down hosts of no stack; with `destroy`, also remove the homes of local hosts.
 
     Raises:
         UsageError: `destroy` of ad-hoc hosts, or what `remove_from_hosts` raises.
@@ -51,7 +51,8 @@ def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy:
 def remove_from_hosts(
     inventory: Inventory, *, purge: bool = False, discard: bool = False
 ) -> Receipt:
-    """End processes of runs and remove keys; with `purge` also ~/.railhead. Stop local sshds.
+    """End processes of runs and remove keys; with `purge` also ~/.railhead. Stop the sshd of local
+    hosts.
 
     Raises:
         UsageError: `purge` would lose results that were never fetched.
@@ -122,11 +123,11 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
 
 
 def _restore_system(session: Session) -> list[Line]:
-    """Revert system changes: holds, settings of unattended upgrades, timers. Drivers stay."""
-    there, left = undo_system_changes(session)
-    if not there:
+    """Revert system changes: apt holds, unattended-upgrades settings, timers. Drivers stay."""
+    found, left = undo_system_changes(session)
+    if not found:
         return []
-    names = [Path(line).name for line in left or there]
+    names = [Path(line).name for line in left or found]
     text = "could not be taken back, without root" if left else "taken back, as apt had it before"
     return [Line(session.host.name, f"{', '.join(names)}: {text}", verified=not left)]
 

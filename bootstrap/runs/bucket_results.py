@@ -1,4 +1,4 @@
-"""The results of a run whose chief does not run: find them, and fetch them from the bucket."""
+"""Finds and fetches results of a run whose chief is not running, from the bucket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGE = 100_000_000  # bytes from which a file is reported on its own line
 
 
 def run_line(inventory: Inventory, run_id: str | None) -> str:
-    """One line on the last run, or on `run_id`, of a cluster whose chief does not run."""
+    """One line about the last run, or `run_id`, of a cluster whose chief is not running."""
     if run_id is None and not local_state.runs(inventory.name):
         return "no run yet"
     run = find_run(inventory, run_id)
@@ -33,7 +33,7 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
 
 
 def _place(inventory: Inventory, run_id: str) -> str:
-    """Where results are that were not fetched."""
+    """Where results that were not fetched are, as text."""
     only = f"only on {inventory.chief.name}, which does not run: fab start, then fab fetch"
     if not inventory.bucket:
         return only
@@ -45,14 +45,14 @@ def _place(inventory: Inventory, run_id: str) -> str:
 
 
 def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
-    """Fetch a run's results from the bucket; each is compared with the manifest by sha256.
+    """Fetch a run's results from the bucket; each file is verified by its sha256 in the manifest.
 
     Args:
-        report: gets a line with the number of files and bytes, and one before each large file.
+        report: receives a line with the number of files and bytes, and one per large file.
 
     Raises:
         UsageError: they are not in the bucket.
-        RailheadError: a file is not the one that was uploaded.
+        RailheadError: a file differs from the manifest, or is no longer in the bucket.
     """
     source = bucket.bucket_of(inventory)
     manifest = source.manifest(run.run_id)
@@ -82,7 +82,7 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
 
 
 def _refuse_too_much(total: int, folder: Path) -> None:
-    """UsageError when so many bytes would fill the local disk."""
+    """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
     free = shutil.disk_usage(folder).free
     if total > free - RESERVED:
         raise UsageError(
@@ -93,7 +93,7 @@ def _refuse_too_much(total: int, folder: Path) -> None:
 
 
 def _fetch_file(source: Bucket, run: Run, entry: Entry, path: Path, report: Reporter) -> None:
-    """Download one file of a manifest, at most as many bytes as the manifest gives."""
+    """Download one file of the manifest, limited to the size in its entry."""
     if entry.bytes >= LARGE:
         report(f"  {entry.home}, {size(entry.bytes)}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Cancels a run on every host and verifies that no process of it is left."""
+"""Cancels a run on every host and verifies that none of its processes is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows a run: shows its records and output lines until it ends, across broken connections."""
+"""Follows a run to its end: shows records and output lines, reconnects when necessary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken co
 
 @dataclass
 class RunConnection:
-    """A run, its hosts, and the open session with its chief, which `reopen` replaces."""
+    """A run, its hosts, and the open session with its chief; `reopen` replaces the session."""
 
     run: Run
     inventory: Inventory
@@ -71,7 +71,7 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
     hosts = _first_ranks(chief, run)
-    with_progress: set[str] = set()  # for all other hosts their last output line is shown
+    with_progress: set[str] = set()  # other hosts show their last output line
 
     def show(event: Mapping[str, Any]) -> None:
         if "metrics" in event:
@@ -105,10 +105,10 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
 
 
 def show_record(line: str, board: Board, with_progress: set[str]) -> None:
-    """Show a line of metrics.jsonl: progress and messages in their host's line, the rest above.
+    """Show a line of metrics.jsonl: progress and messages in the host's line, others above.
 
-    A line that is no record, or whose host is not on the board, is not shown: the run's program
-    can write into that file too. Hosts that show progress are added to `with_progress`.
+    Lines that are not records, or of hosts not on the board, are ignored: the run's program can
+    also write to that file. Hosts that report progress are added to `with_progress`.
     """
     try:
         entry = json.loads(line)

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Program:
-    """What runs: our own training with resolved settings, or the user's script with arguments."""
+    """The program of a run: our own training with its settings, or the user's script."""
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class RunOptions:
             raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 
     def resolved_strategy(self, hosts: int) -> Strategy:
-        """The strategy that was given, else the launcher's default for so many hosts."""
+        """The given strategy, else the launcher's default for this number of hosts."""
         return strategies.resolve(self.launcher, self.strategy, hosts)
 
     def resolved_keras(self, strategy: Strategy) -> tuple[int, str]:
@@ -101,7 +101,7 @@ class Bucket:
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """An id that sorts by time: 20261121-101500-3f2a (UTC)."""
+    """A new id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
     return f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
@@ -122,9 +122,9 @@ def run_document(
     stops: Sequence[Sequence[str] | None],
     bucket: Bucket | None,
 ) -> dict[str, Any]:
-    """run.json, schema 1: what supervisor, ranks and training read; no secret's value.
+    """run.json, schema 1: read by supervisor, ranks and training; without values of secrets.
 
-    `stops` has the command that stops each host, in order; empty for hosts of no stack.
+    `stops`: the stop command of each host, in order; empty for hosts without a stack.
     """
     strategy = options.resolved_strategy(len(peers))
     processes = [strategy.processes(peer.slots) for peer in peers]
@@ -163,7 +163,7 @@ def run_document(
 
 
 def _stop(policy: StopPolicy, stops: Sequence[Sequence[str] | None]) -> dict[str, Any] | None:
-    """`stop` of run.json: how the machines stop after the run; None when they do not."""
+    """`stop` of run.json: how the machines stop after the run; None if they are not stopped."""
     if not policy.stop or not stops:
         return None
     argv = [list(command) if command else None for command in stops]

@@ -1,4 +1,4 @@
-"""The curves of a run as one picture: loss and accuracy, in training and on held-out samples."""
+"""Draws the curves of a run as one image: loss and accuracy of training and validation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of the picture; `points` are (x, y), all finite."""
+    """One curve; `points` are (x, y), all finite."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -27,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes and its curves."""
+    """One pair of axes: labels of y (`what`) and x (`along`), and the curves."""
 
     what: str
     along: str
@@ -45,7 +45,7 @@ def curves(metrics: Path, out: Path, title: str) -> bool:
 
 
 def _records(metrics: Path) -> list[Record]:
-    """Every record of the file; a line that is no object, such as a torn last one, is skipped."""
+    """All records of the file; lines that are not JSON objects (a partial last one) are skipped."""
     if not metrics.is_file():
         return []
     lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -60,7 +60,7 @@ def _parsed(line: str) -> object:
 
 
 def _panels(records: Sequence[Record]) -> list[Panel]:
-    """Loss and accuracy by epoch; before the first epoch has ended, each host's loss by step."""
+    """Loss and accuracy by epoch; before the end of the first epoch, each host's loss by step."""
     epochs = [record for record in records if record.get("kind") == "epoch"]
     both = [
         _panel("loss", "epoch", _by_epoch(epochs, "loss")),
@@ -78,21 +78,23 @@ def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
 
 
 def _by_epoch(epochs: Sequence[Record], what: str) -> list[Curve]:
-    """The training and the held-out curve of one measure."""
+    """The training and the validation curve of one metric."""
     names = {"training": what, "held out": f"val_{what}"}
     return [Curve(name, _points(epochs, "epoch", key)) for name, key in names.items()]
 
 
 def _by_step(records: Sequence[Record]) -> list[Curve]:
-    """The loss of each host; the legend says whose it is, because nothing averages it."""
+    """One loss curve per host, named in the legend: the losses are not averaged."""
     progress = [record for record in records if record.get("kind") == "progress"]
     hosts = sorted({str(record.get("host", "training")) for record in progress})
-    of = {name: [r for r in progress if str(r.get("host", "training")) == name] for name in hosts}
-    return [Curve(name, _points(own, "step", "loss")) for name, own in of.items()]
+    by_host = {
+        name: [r for r in progress if str(r.get("host", "training")) == name] for name in hosts
+    }
+    return [Curve(name, _points(own, "step", "loss")) for name, own in by_host.items()]
 
 
 def _points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
-    """(x, y) sorted by x; where an x was reached again, after a resume, the later record counts."""
+    """(x, y) sorted by x; if x repeats after a resume, the later record counts."""
     pairs = {
         along: height
         for record in records
@@ -103,14 +105,14 @@ def _points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, flo
 
 
 def _drawable(record: Record, key: str) -> float | None:
-    """A number that can be drawn: JSON as Python writes it also holds NaN, Infinity and numbers
-    at the end of what a float holds, which matplotlib cannot scale."""
+    """A number that matplotlib can draw, else None: Python's JSON may contain NaN, Infinity and
+    numbers near the limit of a float."""
     value = number(record, key)
     return value if value is not None and abs(value) < LARGEST else None
 
 
 def _draw(panels: Sequence[Panel], out: Path, title: str) -> None:
-    """Draw with matplotlib's Agg alone: no display, no global state. Imported late: it is slow."""
+    """Draw with matplotlib's Agg backend: no display, no global state. The import is slow."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

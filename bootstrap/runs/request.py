@@ -17,7 +17,7 @@ from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
-# The pieces of a shell's command line; `open` is a quote that is not closed.
+# The tokens of a shell command line; `open` is a quote that is not closed.
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\n]+)|(?P<joined>\\\n)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)\"
     |\\(?P<escaped>.)|(?P<plain>[^ \t\n'"\\]+|\\\Z)|(?P<open>['"])""",
@@ -27,7 +27,7 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class TrainArgs:
-    """The options of `fab train` about the program, as they were typed."""
+    """The options of `fab train` about the program, not yet validated."""
 
     launcher: str = "horovod"
     strategy: str | None = None
@@ -57,7 +57,7 @@ def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -
     """Check everything that can be checked without a host.
 
     Raises:
-        UsageError: an option breaks a rule; the message names rule, value and choices.
+        UsageError: an option is not valid; the message has the rule, the value and the choices.
     """
     secrets = _secrets(args.secrets, environment)
     options = RunOptions(
@@ -149,7 +149,8 @@ def _variables(args: TrainArgs) -> dict[str, str]:
 
 
 def _env_file(path: str) -> list[tuple[str, str]]:
-    """The entries of a file, each with its place for error messages: its text may be a secret."""
+    """(location, entry) of each line of a file. Errors show only the location: an entry may be a
+    secret."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
@@ -161,7 +162,7 @@ def _env_file(path: str) -> list[tuple[str, str]]:
 
 
 def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
-    """The resolved settings of our own training, from its `--check`.
+    """The resolved settings of our own training, from `python -m training --check`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
     """

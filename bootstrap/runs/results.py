@@ -1,4 +1,4 @@
-"""Fetches a run's results from its chief, and judges how the run ended."""
+"""Fetches a run's results from its chief, and turns the result into a message or an error."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from bootstrap.untrusted.manifest import (
 
 OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host and are listed
 
-SCORES = ("accuracy", "threshold", "loss")  # of an evaluation
-LEFT = "left-on-host.txt"  # beside the results: the files that were not fetched
+SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
+LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
 RESULT = "results/result.json"
 
 # Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
@@ -49,16 +49,16 @@ WRONG_KERAS = {
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
-    """Fetch a run's results into its local folder; returns result.json ({} while the run goes on).
+    """Fetch a run's results into its local folder; returns result.json ({} before the run's end).
 
     Files are received in a temporary folder and moved when all are complete. If the run has ended,
-    each is compared by sha256, and the chief is notified that its machines may stop.
+    each is verified by sha256, and the chief is notified that its machines may stop.
 
     Args:
-        report: gets a line on each kind of file that was not fetched.
+        report: receives a line for each kind of file that was not fetched.
 
     Raises:
-        Hostile: the host broke the rules of the transfer; nothing of it is in the folder.
+        Hostile: the host violated the transfer protocol; the folder is unchanged.
         RailheadError: a fetched file differs from the one on the chief.
     """
     with unpack.stage(run.results) as stage:
@@ -82,9 +82,9 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
 
 
 def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
-    """RailheadError when a file of the ended run's manifest is missing or differs.
+    """RailheadError when a file of the manifest is missing or differs.
 
-    A run whose disk was full may have no manifest.
+    The manifest may be absent if the chief's disk was full.
     """
     path = f"{run.folder}/results/manifest.json"
     if text := session.call("read", paths=[path])[path]:
@@ -95,8 +95,8 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
 
 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
-    """Move received files into the results folder. result.json is moved last: where it exists, the
-    run counts as fetched."""
+    """Move received files into the results folder. result.json is moved last: if it exists, the run
+    counts as fetched."""
     (results / "result.json").unlink(missing_ok=True)
     named = homes(paths)
     for path in sorted(paths, key=lambda path: path == RESULT):
@@ -129,10 +129,10 @@ def _draw(stage: Path, run: Run) -> None:
 
 
 def result_of(results: Path) -> dict[str, Any]:
-    """result.json of a run that was fetched; {} when it is not there.
+    """result.json of a fetched run; {} if it does not exist.
 
     Raises:
-        Hostile: the file is not a result.
+        Hostile: the file is not a valid result.
     """
     try:
         text = (results / "result.json").read_text()
@@ -147,13 +147,13 @@ def result_of(results: Path) -> dict[str, Any]:
 
 
 def trouble_line(result: Mapping[str, Any]) -> list[str]:
-    """One line if the run's files could not all be written or read on the chief; else none."""
+    """One line if files of the run could not be written or read on the chief; else none."""
     trouble = result.get("trouble")
     return [f"not everything could be written: {clean(str(trouble))[:400]}"] if trouble else []
 
 
 def judge(run: Run, result: Mapping[str, Any]) -> str:
-    """One line on a run that succeeded.
+    """One line about a run that succeeded.
 
     Raises:
         RunFailed: it failed or was cancelled. BelowThreshold: its evaluation is too low.

@@ -1,4 +1,4 @@
-"""Starts a run: check the hosts, ship the program, start the supervisor on the chief.
+"""Starts a run: checks the hosts, sends the program, starts the supervisor on the chief.
 
 From then on the supervisor controls the run; this computer may disconnect.
 """
@@ -45,12 +45,12 @@ class Run:
 
     @property
     def folder(self) -> str:
-        """Its folder on every host."""
+        """The run's folder on every host."""
         return f"~/.railhead/runs/{self.run_id}"
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:
-    """The run with this id, by default the last run of these hosts; UsageError if there is none."""
+    """The run with this id, by default the last run on these hosts; UsageError if none exists."""
     return Run(*local_state.find_run(inventory, run_id))
 
 
@@ -78,8 +78,7 @@ def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None
 
 
 def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, str]:
-    """Connect every host to every other one. Returns for each host a line per peer that it cannot
-    reach."""
+    """Connect every host to every other one. Returns {host: one line per unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
     address = {p.name: p.address for p in cluster.peers}
@@ -110,7 +109,7 @@ def start(
     results: Path,
     stop_policy: launch.StopPolicy,
 ) -> Run:
-    """Ship the bundle to every host and start the supervisor on the chief."""
+    """Send the bundle to every host and start the supervisor on the chief."""
     document = document_of(launch.new_run_id(), cluster, opened, request, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(opened)}")
@@ -140,7 +139,8 @@ def lay_out(
     document: Mapping[str, Any],
     run: Run,
 ) -> None:
-    """Ship the files of a run and check that the chief can log in everywhere; else remove them."""
+    """Send the files of a run and check that the chief can log in on every host; on an error remove
+    the files."""
     chief = opened[cluster.chief]
     try:
         everywhere(
@@ -162,7 +162,7 @@ done >login_check.txt; wait"""
 
 
 def _check_logins(cluster: Cluster, chief: Session, run: Run) -> None:
-    """Let the chief log in to every other host; HostsNotReady names the hosts where it cannot."""
+    """Log in from the chief to every other host; HostsNotReady names the hosts that fail."""
     others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
     if not others:
         return
@@ -187,7 +187,7 @@ def remove_run(opened: Mapping[str, Session], run: Run) -> None:
 
 
 def environment_of(run: Run) -> dict[str, str]:
-    """The variables that mark the processes of a run and let root start them."""
+    """The variables that mark the processes of a run and allow mpirun to run as root."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {"RAILHEAD_RUN": run.run_id, "RAILHEAD_HOME": "~", **root}
 
@@ -220,18 +220,18 @@ def document_of(
 
 
 def _bucket(cluster: Cluster) -> launch.Bucket | None:
-    """The bucket that results are uploaded to, if the stack has one."""
+    """The bucket for the results, if the stack has one."""
     url, client = cluster.inventory.bucket, cluster.bucket_client
     return launch.Bucket(url, client.digest) if url and client else None
 
 
 def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
-    """The command that stops each host; empty for hosts of no stack."""
+    """The stop command of each host; empty for hosts without a stack."""
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
 def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
-    """A free port on each host, all different: hosts may share a machine."""
+    """One free port per host, all different because hosts may share a machine."""
     ports: list[int] = []
     for peer in cluster.peers:
         offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]

@@ -29,7 +29,7 @@ class Strategy:
     script_keras: int = 3
 
     def processes(self, slots: int) -> int:
-        """The number of processes on a host with so many slots."""
+        """The number of processes on a host with `slots` slots."""
         return slots if self.process_per_slot else 1
 
     def tf_cluster(self, hosts: Sequence[tuple[str, int]]) -> dict[str, list[str]] | None:
@@ -37,7 +37,7 @@ class Strategy:
         return tf_cluster(hosts, self.roles) if self.roles else None
 
 
-# The default of a launcher: on one host its first row for one host, else its first row.
+# A launcher's default is its first row; on a single host, its first row with `one_host` if any.
 _ROWS = (
     Strategy("horovod", "horovod", process_per_slot=True, script_keras=2),
     Strategy("multiworker", "tensorflow", roles=("worker",), script_keras=2),
@@ -63,7 +63,7 @@ def names(launcher: str) -> tuple[str, ...]:
 
 
 def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
-    """The strategy called `name`, or the launcher's default for so many hosts.
+    """The strategy called `name`, or the launcher's default for this number of hosts.
 
     Raises:
         UsageError: the strategy runs on one host, and there are several.

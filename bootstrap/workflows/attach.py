@@ -1,4 +1,4 @@
-"""A run that was started: follow it, cancel it, read its logs, fetch and judge its results."""
+"""For a run that was started: follow, cancel, print logs, fetch and judge the results."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _cancel(inventory: Inventory, run: Run) -> None:
 
 @contextmanager
 def _connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
-    """Connected to the chief alone, with an agent on it."""
+    """Connect to the chief only and start an agent there."""
     chief_alone = replace(inventory, hosts=inventory.hosts[:1])
     with reach.agents(chief_alone) as (sessions, _):
         yield RunConnection(run, inventory, sessions[inventory.chief.name])

@@ -16,7 +16,7 @@ from bootstrap.workflows.plan import print_plan, surveyed
 
 
 def bootstrap(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:
-    """Make the hosts ready. Changes nothing where they are ready already."""
+    """Make the hosts ready. Changes nothing on hosts that are ready."""
     with surveyed(inventory, options) as (cluster, sessions):
         local_state.save_cluster(cluster.inventory)
         make_ready(cluster, sessions, options, json_out)

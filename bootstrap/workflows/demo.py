@@ -1,4 +1,4 @@
-"""`fab demo`: two SSH hosts on this machine, from nothing to the receipt."""
+"""`fab demo`: start two SSH hosts on this machine, train on them, tear them down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bootstrap.workflows.train import TrainOptions, train
 
 
 def demo(results: Path) -> None:
-    """Start two local hosts, train on them, and tear them down whatever happens."""
+    """Start two local hosts, train on them, and always tear them down."""
     inventory = local_cluster.start("demo", 2)
     print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
     try:

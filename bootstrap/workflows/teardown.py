@@ -1,4 +1,4 @@
-"""`fab teardown`: remove what Railhead left on the hosts, stop or destroy machines, verify."""
+"""`fab teardown`: remove Railhead's files from hosts, stop or destroy machines, verify."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.lifecycle.teardown import teardown_hosts
 
 @dataclass(frozen=True)
 class TeardownOptions:
-    """What `fab teardown` removes; `yes` answers the question before a stack is destroyed."""
+    """What `fab teardown` removes; `yes` skips the confirmation before a stack is destroyed."""
 
     purge: bool = False
     discard_results: bool = False
@@ -23,7 +23,7 @@ class TeardownOptions:
 
 
 def teardown(inventory: Inventory, options: TeardownOptions) -> None:
-    """Remove what is ours, stop or destroy a stack's machines, and check the receipt."""
+    """Clean the hosts, or stop or destroy a stack's machines; then check the receipt."""
     if options.with_bucket and not (options.destroy and inventory.bucket):
         raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
     if inventory.is_managed:

@@ -26,7 +26,7 @@ from bootstrap.workflows.plan import surveyed
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What to run, how to make the hosts ready for it, and the local folder for results.
+    """The run request, the options to make the hosts ready, and the local results folder.
     `detach`: return when the run has started."""
 
     request: RunRequest

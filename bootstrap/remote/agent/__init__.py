@@ -1,1 +1,1 @@
-"""The agent: one process per connection that runs our operations on a host and answers in JSON."""
+"""The agent: one process per connection; runs operations on a host and replies in JSON."""

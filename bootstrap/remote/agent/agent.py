@@ -1,4 +1,4 @@
-"""Runs on a host, read from the ssh channel and never written to its disk.
+"""Runs on a host. Its code arrives over the SSH channel and is never written to disk.
 
 `channel` reads requests and writes replies; OPS is the table of operations.
 """
@@ -48,13 +48,13 @@ def is_lost(folder: str, state: str) -> bool:
     """Whether the supervisor has ended without writing a final state."""
     mark = f"{os.path.basename(folder)}/supervisor.py".encode()
     with contextlib.suppress(OSError), open(f"/proc/{json.loads(state)['pid']}/cmdline", "rb") as f:
-        if mark in f.read():  # nobody else, who has been given its number since
+        if mark in f.read():  # it is not another process that reuses the pid
             return False
     return state == text_of(f"{folder}/state.json")
 
 
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
-    """Whole lines from byte `offset` on, each with the byte at which it ends."""
+    """Complete lines from byte `offset` on, each with the offset of its end."""
     with contextlib.suppress(OSError), open_regular(path) as file:
         file.seek(offset)
         for line in file:
@@ -70,7 +70,7 @@ def unfinished_lines(state: str | None) -> dict[str, str]:
 
 
 def last_lines(folder: str) -> dict[str, str]:
-    """The last line of each rank's log: a carriage return starts a progress bar's line anew."""
+    """The last line of each rank's log. A carriage return of a progress bar starts a new line."""
     last = {}
     for path in glob.glob(f"{glob.escape(folder)}/rank-*.log"):
         with contextlib.suppress(OSError), open_regular(path) as file:

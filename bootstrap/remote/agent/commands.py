@@ -1,4 +1,4 @@
-"""Runs commands on a host: `run` waits for the end, `start` lets it outlive the channel."""
+"""Runs commands on a host: `run` waits for the end; `start` does not, the command outlives us."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 
 from bootstrap.remote.agent.channel import send_message
 
-TAIL = 40  # lines that `run` answers
-EVENTS_PER_SECOND = 20  # a command that prints faster has only its latest lines sent
-LINE_LIMIT = 1 << 20  # bytes; of a longer line the end is kept
-LINGER = 1.0  # seconds for what is still in the pipe once the command has ended
+TAIL = 40  # lines in the reply of `run`
+EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
+LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
+LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
 
 
 def run(
@@ -31,9 +31,9 @@ def run(
     timeout: float | None = None,
     fetches: bool = False,
 ) -> dict[str, Any]:
-    """Run a command; its lines are events, and the disk's growth in bytes where it fetches.
+    """Run a command; send its lines as events and, if `fetches`, the growth of disk use in bytes.
 
-    After `timeout` seconds it is killed with all that it started.
+    After `timeout` seconds it is killed with all processes that it started.
     """
     with one_fetch() if fetches else contextlib.nullcontext(), growth(fetches):
         process = opened(argv, env or {}, cwd, subprocess.PIPE, subprocess.PIPE)
@@ -42,10 +42,10 @@ def run(
 
 
 def start(argv: list[str], cwd: str, env: Mapping[str, str], log: str) -> dict[str, Any]:
-    """Start a command that outlives this channel: its own session, no tie to our streams."""
+    """Start a command that outlives this channel: own session, not connected to our streams."""
     with open(os.path.expanduser(log), "ab") as out:
         process = opened(argv, env, cwd, subprocess.DEVNULL, out)
-    # While this agent lives it is the parent: a dead child must not look alive as a zombie.
+    # While this agent runs it is the parent: it must reap the child, or a zombie looks alive.
     threading.Thread(target=process.wait, daemon=True).start()
     return {"pid": process.pid}
 
@@ -53,9 +53,9 @@ def start(argv: list[str], cwd: str, env: Mapping[str, str], log: str) -> dict[s
 def opened(
     argv: list[str], env: Mapping[str, str], cwd: str | None, stdin: Any, stdout: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own; `~` at a word's start is the home."""
+    """Start a command in its own session; `~` at the start of an argument is the home."""
     return subprocess.Popen(
-        [os.path.expanduser(word) for word in argv],
+        [os.path.expanduser(arg) for arg in argv],
         cwd=os.path.expanduser(cwd) if cwd else None,
         env={**os.environ, **{k: os.path.expanduser(v) for k, v in env.items()}},
         stdin=stdin,
@@ -66,14 +66,14 @@ def opened(
 
 
 def feed(process: subprocess.Popen[bytes], text: str | None) -> None:
-    """Write a command's standard input; one that does not read it to the end is fine."""
+    """Write a command's standard input; the command need not read all of it."""
     assert process.stdin
     with contextlib.suppress(OSError), process.stdin as stdin:
         stdin.write((text or "").encode())
 
 
 class Watched:
-    """A running command: it has a time limit, and its output is sent as events."""
+    """A running command with a time limit; its output is sent as events."""
 
     def __init__(self, process: subprocess.Popen[bytes], timeout: float) -> None:
         assert process.stdout
@@ -83,19 +83,19 @@ class Watched:
         self.output = Output()
 
     def end(self) -> dict[str, Any]:
-        """The exit code and the last lines, once it has ended."""
+        """Wait until the command has ended; returns exit code and last lines."""
         self.relay()
         try:
             code = self.process.wait(max(0.0, self.until - time.monotonic()))
-        except subprocess.TimeoutExpired:  # it had closed its output and went on
+        except subprocess.TimeoutExpired:  # it closed its output but continues
             self.kill()
             code = self.process.wait()
         return {"rc": code, "tail": self.output.tail()}
 
     def relay(self) -> None:
-        """Read until the pipe ends, or shortly after the command did.
+        """Read until the pipe closes, or until LINGER seconds after the command's end.
 
-        What it left in the background may hold the pipe for ever, silent or not.
+        A background process that it left may keep the pipe open forever.
         """
         last: float | None = None
         while (data := self.read_available()) != b"":
@@ -109,12 +109,12 @@ class Watched:
                     return
 
     def read_available(self) -> bytes | None:
-        """Some bytes; none at the pipe's end; None when nothing comes for a moment."""
+        """Some bytes; b"" at the end of the pipe; None if nothing is available now."""
         ready, _, _ = select.select([self.pipe], [], [], 1 / EVENTS_PER_SECOND)
         return os.read(self.pipe, 1 << 16) if ready else None
 
     def kill(self) -> None:
-        """End the command and what it started: they are one session."""
+        """Kill the command and the processes that it started: they are one process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -124,11 +124,11 @@ class Output:
 
     def __init__(self) -> None:
         self.lines: deque[bytes] = deque(maxlen=TAIL)
-        self.open = b""  # a line that has not ended yet
+        self.open = b""  # the unfinished line
         self.last_sent = ("", 0.0)
 
     def add(self, data: bytes) -> None:
-        """Add bytes; send the latest line unless one was sent a moment ago."""
+        """Add bytes; send the latest line, limited to EVENTS_PER_SECOND."""
         *ended, rest = (self.open + data).split(b"\n")
         self.lines.extend(ended)
         self.open = rest[-LINE_LIMIT:]
@@ -145,13 +145,13 @@ class Output:
 
 
 def shown(line: bytes) -> str:
-    """What a terminal shows of a line in the end: a carriage return starts it anew."""
+    """A line's final state on a terminal: only the text after the last carriage return."""
     return line.rstrip().rpartition(b"\r")[2].decode(errors="replace").rstrip()
 
 
 @contextlib.contextmanager
 def one_fetch() -> Iterator[None]:
-    """One at a time per cache: local hosts share it and must not download the same thing twice."""
+    """Lock uv's cache: local hosts share it and must not download the same files twice."""
     cache = os.path.expanduser(os.environ.get("UV_CACHE_DIR", "~/.cache/uv"))
     os.makedirs(cache, exist_ok=True)
     with open(os.path.join(cache, "railhead.lock"), "w") as lock:
@@ -161,7 +161,7 @@ def one_fetch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def growth(watching: bool) -> Iterator[None]:
-    """Send every second by how many bytes disk use has grown."""
+    """If `watching`, send every second how many bytes disk use has grown."""
     done = threading.Event()
     if watching:
         threading.Thread(target=report_growth, args=(done, used()), daemon=True).start()
@@ -172,11 +172,11 @@ def growth(watching: bool) -> Iterator[None]:
 
 
 def report_growth(done: threading.Event, start: int) -> None:
-    """Until `done`, one event a second."""
+    """Send one event per second until `done` is set."""
     while not done.wait(1):
         send_message(event={"grown": max(0, used() - start)})
 
 
 def used() -> int:
-    """Bytes in use on the disk that holds the home."""
+    """Used bytes on the disk of the home directory."""
     return shutil.disk_usage(os.path.expanduser("~")).used

@@ -1,4 +1,4 @@
-"""Files of a host: written all or not at all, kept by content, read and removed."""
+"""Files of a host: written atomically, stored by sha256, read and removed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 from bootstrap.remote.agent.channel import IN, send_message
 from bootstrap.remote.run.manifest import open_regular
 
-PART = ".part-"  # in the name of what is not complete yet
+PART = ".part-"  # in the names of incomplete files and folders
 
 
 def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
-    """Write (path, mode, text) files whose content or mode differs; answer the changed paths."""
+    """Write the (path, mode, text) files whose content or mode differs; returns their paths."""
     changed = []
     for name, mode, text in files:
-        path = os.path.realpath(os.path.expanduser(name))  # a link of the user's own stays one
+        path = os.path.realpath(os.path.expanduser(name))  # the user's own links stay links
         data = text.encode()
         with contextlib.suppress(OSError), open(path, "rb") as existing:
             if existing.read() == data and os.stat(path).st_mode & 0o7777 == mode:
@@ -34,8 +34,10 @@ def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
 
 
 def replace(path: str, data: bytes, mode: int) -> None:
-    """All of it or none: a reader, a crash or a full disk never leaves half a file."""
-    part = part_of(os.path.join(os.path.dirname(path), ""))  # short: `path` may have a long name
+    """Write a file atomically: after a crash or on a full disk there is never a partial file."""
+    part = part_of(
+        os.path.join(os.path.dirname(path), "")
+    )  # not from `path` itself: its name may be too long
     try:
         with open(part, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
             out.write(data)
@@ -48,13 +50,13 @@ def replace(path: str, data: bytes, mode: int) -> None:
 
 
 def part_of(path: str) -> str:
-    """Where a file or folder is written before it is renamed to `path`. Hosts may share a home, so
-    the name has the host in it too."""
+    """The temporary name of a file or folder before it is renamed to `path`. It contains the host's
+    name because hosts may share a home."""
     return f"{path}{PART}{os.uname().nodename}-{os.getpid()}"
 
 
 def clear_parts(folder: str) -> None:
-    """Remove what processes of this host that were killed left half written in a folder."""
+    """Remove incomplete files in a folder that killed processes of this host left."""
     for name in os.listdir(folder):
         host, _, pid = name.rpartition(PART)[2].rpartition("-")
         ours = PART in name and host == os.uname().nodename and pid.isdigit()
@@ -65,9 +67,9 @@ def clear_parts(folder: str) -> None:
 def tree(
     manifest: list[dict[str, Any]], blobs: str, dest: str, prune: bool = True
 ) -> dict[str, Any]:
-    """Make `dest` hold exactly the manifest's files; ask only for contents not in `blobs`.
+    """Make `dest` contain exactly the manifest's files; request only contents not in `blobs`.
 
-    `dest` itself may be a link of the user's; nothing is ever written through one inside it.
+    `dest` itself may be a link of the user; links inside it are never followed for a write.
     """
     blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
     sent = fetch_missing(manifest, blobs)
@@ -80,9 +82,9 @@ def tree(
 
 
 def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[str, Any]:
-    """Make the folder `dest`, which is named by a digest, appear with all files of the manifest.
+    """Create the folder `dest`, named by a digest, with all files of the manifest.
 
-    It is filled beside its place and renamed, so that it is never there in part. A damaged one is
+    It is filled under a temporary name and renamed, so it is never incomplete. A damaged one is
     replaced.
     """
     blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
@@ -102,9 +104,9 @@ def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[
 
 
 def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> None:
-    """Rename a complete folder to its place, and remove a damaged one that is there."""
+    """Rename a complete folder to `dest`, and remove a damaged one there."""
     try:
-        os.rename(part, dest)  # also over an empty folder
+        os.rename(part, dest)  # also replaces an empty folder
     except OSError:
         if has_files(dest, manifest):  # another process was faster
             return
@@ -115,7 +117,7 @@ def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> N
 
 
 def fetch_missing(manifest: list[dict[str, Any]], blobs: str) -> int:
-    """Ask for the contents that are not in `blobs`; answers how many those were."""
+    """Request the contents that are not in `blobs`; returns their number."""
     os.makedirs(blobs, mode=0o700, exist_ok=True)
     clear_parts(blobs)
     wanted = {entry["sha256"]: entry for entry in manifest}
@@ -141,7 +143,7 @@ def is_placed(path: str, entry: dict[str, Any]) -> bool:
 
 
 def mode_of(entry: dict[str, Any]) -> int:
-    """The mode that a shipped file gets."""
+    """The mode for an entry's file."""
     return 0o755 if entry["executable"] else 0o644
 
 
@@ -152,7 +154,7 @@ def sha256_of(path: str) -> str:
 
 
 def has_content(path: str, entry: dict[str, Any]) -> bool:
-    """Whether a blob is there with its full content; a power cut can leave another one."""
+    """Whether a blob exists with the right content; a power failure can damage it."""
     try:
         return os.path.getsize(path) == int(entry["size"]) and sha256_of(path) == entry["sha256"]
     except OSError:
@@ -160,7 +162,7 @@ def has_content(path: str, entry: dict[str, Any]) -> bool:
 
 
 def receive(size: int, blobs: str) -> None:
-    """Read a compressed tar of blobs; each is checked against the sha256 that is its name."""
+    """Read a compressed tar of blobs; each is verified by its name, its sha256."""
     if not size:
         return
     with tarfile.open(fileobj=io.BytesIO(zlib.decompress(IN.read(size)))) as tar:
@@ -173,7 +175,7 @@ def receive(size: int, blobs: str) -> None:
 
 
 def drop_others(dest: str, paths: set[str]) -> None:
-    """Remove what is at none of the paths, links to folders and emptied folders too."""
+    """Remove everything not in `paths`, including links to folders and empty folders."""
     for folder, folders, names in os.walk(dest, topdown=False):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in [*names, *links]:
@@ -181,12 +183,12 @@ def drop_others(dest: str, paths: set[str]) -> None:
             if os.path.relpath(path, dest) not in paths:
                 os.remove(path)
         if folder != dest:
-            with contextlib.suppress(OSError):  # it holds something still
+            with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(folder)
 
 
 def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
-    """Put one file at its path; answers whether that changed anything."""
+    """Write one file at its path; returns whether anything changed."""
     path = os.path.join(dest, entry["path"])
     clear_path(dest, entry["path"])
     if is_placed(path, entry):
@@ -198,7 +200,7 @@ def place(entry: dict[str, Any], blobs: str, dest: str) -> bool:
 
 
 def clear_path(dest: str, relative: str) -> None:
-    """Leave true folders above the path, and at it a true file or nothing."""
+    """Remove what is in the way: the parents must be real folders, the path a file or free."""
     *parent, _ = relative.split("/")
     for depth in range(len(parent)):
         folder = os.path.join(dest, *parent[: depth + 1])
@@ -214,12 +216,12 @@ def clear_path(dest: str, relative: str) -> None:
 
 
 def read(paths: list[str]) -> dict[str, str | None]:
-    """The text of small files; None for one that is not there."""
+    """The text of small files; None for one that does not exist."""
     return {path: text_of(os.path.expanduser(path)) for path in paths}
 
 
 def text_of(path: str) -> str | None:
-    """A regular file's text, or None; a link of the user's own is followed."""
+    """The text of a regular file, else None; the user's own links are followed."""
     try:
         with io.TextIOWrapper(open_regular(os.path.realpath(path)), errors="replace") as file:
             return file.read()
@@ -228,7 +230,7 @@ def text_of(path: str) -> str | None:
 
 
 def remove(paths: list[str]) -> dict[str, Any]:
-    """Remove files and folders of ours; a path that is not there is fine."""
+    """Remove files and folders; a missing path is no error. Returns the paths that are left."""
     for path in map(os.path.expanduser, paths):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)

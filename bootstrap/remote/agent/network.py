@@ -1,4 +1,4 @@
-"""The network between hosts: free ports, and which host can connect to which."""
+"""The network between hosts: free ports, and connection tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LISTENERS: list[socket.socket] = []
 
 
 def listen(address: str) -> dict[str, Any]:
-    """Open a port for the peers' test calls; it answers each until this agent ends."""
+    """Open a port for test connections of peers; it accepts them until this agent ends."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.bind((address, 0))
@@ -26,28 +26,28 @@ def answer_calls(listener: socket.socket) -> None:
     """Send HELLO to every connection, so that the peer knows an agent answers."""
     while True:
         with contextlib.suppress(OSError):
-            caller, _ = listener.accept()
-            with caller:
-                caller.sendall(HELLO)
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(HELLO)
 
 
 def dial(peers: list[tuple[str, int]], timeout: float) -> dict[str, Any]:
-    """Call (address, port) peers at once; answer None or what went wrong, for each."""
-    wrong: list[str | None] = [None] * len(peers)
+    """Connect to all (address, port) peers in parallel; returns None or the error for each."""
+    errors: list[str | None] = [None] * len(peers)
 
     def one(index: int, address: str, port: int) -> None:
-        wrong[index] = call(address, port, timeout)
+        errors[index] = call(address, port, timeout)
 
     calls = [threading.Thread(target=one, args=(i, *peer)) for i, peer in enumerate(peers)]
     for thread in calls:
         thread.start()
     for thread in calls:
         thread.join()
-    return {"wrong": wrong}
+    return {"wrong": errors}
 
 
 def call(address: str, port: int, timeout: float) -> str | None:
-    """None when an agent answered at the address, else why not. `timeout` in seconds."""
+    """Connect to an agent; returns None on success, else the reason. `timeout` in seconds."""
     try:
         with socket.create_connection((address, port), timeout) as peer:
             peer.settimeout(timeout)
@@ -57,7 +57,7 @@ def call(address: str, port: int, timeout: float) -> str | None:
 
 
 def ports(count: int) -> dict[str, Any]:
-    """Different ports that are free on every address at this moment."""
+    """`count` different ports that are free on every address now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

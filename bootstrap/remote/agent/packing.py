@@ -1,4 +1,4 @@
-"""Files of a host on their way back, as one tar: a run's results, or what matches patterns.
+"""Sends files of a host as one tar: a run's results, or the files that match patterns.
 
 Only regular files are opened. Standard library only, Python 3.10.
 """
@@ -19,10 +19,10 @@ from bootstrap.remote.run.manifest import GROWING, Listing, open_regular, tree
 
 
 def collect(folder: str, limit: int) -> dict[str, Any]:
-    """Send a run's results as they are now, also while it runs or after its supervisor died.
+    """Send a run's results as they are now, also during the run or after its supervisor died.
 
-    Answers `files` and `left` as `get` does, `skipped` as the manifest does, and `changed`: files
-    that were cut shorter while they were read, of which nothing useful was sent.
+    Returns `files` and `left` as `get` does, `skipped` as in the manifest, and `changed`: files
+    that were truncated while they were read, so their sent content is not usable.
     """
     folder = os.path.expanduser(folder)
     found = Listing(folder)
@@ -32,13 +32,13 @@ def collect(folder: str, limit: int) -> dict[str, Any]:
 
 
 def get(root: str, patterns: list[str], limit: int) -> dict[str, Any]:
-    """Send matching files as tar chunks; over `limit` bytes in all, the rest is only listed."""
+    """Send matching files as tar chunks; files beyond `limit` bytes in total are only listed."""
     root = os.path.expanduser(root)
     return send(root, matching(root, patterns), limit)
 
 
 def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, Any]:
-    """Send files of a folder as they are now: a run may replace, lengthen, cut or remove them."""
+    """Send files of a folder. A run may replace, extend, truncate or remove them meanwhile."""
     sent: list[tuple[str, int]] = []
     left: list[tuple[str, int]] = []
     changed: list[str] = []
@@ -49,7 +49,7 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, A
             try:
                 content = open_regular(os.path.join(root, path))
             except OSError:
-                continue  # it has gone, or is no file any more
+                continue  # removed, or no longer a regular file
             with content:
                 size = os.fstat(content.fileno()).st_size
                 if size > remaining:
@@ -63,7 +63,7 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, A
 
 
 class Exactly:
-    """A file as so many bytes, whatever becomes of it: zeros follow where it was cut."""
+    """Reads exactly `size` bytes of a file: zeros replace what was truncated or unreadable."""
 
     def __init__(self, content: IO[bytes], size: int) -> None:
         self.content, self.left, self.whole = content, size, True
@@ -71,7 +71,7 @@ class Exactly:
     def read(self, size: int) -> bytes:
         """The next bytes."""
         size, data = min(size, self.left), b""
-        with contextlib.suppress(OSError):  # a disk that fails
+        with contextlib.suppress(OSError):  # a failing disk
             data = self.content.read(size)
         self.whole = self.whole and len(data) == size
         self.left -= size
@@ -79,7 +79,7 @@ class Exactly:
 
 
 def add(tar: tarfile.TarFile, path: str, content: IO[bytes], size: int) -> bool:
-    """Add a file of `size` bytes; False when it was cut meanwhile."""
+    """Add a file of `size` bytes; False if it was truncated meanwhile."""
     member = tarfile.TarInfo(path)
     member.size = size
     exactly = Exactly(content, size)
@@ -88,14 +88,14 @@ def add(tar: tarfile.TarFile, path: str, content: IO[bytes], size: int) -> bool:
 
 
 def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
-    """The regular files that match, each once, in the patterns' order, with their bytes.
+    """The regular files that match, each once, in the order of the patterns, with their bytes.
 
-    Not by `glob`, which finds hidden names from Python 3.11 on only.
+    Not `glob`: it finds hidden names only since Python 3.11.
     """
     present = sorted(tree(root))
     found: dict[str, None] = {}
     for pattern in patterns:
-        literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # as glob.escape makes it
+        literal = re.sub(r"\[([*?[])\]", r"\1", pattern)  # undo glob.escape
         literal_match = os.path.lexists(os.path.join(root, literal)) and [os.path.normpath(literal)]
         found |= dict.fromkeys(
             literal_match or [path for path in present if matches(path, pattern)]
@@ -108,8 +108,8 @@ def matching(root: str, patterns: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """`*` stays within a folder; `**` does not, and `**/` is any number of folders, also none."""
+    """`*` does not match a slash; `**` does; `**/` matches any number of folders, also none."""
     if "**" in pattern:
         return any(fnmatch.fnmatchcase(path, p) for p in (pattern, pattern.replace("**/", "")))
-    # With as many slashes in one as in the other, no star can have one.
+    # If both have the same number of slashes, no `*` matches a slash.
     return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)

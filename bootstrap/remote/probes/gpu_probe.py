@@ -1,10 +1,10 @@
-"""What one machine's GPUs do, one rank for each: run by `make gpu-check`.
+"""Tests one machine's GPUs with one rank per GPU; `make gpu-check` runs it.
 
 mpirun -np N PYTHON gpu_probe.py gpu|cpu   -> one line `@check {...}` for each check, from rank 0
 
-The first check that fails is the last: ranks that went on would wait for the one that did not.
+It ends after the first failed check: the other ranks would wait for the failed one.
 
-On `cpu` the same is done without GPUs: that is how the program itself is tested.
+With `cpu` it does the same without GPUs; the tests of this program use that.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-MEGABYTES = {"gpu": 256, "cpu": 4}  # of the tensor that is summed
-SIDE = {"gpu": 8192, "cpu": 256}  # of the matrices that are multiplied
+MEGABYTES = {"gpu": 256, "cpu": 4}  # size of the tensor that is summed
+SIDE = {"gpu": 8192, "cpu": 256}  # rows and columns of the matrices
 TIMES = 10
 
 
 def main(kind: str) -> int:
-    """Do every check on every rank, until one fails; 0 when none did."""
+    """Run all checks on every rank until one fails; returns 0 if none did."""
     hvd.init()
     seen = tf.config.list_physical_devices("GPU")
     if kind == "gpu":
         mine = seen[hvd.local_rank() : hvd.local_rank() + 1]
         tf.config.set_visible_devices(mine, "GPU")
-        for gpu in mine:  # NCCL needs memory of its own
+        for gpu in mine:  # leave memory for NCCL
             tf.config.experimental.set_memory_growth(gpu, True)
     checks: dict[str, Callable[[str], str]] = {
         "TensorFlow": lambda kind: sees(kind, len(seen)),
@@ -53,19 +53,19 @@ def main(kind: str) -> int:
 
 
 def attempt(name: str, check: Callable[[str], str], kind: str) -> bool:
-    """Do one check. Rank 0 tells how it went, and any rank that it failed there."""
+    """Run one check. Rank 0 prints its outcome; any other rank prints a failure."""
     try:
         passed, figure = True, check(kind)
-    except Exception as error:  # whatever a driver may say is the answer
+    except Exception as error:  # drivers raise errors of many types
         passed, figure = False, f"{type(error).__name__}: {error}"[:500]
     if hvd.rank() == 0 or not passed:
-        told = {"name": name, "passed": passed, "figure": figure}
-        print("@check " + json.dumps(told), flush=True)
+        outcome = {"name": name, "passed": passed, "figure": figure}
+        print("@check " + json.dumps(outcome), flush=True)
     return passed
 
 
 def sees(kind: str, count: int) -> str:
-    """TensorFlow sees as many GPUs as there are ranks."""
+    """Check that TensorFlow sees as many GPUs as there are ranks."""
     must(kind == "cpu" or count == hvd.local_size(), f"{count} GPUs for {hvd.local_size()} ranks")
     build = tf.sysconfig.get_build_info()
     cuda, cudnn = build.get("cuda_version", "none"), build.get("cudnn_version", "none")
@@ -73,7 +73,7 @@ def sees(kind: str, count: int) -> str:
 
 
 def multiply(kind: str) -> str:
-    """Matrices whose product is known, in the precision that TensorFlow takes by itself."""
+    """Multiply matrices with a known product, in TensorFlow's default precision."""
     side = SIDE[kind]
     ones = tf.ones([side, side])
     must(on(ones, kind), f"the matrix lies on {ones.device}")
@@ -83,7 +83,7 @@ def multiply(kind: str) -> str:
 
 
 def reduce(kind: str) -> str:
-    """One large tensor over all ranks: how many bytes per second each of them brings."""
+    """All-reduce one large tensor over all ranks; returns GB/s (size over time)."""
     size = MEGABYTES[kind] * 1_000_000
     mine = tf.fill([size // 4], float(hvd.rank() + 1))
     seconds, total = timed(lambda: hvd.allreduce(mine, op=hvd.Sum, name="large"))
@@ -93,7 +93,7 @@ def reduce(kind: str) -> str:
 
 
 def fuse(kind: str) -> str:
-    """Many tensors of odd sizes in one operation: they are copied into one buffer and back."""
+    """Reduce many tensors of odd sizes in one operation, which uses one fusion buffer."""
     mine = [tf.fill([n], float(hvd.rank() + 1)) for n in range(1, 2000, 37)]
     totals = hvd.grouped_allreduce(mine, op=hvd.Sum)
     must(all(close(total, whole()) for total in totals), "a sum is wrong")
@@ -101,7 +101,7 @@ def fuse(kind: str) -> str:
 
 
 def scale(kind: str) -> str:
-    """Tensors that are multiplied before and after the sum, alone and fused."""
+    """Scale tensors before and after the sum, alone and fused."""
     factors = {"prescale_factor": 0.5, "postscale_factor": 4.0, "op": hvd.Sum}
     kinds = (tf.float32, tf.float64, tf.float16)
     mine = [tf.cast(tf.fill([1001], float(hvd.rank() + 1)), kind) for kind in kinds]
@@ -112,7 +112,7 @@ def scale(kind: str) -> str:
 
 
 def step(kind: str) -> str:
-    """Three steps of a small Keras model on data of each rank's own: the weights stay the same."""
+    """Train a small Keras model for three steps, each rank on its own data; weights must match."""
     import keras
 
     keras.utils.set_random_seed(hvd.rank())
@@ -131,7 +131,7 @@ def step(kind: str) -> str:
 
 
 def one_step(model: Any, optimizer: Any, variables: list[Any]) -> Any:
-    """One step on a batch of random pictures; its loss."""
+    """Train one step on a batch of random images; returns the loss."""
     images = tf.random.stateless_normal([32, 28, 28, 1], seed=[hvd.rank(), 1])
     labels = tf.range(32) % 10
     with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
@@ -144,8 +144,8 @@ def one_step(model: Any, optimizer: Any, variables: list[Any]) -> Any:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds that it takes each time, after a first time that does not count; and the result."""
-    float(tf.reshape(work(), [-1])[0])  # a number read is work that was done
+    """The average seconds of a call after one warm-up call; and the last result."""
+    float(tf.reshape(work(), [-1])[0])  # reading a number waits for the device
     started = time.monotonic()
     for _ in range(TIMES):
         result = work()
@@ -154,25 +154,25 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def whole() -> float:
-    """1 + 2 + ... over the ranks."""
+    """The expected sum: 1 + 2 + ... + the number of ranks."""
     return float(hvd.size() * (hvd.size() + 1) / 2)
 
 
 def close(tensor: Any, value: float) -> bool:
-    """Whether every number is the one that it should be."""
+    """Whether every number equals `value`, within 0.1 %."""
     wide = tf.cast(tensor, tf.float64)
     return bool(tf.reduce_all(tf.abs(wide - value) <= 1e-3 * max(1.0, abs(value))))
 
 
 def on(tensor: Any, kind: str) -> bool:
-    """Whether a tensor lies where it should."""
+    """Whether a tensor is on a device of this kind."""
     return f"device:{kind.upper()}:" in tensor.device
 
 
-def must(right: bool, otherwise: str) -> None:
-    """A check that is not right fails with its reason."""
-    if not right:
-        raise RuntimeError(otherwise)
+def must(passed: bool, reason: str) -> None:
+    """RuntimeError with the reason if a check did not pass."""
+    if not passed:
+        raise RuntimeError(reason)
 
 
 if __name__ == "__main__":

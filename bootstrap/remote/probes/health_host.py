@@ -1,6 +1,6 @@
-"""Asked of one host by `fab health`: what its TensorFlow sees, and how fast each device multiplies.
+"""Run by `fab health` on one host: which GPUs TensorFlow sees, and how fast each device multiplies.
 
-Runs in the runtime of the host; prints one JSON line. With the word `count` nothing is multiplied.
+Runs in the host's runtime; prints one JSON line. With the argument `count` it only counts GPUs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 WIDTH = {"CPU": 1024, "GPU": 8192}  # rows and columns: 2 and 1100 thousand million operations
-ROUNDS, SECONDS = 10, 0.5  # for each device, at least
+ROUNDS, SECONDS = 10, 0.5  # minimum for each device
 
 
 def main() -> None:
-    """Look, and multiply unless told not to."""
+    """Count the GPUs and, without `count`, measure each device."""
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def multiply(name: str) -> dict[str, Any]:
-    """The best time of some products on a device, and whether the last one was right."""
+    """The best time of a matrix product on a device, and whether the result is right."""
     width = WIDTH[name[:3]]
     with tf.device(f"/{name}"):
         ones = tf.ones((width, width))
@@ -38,14 +38,14 @@ def multiply(name: str) -> dict[str, Any]:
 
 
 def timed(work: Any) -> float:
-    """The shortest time of as many rounds as fit; reading one number waits for the device."""
+    """The shortest time of all rounds, in seconds; reading one number waits for the device."""
     work()[0, 0].numpy()
-    took: list[float] = []
-    while len(took) < ROUNDS or sum(took) < SECONDS:
+    times: list[float] = []
+    while len(times) < ROUNDS or sum(times) < SECONDS:
         start = time.perf_counter()
         work()[0, 0].numpy()
-        took.append(time.perf_counter() - start)
-    return min(took)
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Its one argument is the pairs, [[0, 1], [0, 2]]. Rank 0 writes health.json to the run's results.
 Other pairs wait while one is measured: Horovod's cycles are common to all ranks, so pairs that
-reduce at the same time would show each other's time.
+reduce at the same time would affect each other's time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 FIRST, LAST = 1 << 20, 1 << 26  # bytes: from 1 MiB, times four, up to 64 MiB
-LONG = 0.2  # seconds; no size is tried that would take longer
+LONG = 0.2  # seconds; sizes that would take longer are not tried
 ROUNDS = 3
 
 
 def main() -> None:
-    """Measure, and let rank 0 write what came out."""
+    """Measure on all ranks; rank 0 writes the result."""
     pairs = json.loads(sys.argv[1])
     groups = [hvd.ProcessSet(pair) for pair in pairs]
     hvd.init(process_sets=groups)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def take_gpu(index: int) -> None:
-    """One GPU for each rank of a host, as a run has it."""
+    """Use one GPU per rank of a host, as in a run."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.experimental.set_memory_growth(gpus[index], True)
@@ -45,13 +45,13 @@ def take_gpu(index: int) -> None:
 
 
 def in_turn(name: str, group: Any) -> float:
-    """Bytes per second of one pair, known to all ranks once it is done."""
+    """Measure one pair; returns its bytes per second on all ranks."""
     rate = 0.0
     if group.included():
         size, seconds = measure(name, group, 2)
         rate = size / seconds
-    told = hvd.allreduce(tf.constant([rate]), op=hvd.Sum, name=f"{name}-told")
-    return float(told[0]) / 2
+    total = hvd.allreduce(tf.constant([rate]), op=hvd.Sum, name=f"{name}-told")
+    return float(total[0]) / 2
 
 
 def measure(name: str, group: Any, ranks: int) -> tuple[int, float]:
@@ -68,11 +68,11 @@ def measure(name: str, group: Any, ranks: int) -> tuple[int, float]:
 
 
 def once(name: str, size: int, group: Any, ranks: int) -> float:
-    """Seconds of one all-reduce; RuntimeError where the sum is wrong."""
+    """Seconds of one all-reduce; RuntimeError if the sum is wrong."""
     ones = tf.ones((size // 4,))
     start = time.perf_counter()
     total = hvd.allreduce(ones, op=hvd.Sum, name=name, process_set=group)
-    total[0].numpy()  # a GPU is waited for
+    total[0].numpy()  # wait for the GPU
     seconds = time.perf_counter() - start
     low, high = float(tf.reduce_min(total)), float(tf.reduce_max(total))
     if not low == high == ranks:

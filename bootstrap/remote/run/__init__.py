@@ -1,1 +1,1 @@
-"""What holds a run on its hosts: supervisor, ranks, the stop of machines, manifest, upload."""
+"""Controls a run on its hosts: supervisor, ranks, stop of machines, manifest, upload."""

@@ -1,7 +1,7 @@
-"""Runs a command for a bounded time. One that cannot be killed is left behind, not waited for.
+"""Runs a command with a time limit. Does not wait for a process that cannot be killed.
 
-`subprocess.run` waits without a bound for a command that it has killed; one that reads from a dead
-network mount may not end. Standard library only, Python 3.10.
+`subprocess.run` waits without a limit for a command that it has killed; a command that reads from
+a dead network mount may never end. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GRACE = 5.0  # seconds that a killed command has to end
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code, None when it was killed after its time; what it wrote."""
+    """The exit code of a command, None if it was killed after the time limit; and its output."""
 
     code: int | None
     out: str
@@ -28,7 +28,7 @@ class Ended:
 
 
 def run(argv: Sequence[str], seconds: float) -> Ended:
-    """Run a command without input and without the mark of the run; it ends with this process.
+    """Run a command without input and without RAILHEAD_RUN; the kernel kills it when we die.
 
     Raises:
         OSError: it could not be started.
@@ -51,10 +51,10 @@ def run(argv: Sequence[str], seconds: float) -> Ended:
 
 
 def end_with_parent() -> None:
-    """Be killed when the process that started this one dies."""
+    """In the child: be killed when the parent process dies."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def text(data: bytes | None) -> str:
-    """Text of what a command wrote so far."""
+    """Decode output; None is empty."""
     return (data or b"").decode(errors="replace")

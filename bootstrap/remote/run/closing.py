@@ -1,9 +1,9 @@
-"""Lists and hashes what a run left, in processes of their own, so that one that hangs is killed.
+"""Lists and hashes the files of a run in separate processes, which are killed if they hang.
 
 python closing.py outputs|hashes FOLDER   -> JSON lines
 
-A read from a dead network mount never returns, and a thread of Python cannot be ended. The machines
-must stop all the same, so the supervisor waits for no file. Standard library only, Python 3.10.
+A read from a dead network mount never returns, and a Python thread cannot be killed. The machines
+must stop anyway, so the supervisor reads no such file itself. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
     from bootstrap.remote.run import bounded, manifest
-else:  # they lie beside this file
+else:  # on a host they are in the same folder
     import bounded
     import manifest
 
-# Seconds. Finding a million files takes about ten; more means that a file system does not answer.
+# Seconds. Listing a million files takes about ten; more means that a file system does not answer.
 LISTING = 120.0
 # Seconds. A slow disk gives 100 MB a second: 180 GB of results. GPUs cost money meanwhile.
 HASHING = 1800.0
 
 
 def outputs(folder: str) -> tuple[list[Any], str]:
-    """What the run wrote, [path in work/, bytes] each; and why that is not known, or ""."""
+    """The files that the run wrote, [path in work/, bytes] each; and the error, or ""."""
     lines, why = run_bounded("outputs", folder, LISTING)
     return (lines[0], "") if lines and not why else ([], why and f"work/ was not listed: {why}")
 
 
 def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
-    """The manifest of a run's folder; and why it is not complete, or "".
+    """The manifest of a run's folder; and why it is incomplete, or "".
 
-    A file that was not read in time stands under `skipped`.
+    A file that was not read in time is listed in `skipped`.
     """
     lines, why = run_bounded("hashes", folder, HASHING)
     paths, skipped = (lines[0]["paths"], lines[0]["skipped"]) if lines else ([], [])
@@ -53,7 +53,7 @@ def whole_manifest(folder: str) -> tuple[dict[str, Any], str]:
 
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
-    """What a process of ours answered line by line; and why it did not come to its end, or ""."""
+    """Run this file as a process; its complete JSON lines, and the error if it failed, or ""."""
     argv = [sys.executable, "-I", "-S", os.path.abspath(__file__), task, folder]
     try:
         ended = bounded.run(argv, seconds)
@@ -69,14 +69,14 @@ def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]
 
 
 def hashes(folder: str) -> Iterator[Any]:
-    """The paths of the results and what is skipped, then an entry for each; one that cannot be read
-    has no sha256."""
+    """First all paths and the skipped files, then one entry per path; an unreadable file has no
+    sha256."""
     found = manifest.Listing(folder)
     paths = [path for path, _ in found.files]
     yield {"paths": paths, "skipped": found.skipped}
     for path in paths:
         entry: dict[str, Any] = {"path": path}
-        with contextlib.suppress(OSError):  # it has gone meanwhile
+        with contextlib.suppress(OSError):  # removed in the meantime
             size, digest = manifest.size_and_sha256(os.path.join(folder, path))
             entry |= {"bytes": size, "sha256": digest}
         yield entry
@@ -89,7 +89,7 @@ def load(folder: str, name: str) -> Any:
 
 
 def main(task: str, folder: str) -> None:
-    """Answer on stdout, a line as soon as it is known."""
+    """Print JSON lines on stdout, each as soon as it is known."""
     if task == "outputs":
         patterns = load(folder, "run.json")["outputs"]
         before = load(folder, manifest.BEFORE)

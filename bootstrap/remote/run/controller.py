@@ -1,4 +1,4 @@
-"""Whether a controller (`fab train`, `fab attach`) is connected: its agent's pid is in a file.
+"""Tests whether a controller (`fab train`, `fab attach`) is connected: a file has its agent's pid.
 
 Standard library only, Python 3.10.
 """
@@ -24,7 +24,7 @@ def is_connected(file: str) -> bool:
 
 
 def seconds_since_seen(file: str) -> float | None:
-    """Seconds since a controller was last connected; None if none ever was."""
+    """Seconds since a controller was last connected; None if there never was one."""
     try:
         return max(0.0, time.time() - os.stat(file).st_mtime)
     except OSError:

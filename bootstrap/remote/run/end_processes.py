@@ -1,7 +1,7 @@
-"""Ends every process of a run on this host; prints the pids that are left. Standard library only.
+"""Ends all processes of a run on this host; prints the pids that are left. Standard library only.
 
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
-Children inherit both, including those that mpirun does not know (a data loader, a background job).
+Children inherit both, including those unknown to mpirun (a data loader, a background job).
 Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
 """
 
@@ -53,7 +53,7 @@ def end_run(run_id: str) -> dict[str, Any]:
 
 
 def send_signal(run_id: str, sign: signal.Signals) -> set[int]:
-    """Signal each process once, also new ones, until none is left or the time is over.
+    """Signal each process once, also new ones, until none is left or GRACE has passed.
 
     Returns the pids of all signalled processes.
     """
@@ -80,8 +80,8 @@ def drop_secrets(run_id: str) -> None:
 def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
     """From the chief: end the run's processes on every host; returns the reply of each.
 
-    The remote searches start before the local one: that one would count a child of this process
-    that has not yet become ssh as a process of the run.
+    The other hosts start first: a new child of this process that has not yet become ssh would be
+    taken for a process of the run by the local search.
     """
     names = [host["name"] for host in run["hosts"]]
     others = [(name, start_on_host(run, folder, index + 2)) for index, name in enumerate(names[1:])]
@@ -92,7 +92,7 @@ def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:
 def start_on_host(
     run: dict[str, Any], folder: str, number: int
 ) -> subprocess.Popen[bytes] | OSError:
-    """Start this script on another host. RAILHEAD_RUN is unset: ssh is no process of the run."""
+    """Start this script on another host. RAILHEAD_RUN is unset: ssh must not count as the run's."""
     python = f'"$HOME/.railhead/envs/{run["runtime"]["digest"]}/bin/python"'
     script = f'"$HOME/.railhead/runs/{run["run_id"]}/end_processes.py" {run["run_id"]}'
     ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]

@@ -1,8 +1,8 @@
-"""What a run leaves, each file with its bytes and sha256: by this its copies are verified.
+"""The manifest of a run: its result files with bytes and sha256, to verify copies of them.
 
-Shared by the supervisor, by what ships results to a bucket, and by the agent that `fab fetch`
-starts. Only regular files are opened: a FIFO would hang, a link may lead anywhere. What else there
-is gets a name and a kind in the manifest. Standard library only, Python 3.10.
+Used by the supervisor, by upload.py, and by the agent of `fab fetch`. Only regular files are
+opened: a FIFO would hang, a link may point anywhere. The manifest lists all others by name and
+kind. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -17,25 +17,38 @@ import unicodedata
 from collections.abc import Iterator
 from typing import IO, Any
 
-OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, and of no use elsewhere
-PARTS = ("result.json.part", "outputs.json.part", "manifest.json.part")  # being written
-GROWING = "supervisor.log"  # still written to when the run has ended
-TAKEN = ("manifest.json", "state.json", "left-on-host.txt")  # names of ours among the results
+OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, never copied
+PARTS = (
+    "result.json.part",
+    "outputs.json.part",
+    "manifest.json.part",
+)  # files that are being written
+GROWING = "supervisor.log"  # written to even after the end of the run
+TAKEN = (
+    "manifest.json",
+    "state.json",
+    "left-on-host.txt",
+)  # names in the results folder that only we may use
 BEFORE = "before.json"  # the files of work/ before the run
 
-# bootstrap/untrusted/unpack.py refuses what exceeds them.
+# bootstrap/untrusted/unpack.py rejects files beyond these limits.
 FILES = 100_000  # in one archive or list: far more than a run writes, and 20 MB as JSON
 DEPTH = 32  # folders above a file: a SavedModel takes 3, and no name comes near PATH_MAX
-NAME = 1024  # bytes of a whole name
-PART = 240  # bytes between two slashes: file systems take 255, and some suffix of ours
+NAME = 1024  # bytes of a whole path
+PART = 240  # bytes between two slashes: file systems allow 255, and we add suffixes
 FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, line breaks
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of JSON that is not as ours
+UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)  # errors of JSON with another structure than ours
 
 Snapshot = dict[str, tuple[int, int]]
 
 
 class Listing:
-    """The files of a run's folder that are its results, and what is not brought and why."""
+    """The result files of a run's folder, and the skipped files with reasons."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -52,8 +65,8 @@ class Listing:
             self._add(f"work/{name}")
 
     def _add(self, path: str) -> None:
-        """Take a file, or name it with the reason why it is not taken."""
-        with contextlib.suppress(OSError):  # it has gone meanwhile
+        """Add a path to the files, or to the skipped ones with the reason."""
+        with contextlib.suppress(OSError):  # removed in the meantime
             status = os.lstat(os.path.join(self.folder, path))
             kind = kind_of(path, status.st_mode) or self._clash(home_name(path))
             if kind and len(self.skipped) < FILES:
@@ -62,7 +75,7 @@ class Listing:
                 self.files.append((path, status.st_size))
 
     def _clash(self, home: str) -> str:
-        """Why a name among the results cannot be given; "" once it is."""
+        """Reserve a name among the results; returns why it cannot be used, or ""."""
         above = {home[:i] for i, char in enumerate(home) if char == "/"}
         if len(self.files) >= FILES:
             return f"more than {FILES} files"
@@ -74,7 +87,7 @@ class Listing:
 
 
 def manifest(folder: str) -> dict[str, Any]:
-    """The manifest of a run's folder; a file that goes meanwhile is left out."""
+    """The manifest of a run's folder; files removed in the meantime are left out."""
     found = Listing(folder)
     files = []
     for path, _ in found.files:
@@ -85,12 +98,12 @@ def manifest(folder: str) -> dict[str, Any]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name in results/ or logs/ is of no use elsewhere."""
+    """Whether a name in results/ or logs/ is an internal file, never copied."""
     return name in (*OURS, *PARTS, GROWING)
 
 
 def tree(top: str) -> Iterator[str]:
-    """Everything below a folder but folders, links not followed, relative to it and in order."""
+    """The sorted relative paths of all non-folders below `top`; links are not followed."""
     for folder, folders, names in os.walk(top):
         folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -99,7 +112,7 @@ def tree(top: str) -> Iterator[str]:
 
 
 def kind_of(path: str, mode: int) -> str:
-    """Why something is not brought: what it is, or what is wrong with its name; "" for a file."""
+    """Why a path is skipped: its type, or the fault in its name; "" for a valid regular file."""
     kinds = {stat.S_IFLNK: "link", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
     if not stat.S_ISREG(mode):
         return kinds.get(stat.S_IFMT(mode), "device")
@@ -114,7 +127,7 @@ def kind_of(path: str, mode: int) -> str:
 
 
 def snapshot(folder: str) -> Snapshot:
-    """Size and time of everything in work/ but folders, to see later what the run wrote."""
+    """Size and mtime of every file in work/, to find later what the run wrote."""
     found = {}
     for name in tree(os.path.join(folder, "work")):
         if "__pycache__" not in name:
@@ -125,20 +138,20 @@ def snapshot(folder: str) -> Snapshot:
 
 
 def written(folder: str, before: Snapshot, patterns: list[str]) -> list[tuple[str, int]]:
-    """What in work/ is new or changed since `before` and matches, in order, with its bytes."""
+    """Matching files in work/ that are new or changed since `before`, sorted, with bytes."""
     after = snapshot(folder)
     new = [name for name in after if after[name] != tuple(before.get(name, ()))]
     return [(name, after[name][0]) for name in sorted(new) if matches(name, patterns)]
 
 
 def matches(name: str, patterns: list[str]) -> bool:
-    """`**` and `*` reach across folders, as people expect of `--outputs '*.h5'`."""
+    """`**` and `*` also match slashes, as users expect from `--outputs '*.h5'`."""
     return any(pattern == "**" or fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def outputs(folder: str) -> list[str]:
-    """What the program wrote and was asked for: as the supervisor found at the end, else as it is
-    now, because the run goes on or its supervisor died."""
+    """The files that the program wrote and that match `outputs` of run.json: the supervisor's list
+    from the end of the run; without it (run in progress, supervisor died) the present files."""
     with contextlib.suppress(OSError, *UNREADABLE):
         return [name for name, _ in read_json(folder, "results/outputs.json")["files"]]
     with contextlib.suppress(OSError, *UNREADABLE):
@@ -154,7 +167,7 @@ def read_json(folder: str, name: str) -> Any:
 
 
 def open_regular(path: str) -> IO[bytes]:
-    """A regular file, to read; OSError for a link and for everything that could wait or act."""
+    """Open a regular file for reading; OSError for links, FIFOs, devices and sockets."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -173,7 +186,7 @@ def size_and_sha256(path: str) -> tuple[int, str]:
 
 
 def home_name(path: str) -> str:
-    """Where a file of the run's folder lies among results: results/ on top, work/ as outputs/."""
+    """The path of a run's file in the results folder: results/ is the top, work/ is outputs/."""
     if path.startswith("work/"):
         return "outputs/" + path[len("work/") :]
     return path[len("results/") :] if path.startswith("results/") else path

@@ -1,9 +1,9 @@
 """Parses mpirun's output: the lines of each rank, and which rank or host failed first. Stdlib only.
 
-OpenMPI tags pieces of up to 4 kB, not lines, and another rank's piece may stand in the middle of a
-line; where a piece has many newlines it tags each, and drops what then goes over 8 kB. So ranks
-end their lines with END, never with a newline (`redirect_output` in
-rank.py): one tag a piece, nothing lost.
+OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's piece.
+In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
+their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
+loss.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import NamedTuple
 TAG = re.compile(rb"\[[^\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
 END = b"\x1e"  # ASCII's record separator
 LONGEST_TAG = 64
-LONGEST_LINE = 65_536  # bytes of a line without an end before it is passed on in parts
+LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
 
 class MpirunOutput:
-    """Feed it mpirun's raw stdout; it yields (rank, line), lines without their end."""
+    """Splits mpirun's raw stdout into (rank, line), without END."""
 
     def __init__(self) -> None:
         self.raw = b""
         self.rank = 0
-        self.unfinished: dict[int, bytes] = {}  # by rank, a line whose end has not come yet
+        self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """The lines that are complete by now."""
+        """Add output; yields the lines that are now complete."""
         self.raw += chunk
         whole = self._without_half_a_tag()
         ready, self.raw = self.raw[:whole], self.raw[whole:]
         yield from self._split(ready)
 
     def close(self) -> Iterator[tuple[int, bytes]]:
-        """The lines that never got an end."""
+        """Yield the remaining lines, which have no END."""
         yield from self._split(self.raw)
         yield from ((rank, text) for rank, text in self.unfinished.items() if text)
         self.raw, self.unfinished = b"", {}
 
     def _without_half_a_tag(self) -> int:
-        """The length of `raw` up to a tag that may have been cut."""
+        """The length of `raw` before a possibly incomplete tag."""
         at = self.raw.rfind(b"[", max(0, len(self.raw) - LONGEST_TAG))
         return len(self.raw) if at < 0 or TAG.match(self.raw, at) else at
 
@@ -72,7 +72,7 @@ LIMIT = 200_000  # characters of mpirun's messages that are searched
 
 
 class Verdict(NamedTuple):
-    """What happened: to a rank (killed by a signal, or ended with a code), or to a host.
+    """The first failure: a rank (killed by a signal, or exited with a code), or a lost host.
 
     `host` counts from 0; `code` is None for a host that was lost.
     """
@@ -84,12 +84,12 @@ class Verdict(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the code is, in result.json."""
+        """The key of `code` in result.json."""
         return "signal" if self.what == "signal" else "exit"
 
 
 def verdict(messages: str) -> Verdict | None:
-    """The first failure in mpirun's messages; None when they name no rank and no host."""
+    """Find the first failure in mpirun's messages; None if they name no rank and no host."""
     text = " ".join(messages[:LIMIT].split()) + " "
     found = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
     if not found:

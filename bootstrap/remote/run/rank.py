@@ -1,7 +1,7 @@
-"""Becomes one rank: mpirun starts this on every slot, and it runs the program in this process.
+"""One rank: mpirun starts this file on every slot; it runs the program in the same process.
 
-The program finds its own folder first on sys.path and nothing of ours; its arguments, its
-working directory and `__main__` are what `python train.py ...` would give it.
+The program's folder is first on sys.path, without our modules. Arguments, working directory and
+`__main__` are the same as with `python train.py ...`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ it under --launcher tensorflow."""
 
 
 def main() -> int:
-    """Run the program as one rank; the exit code is what Python would end with."""
+    """Run the program as one rank; returns the exit code that Python would return."""
     with open(os.path.join(HERE, "run.json")) as file:
         run = json.load(file)
     redirect_output()
@@ -52,11 +52,11 @@ def main() -> int:
 
 
 def redirect_output() -> None:
-    """Send the output of this process and its children through a process that marks line ends.
+    """Send the output of this process and its children through a helper that marks line ends.
 
-    mpirun loses text that has many newlines (mpirun_output), so none reaches it. The helper
-    is of no process group that mpirun ends: what a rank printed just before it was killed is still
-    forwarded. It is no child of ours either, which a script that waits for all of its own minds.
+    mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
+    no process group that mpirun kills: it still forwards the last output of a killed rank. It is
+    not a child of this process either: a script may wait for all its children.
     """
     rank = os.getpid()
     source, sink = os.pipe()
@@ -77,9 +77,9 @@ def redirect_output() -> None:
 
 
 def forward_output(source: int, rank: int) -> None:
-    """Forward output until all writers have ended, or shortly after the rank has.
+    """Forward output until all writers have ended, or until LINGER seconds after the rank's end.
 
-    Otherwise a background process of the rank would keep mpirun, and so the run, alive.
+    Without this limit a background process of the rank would keep mpirun, and so the run, alive.
     """
     last = None
     while last is None or time.monotonic() < last:
@@ -95,7 +95,7 @@ def forward_output(source: int, rank: int) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended, also when nobody has asked for its exit code yet."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2][:1] in b"ZX"
@@ -104,7 +104,7 @@ def is_gone(pid: int) -> bool:
 
 
 def set_environment(run: dict[str, Any], rank: int) -> None:
-    """Every variable that a program receives; docs/tasks.md lists them."""
+    """Set all variables for the program; docs/tasks.md lists them."""
     host = host_of(run, rank)
     os.environ.update(run["env"])
     if run["secrets"]:
@@ -120,7 +120,7 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if device := run["hosts"][host].get("interface"):
-        # The network that mpirun was given; "=": this name, not all that begin with it.
+        # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
     if run["tf_cluster"]:
         task = {"type": "worker", "index": host}
@@ -130,7 +130,7 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
 
 
 def host_of(run: dict[str, Any], rank: int) -> int:
-    """Ranks fill the hosts' slots in order: the index of the host that `rank` is on."""
+    """The index of the host that runs `rank`: ranks fill the hosts' slots in order."""
     for index, host in enumerate(run["hosts"]):
         rank -= host["slots"]
         if rank < 0:
@@ -139,37 +139,37 @@ def host_of(run: dict[str, Any], rank: int) -> int:
 
 
 class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes `keras` and what is in it the same module of tf_keras, once it is asked for."""
+    """Makes imports of `keras` and its submodules return the modules of tf_keras."""
 
     def find_spec(
         self, name: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A spec for keras and its submodules, none for anything else."""
+        """A spec for keras and its submodules; None for all other modules."""
         if name == "keras" or name.startswith("keras."):
             return importlib.machinery.ModuleSpec(name, self)
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """The module of tf_keras itself, with its own spec kept aside."""
+        """The tf_keras module; its own spec is saved for `exec_module`."""
         module = importlib.import_module(f"tf_{spec.name}")
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing to run; the import machinery has just put our spec there: put its own back."""
+        """Restore the module's own spec, which the import system has replaced; nothing to run."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
 
 def run_training() -> None:
-    """Our own training, as `python -m training`."""
+    """Run our own training, as `python -m training` would."""
     sys.path[0] = WORK
     sys.argv = ["training"]
     runpy.run_module("training", run_name="__main__", alter_sys=True)
 
 
 def run_script(path: str, args: list[str]) -> None:
-    """The script as `__main__`, a module of its own: what it defines can be pickled."""
+    """Run the script as a new `__main__` module, so that its definitions can be pickled."""
     script = os.path.join(WORK, path)
     sys.path[0] = os.path.dirname(script)
     sys.argv = [path, *args]
@@ -184,7 +184,7 @@ def run_script(path: str, args: list[str]) -> None:
 
 
 def outcome(program: Callable[[], None]) -> int:
-    """Run it; the exit code, with what Python would print at such an end."""
+    """Run the program; returns the exit code, prints what Python would print at that end."""
     try:
         program()
     except SystemExit as ending:
@@ -196,7 +196,7 @@ def outcome(program: Callable[[], None]) -> int:
 
 
 def exit_code(code: Any) -> int:
-    """What sys.exit(code) means to the system: a text is printed, and stands for 1."""
+    """The exit code of sys.exit(code); a text is printed and means 1."""
     if code is None or isinstance(code, int):
         return (code or 0) & 0xFF
     print(code, file=sys.stderr)
@@ -204,7 +204,7 @@ def exit_code(code: Any) -> int:
 
 
 def print_traceback(error: BaseException) -> None:
-    """The program's own traceback: the frames above it are ours and help nobody."""
+    """Print the program's traceback without our own frames above it."""
     trace = error.__traceback__
     while trace and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
@@ -215,12 +215,12 @@ def print_traceback(error: BaseException) -> None:
 
 
 def is_ours(file: str) -> bool:
-    """Whether code of this file only leads to the program."""
+    """Whether a file belongs to the code that starts the program."""
     return file in (__file__, runpy.__file__, "<frozen runpy>")
 
 
 def joined_mpi() -> bool:
-    """Whether this process ever called MPI_Init: it stays true after MPI_Finalize."""
+    """Whether this process ever called MPI_Init; still true after MPI_Finalize."""
     flag = ctypes.c_int(0)
     try:
         ctypes.CDLL("libmpi.so.40").MPI_Initialized(ctypes.byref(flag))
@@ -230,8 +230,8 @@ def joined_mpi() -> bool:
 
 
 def report_failure(code: int) -> None:
-    """Report to the supervisor that this rank fails: mpirun does not always know the first."""
-    with contextlib.suppress(Exception):  # the program may have closed or replaced it
+    """Report this rank's failure to the supervisor: mpirun does not always name the first one."""
+    with contextlib.suppress(Exception):  # the program may have closed or replaced stdout
         sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.write(1, b'@railhead {"kind": "ended", "exit": %d}\n' % code)

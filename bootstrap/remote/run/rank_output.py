@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bootstrap.remote.run.mpirun_output import MpirunOutput
-else:  # it lies beside this file
+else:  # on a host it is in the same folder
     from mpirun_output import MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
-HEAD = 1000  # of mpirun's own lines: the first ones have the cause
-LOG_LIMIT = 50_000_000  # bytes; a rank's log then starts anew, and the part before is kept once
+HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
+LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
 TAIL = 20  # lines
-SHORTEST = 4  # characters; a shorter line of a longer secret (a bracket, say) tells nothing
+SHORTEST = 4  # characters; shorter lines of a multi-line secret (a bracket) are not redacted
 
 
 class WriteErrors:
@@ -41,7 +41,7 @@ class WriteErrors:
         self.counts[error.strerror or type(error).__name__] += 1
 
     def summary(self) -> str | None:
-        """One line for people; None when every write succeeded."""
+        """One line of text; None if every write succeeded."""
         lost = [f"{count} writes failed: {reason}" for reason, count in self.counts.items()]
         return "; ".join(lost) or None
 
@@ -68,11 +68,11 @@ class LogFile:
             self.write_errors.add(error)
 
     def lines(self) -> list[str]:
-        """The last lines, each as a terminal shows it in the end."""
+        """The last lines, each in its final state on a terminal."""
         return [shown(line) for line in self.tail]
 
     def _write(self, data: bytes) -> None:
-        """All of it or none: a disk that fills up leaves no half line for the next to join."""
+        """Write a whole line or nothing: a full disk leaves no partial line."""
         if self.file is None or self.size > self.limit:
             self._open()
         assert self.file
@@ -92,13 +92,13 @@ class LogFile:
 
 
 def shown(text: bytes) -> str:
-    """A line as a terminal shows it in the end: a progress bar goes back and writes it anew."""
+    """A line's final state on a terminal: a progress bar moves back and rewrites it."""
     states = [state for state in re.split(rb"[\r\b]+", text) if state.strip()]
     return states[-1].decode(errors="replace").rstrip() if states else ""
 
 
 class Secrets:
-    """Takes the values of secrets out of text."""
+    """Redacts the values of secrets in text."""
 
     def __init__(self, values: Iterable[str]) -> None:
         pieces = sorted(set(pieces_of(values)), key=len, reverse=True)
@@ -106,12 +106,12 @@ class Secrets:
         self.any = bool(pieces)
 
     def redact(self, text: bytes) -> bytes:
-        """The text with [secret] in their places."""
+        """The text with [secret] in place of each value."""
         return self.pattern.sub(b"[secret]", text) if self.any else text
 
 
 def pieces_of(values: Iterable[str]) -> Iterable[str]:
-    """What of a secret may stand in one line: itself or each of its lines, also as JSON has it."""
+    """The parts of secrets that may appear in one line: the value or its lines, also as JSON."""
     for value in values:
         lines = [line.strip() for line in value.splitlines()]
         kept = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
@@ -135,7 +135,7 @@ class RunOutput:
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.evaluation: dict[str, Any] | None = None
-        self.unfinished: dict[str, str] = {}  # {rank: the line that it has not ended yet}
+        self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
@@ -155,17 +155,17 @@ class RunOutput:
             self.broken = error
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
-        """Read mpirun's own messages, which alone come on its stderr."""
+        """Read mpirun's own messages from its stderr, which has nothing else."""
         assert process.stderr
         for line in process.stderr:
             self.add_line(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
 
     def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
-        """The last state of progress bars, which end their line only when they are full."""
+        """{rank: unfinished line}, as of progress bars, which end the line only when complete."""
         return {str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished.items()}
 
     def add_line(self, rank: int, line: bytes) -> None:
-        """Handle one line: a record, a line of a rank's log, or one of mpirun's own."""
+        """Handle one line: a record, a line of a rank's log, or a message of mpirun."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
         if mark and rank != MPIRUN and self.add_record(rank, record):
@@ -177,7 +177,7 @@ class RunOutput:
         self.logs[rank].add(line)
 
     def add_record(self, rank: int, text: bytes) -> bool:
-        """Store a record; False when the text is no record."""
+        """Store a record; False if the text is not a record."""
         try:
             record = json.loads(text)
             kind = record["kind"]
@@ -195,7 +195,7 @@ class RunOutput:
         return True
 
     def open_log(self, rank: int) -> LogFile:
-        """The log of a rank, or mpirun's own."""
+        """The log file of a rank or of mpirun."""
         name = "mpirun" if rank == MPIRUN else f"rank-{rank}"
         return LogFile(f"{self.folder}/logs/{name}.log", self.write_errors, LOG_LIMIT)
 

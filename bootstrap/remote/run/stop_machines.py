@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
     from bootstrap.remote.run import bounded, controller, stop_policy
-else:  # they lie beside this file
+else:  # on a host they are in the same folder
     import bounded
     import controller
     import stop_policy
@@ -32,7 +32,7 @@ else:  # they lie beside this file
 RUN = os.path.dirname(os.path.abspath(__file__))
 RUN_ID = os.path.basename(RUN)
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
-TRIES = 3  # for shipping, and for each host's stop
+TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
@@ -51,7 +51,7 @@ def load(name: str) -> Any:
 
 
 def stamp(seconds: float = 0) -> str:
-    """The time so many seconds from now, UTC."""
+    """The time `seconds` from now, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
@@ -66,7 +66,7 @@ class MachineStopper:
         self.fields: dict[str, Any] = {}
 
     def go(self) -> None:
-        """Upload, wait, stop; each phase is written to state.json."""
+        """Upload, wait, stop; write each phase to state.json."""
         if self.policy.bucket:
             self.upload_results()
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
@@ -82,7 +82,7 @@ class MachineStopper:
                 self.report("left to a later run", until=None)
 
     def situation(self) -> stop_policy.Situation:
-        """The state of the run now, as input of the stop rule."""
+        """The current state of the run, as input of the stop rule."""
         now = time.monotonic()
         controller.is_connected(path("attached"))
         ago = controller.seconds_since_seen(path("attached"))
@@ -97,21 +97,21 @@ class MachineStopper:
         )
 
     def fetched(self) -> dict[str, Any] | None:
-        """What a controller wrote after it fetched and verified the results; None before."""
+        """The notice that a controller writes after a verified fetch; None before."""
         with contextlib.suppress(OSError, ValueError):
             found: dict[str, Any] = load("fetched")
             return found
         return None
 
     def successor(self) -> str:
-        """The id of a later run on these machines; empty without one."""
+        """The id of a later run on these machines; "" if there is none."""
         with contextlib.suppress(OSError), open(LOCK) as lock:
             last = lock.read().strip()
             return last if last != RUN_ID else ""
         return ""
 
     def report(self, phase: str, **more: Any) -> None:
-        """Write the phase into state.json; a full disk does not keep machines running."""
+        """Write the phase to state.json; a failed write does not prevent the stop."""
         fetched = self.fetched()
         left = (fetched or {}).get("left", 0)
         where = stop_policy.results(
@@ -124,7 +124,7 @@ class MachineStopper:
         with contextlib.suppress(OSError, ValueError):
             state = {**load("state.json"), "machines": {**fields, "at": stamp()}}
             with contextlib.suppress(FileNotFoundError):
-                os.remove(path("state.json.part"))  # should it be a FIFO, opening it would hang
+                os.remove(path("state.json.part"))  # if it were a FIFO, opening it would hang
             with open(path("state.json.part"), "x") as file:
                 json.dump(state, file, indent=1)
             os.replace(path("state.json.part"), path("state.json"))
@@ -171,7 +171,7 @@ class MachineStopper:
 
 @contextlib.contextmanager
 def take_lock() -> Iterator[bool]:
-    """Hold the chief's lock, so that no run starts on machines that stop; False: a run has it."""
+    """Hold the chief's lock, so that no run starts on stopping machines; False: a run has it."""
     with open(LOCK, "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +182,7 @@ def take_lock() -> Iterator[bool]:
 
 
 def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:
-    """Run upload.py for `seconds` at most; its JSON reply, or None and the reason."""
+    """Run upload.py for at most `seconds`; returns its JSON reply, or None and the reason."""
     python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
     argv = [python, "-I", path("upload.py"), RUN, f"{run['bucket']['url']}/runs/{RUN_ID}", *only]
     try:
@@ -236,7 +236,7 @@ def ssh(alias: str, command: str) -> tuple[int, str]:
 
 
 def stop_this_host(argv: list[str]) -> str:
-    """Stop this host; returns the outcome, which nobody reads when the stop works."""
+    """Stop this host; returns the outcome, which matters only if the stop fails."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     why = ""
     for attempt in range(TRIES):

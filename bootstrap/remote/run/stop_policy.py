@@ -1,6 +1,6 @@
-"""When the machines of a run may stop: results first. Decisions only, no clock and no effect.
+"""Decides when the machines of a run may stop: results first. Pure: no clock, no side effects.
 
-Times are seconds of one clock that never goes back. Standard library only, Python 3.10.
+Times are seconds of one monotonic clock. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-COMES_BACK = 40.0  # seconds: a controller whose connection broke tries again for 31
-FETCHING = 1800.0  # seconds that an attached controller has for bringing the results home
+COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke
+FETCHING = 1800.0  # seconds that a connected controller has to fetch the results
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """The minutes that machines stay on after a failure (None: never stop); whether results are
-    uploaded to a bucket."""
+    """Minutes that machines stay on after a failure (None: never stop); `bucket`: whether results
+    are uploaded to a bucket."""
 
     keep_minutes: int | None
     bucket: bool = False
@@ -29,7 +29,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class Situation:
-    """The state of a run at one moment. `attached`: a controller's last connection, or None."""
+    """The state of a run at one time. `attached`: when a controller was last connected, or None."""
 
     now: float
     ended: float
@@ -51,8 +51,8 @@ class Action:
 def decide(rule: StopRule, situation: Situation) -> Action:
     """The next action.
 
-    A later run on these machines has its own stop rule, so this run does nothing then. A connected
-    controller, or one that was connected a moment ago, may finish its fetch within a time limit.
+    If there is a later run on these machines, its stop rule applies and this run does nothing. A
+    connected or recently connected controller may finish its fetch within a time limit.
     """
     if situation.successor or rule.keep_minutes is None:
         return Action("none")
@@ -80,13 +80,13 @@ def kept_until(rule: StopRule, situation: Situation) -> float | None:
 
 
 def is_over(run: dict[str, Any], seconds: float) -> bool:
-    """Whether a run that has gone on for so long has used up its `max_hours`."""
+    """Whether a run has reached its `max_hours` after `seconds`."""
     hours = run.get("max_hours")
     return hours is not None and seconds > hours * 3600
 
 
 def results(run: dict[str, Any], *, shipped: bool, fetched: bool, left: int = 0) -> str:
-    """Where the results are, for people. `left`: the number of files too large to be fetched."""
+    """Where the results are, as text. `left`: the number of files too large to fetch."""
     chief = run["hosts"][0]["name"]
     if shipped:
         return f"in {run['bucket']['url']}/runs/{run['run_id']}"
@@ -109,6 +109,6 @@ def stops(run: dict[str, Any]) -> list[tuple[str, str, list[str] | None]]:
 
 
 def cut_off(text: str) -> bool:
-    """Whether ssh's error output says that the host went down during the connection."""
+    """Whether ssh's error output means that the host went down during the connection."""
     signs = ("closed by remote host", "Connection reset", "Broken pipe", "Connection closed")
     return any(sign in text for sign in signs)

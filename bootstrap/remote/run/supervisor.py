@@ -1,8 +1,8 @@
 """Runs on the chief: starts mpirun, stores the output of the ranks, and writes the result.
 
-It continues when the connection that started it closes. state.json has a heartbeat each second;
-result.json is written at the end, whatever happened. SIGTERM cancels the run. Standard
-library only, Python 3.10.
+It continues after the connection that started it closes. state.json gets a heartbeat every second;
+result.json is always written at the end. SIGTERM cancels the run. Standard library only, Python
+3.10.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bootstrap.remote.run import closing, controller, end_processes, manifest, stop_policy
     from bootstrap.remote.run.mpirun_output import verdict
     from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
-else:  # they lie beside this file
+else:  # on a host they are in the same folder
     import closing
     import controller
     import end_processes
@@ -37,11 +37,11 @@ else:  # they lie beside this file
     from rank_output import RunOutput, WriteErrors
 
 RUN = os.path.dirname(os.path.abspath(__file__))
-RESERVE = 65_536  # bytes kept aside to write the run's end into when the disk is full
+RESERVE = 65_536  # bytes on the disk, freed to write result.json when the disk is full
 STARTED = time.monotonic()
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
-SHOWN = 12  # of mpirun's own lines, when it names no rank
-GRACE = 5.0  # seconds: for mpirun after SIGTERM, and for what is still in its pipes
+SHOWN = 12  # lines of mpirun, when it names no rank
+GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 LIBC = ctypes.CDLL(None)
 CANCELLED = threading.Event()
 
@@ -52,11 +52,11 @@ def path(name: str) -> str:
 
 
 def save(name: str, document: Any) -> None:
-    """Write a JSON document: all of it or none."""
+    """Write a JSON document atomically."""
     part = path(f"{name}.part")
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(part)  # should it be a FIFO of the program, opening it would hang
+            os.remove(part)  # if it were a FIFO of the program, opening it would hang
         with open(part, "x") as file:
             json.dump(document, file, indent=1)
         os.replace(part, path(name))
@@ -73,7 +73,7 @@ def load(name: str) -> Any:
 
 
 def now() -> str:
-    """This moment, UTC."""
+    """The current time, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -102,13 +102,13 @@ class State:
             save("state.json", self.fields)
 
     def end(self, result: dict[str, Any]) -> None:
-        """Write result.json and the last state; on a full disk, into the reserved space."""
+        """Write result.json and the final state; on a full disk into the reserved space."""
         protect_from_cancel()
         with contextlib.suppress(OSError):
             os.remove(path("reserve"))
         result["started"], result["ended"] = self.fields["started"], now()
         result["seconds"] = round(time.monotonic() - STARTED, 1)
-        self.save_result(result)  # at once: whoever cancels a run does not wait for its hashes
+        self.save_result(result)  # first: a cancel waits for it, but not for the hashes
         found, why = closing.whole_manifest(RUN)
         if why:
             self.unfinished.append(why)
@@ -120,18 +120,18 @@ class State:
         self.beat(**ending, trouble=self.trouble(), begun={})
 
     def save_result(self, result: dict[str, Any]) -> None:
-        """Write result.json with the failed writes and unfinished steps so far."""
+        """Write result.json, including failed writes and unfinished steps so far."""
         result["trouble"] = self.trouble()
         with self.counted():
             save("results/result.json", result)
 
     def trouble(self) -> str | None:
-        """Failed writes and unfinished steps, for people; None without any."""
+        """Failed writes and unfinished steps as text; None if there are none."""
         return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
 
 
 def with_result(files: list[Any]) -> list[Any]:
-    """The entries of a manifest, with the one of the result.json that was just written."""
+    """The entries of a manifest, with a current entry for result.json."""
     name = "results/result.json"
     size, digest = manifest.size_and_sha256(path(name))
     entry = {"path": name, "bytes": size, "sha256": digest}
@@ -151,7 +151,7 @@ class Supervisor:
     def go(self) -> dict[str, Any]:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
         with self.state.counted():
-            save(manifest.BEFORE, manifest.snapshot(RUN))  # for what a fetch finds, too
+            save(manifest.BEFORE, manifest.snapshot(RUN))  # also used by a fetch
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -163,34 +163,34 @@ class Supervisor:
         finally:
             swept = end_processes.end_on_all_hosts(self.run, RUN)
             protect_from_cancel()
-        for reader in readers:  # only now: what a rank left behind kept the pipes open
+        for reader in readers:  # only now: leftover processes of a rank kept the pipes open
             reader.join(GRACE)
         self.check()
         self.list_outputs()
         return self.result(code, swept)
 
     def list_outputs(self) -> None:
-        """Write which files the run left in work/."""
+        """Write the list of files that the run wrote in work/."""
         files, why = closing.outputs(RUN)
         self.state.unfinished += [why] if why else []
         with self.state.counted():
             save("results/outputs.json", {"files": files})
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
-        """mpirun's exit code, once it has ended."""
+        """Wait until mpirun has ended; returns its exit code."""
         terminated = beat = 0.0
         while process.poll() is None:
-            moment = time.monotonic()
-            if moment - beat >= 1:
-                beat = moment
+            time_now = time.monotonic()
+            if time_now - beat >= 1:
+                beat = time_now
                 self.state.beat(begun=self.output.unfinished)
                 controller.is_connected(path("attached"))
-            if stop_policy.is_over(self.run, moment - STARTED):
+            if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
             if CANCELLED.is_set() and not terminated:
-                terminated = moment
+                terminated = time_now
                 process.terminate()
-            elif terminated and moment - terminated > GRACE:
+            elif terminated and time_now - terminated > GRACE:
                 process.kill()
             self.check()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -203,7 +203,7 @@ class Supervisor:
             raise self.output.broken
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
-        """How the run ended, by mpirun's exit code."""
+        """The content of result.json, from mpirun's exit code."""
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,
@@ -218,7 +218,7 @@ class Supervisor:
         }
 
     def why(self) -> str | None:
-        """Why the run was cancelled, where nobody asked for it."""
+        """Why the run was cancelled; None for a cancel by the user."""
         if stop_policy.is_over(self.run, time.monotonic() - STARTED):
             return f"its {self.run['max_hours']:g} hours (--max-hours) were over"
         return None
@@ -242,7 +242,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """mpirun, ended whatever happens in here."""
+    """Start mpirun; it is always ended at the end of the block."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(
         argv, cwd=RUN, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **pipes
@@ -258,12 +258,12 @@ def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def die_with_parent() -> None:
-    """Let the kernel send SIGTERM to mpirun when the supervisor dies."""
+    """In the child: the kernel sends SIGTERM to mpirun when the supervisor dies."""
     LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def protect_from_cancel() -> None:
-    """Take the name by which `end_processes` leaves this process alone.
+    """Take the process name that `end_processes` ignores.
 
     The run's processes have ended. Listing and hashing the results may take minutes, and only this
     process stops the machines after that.
@@ -272,7 +272,7 @@ def protect_from_cancel() -> None:
 
 
 def failure(code: int, *lines: str) -> dict[str, Any]:
-    """result.json of a run that failed for another reason than a rank."""
+    """result.json of a run that failed for a reason other than a rank."""
     culprit = {"rank": None, "host": None, "lines": list(lines)}
     run_id = os.path.basename(RUN)
     fields = {"schema": 1, "run_id": run_id, "state": "failed", "exit_code": code, "size": None}
@@ -280,7 +280,7 @@ def failure(code: int, *lines: str) -> dict[str, Any]:
 
 
 def attempt(state: State) -> dict[str, Any]:
-    """The run's result, also when the run could not start or the supervisor failed."""
+    """Run it; returns the result, also if the run could not start or the supervisor failed."""
     try:
         return Supervisor(state).go()
     except FileNotFoundError as error:
@@ -292,7 +292,7 @@ def attempt(state: State) -> dict[str, Any]:
 
 
 def take_lock(lock: IO[str]) -> str:
-    """Take the lock; "" if we have it now, else the id of the run that has it."""
+    """Take the lock; returns "" on success, else the id of the run that holds it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -326,15 +326,15 @@ def main() -> int:
         try:
             state.end(attempt(state))
         except Exception:
-            traceback.print_exc()  # whatever went wrong, the machines stop
+            traceback.print_exc()  # the machines must stop after any error
         become_machine_stopper()
     return 0
 
 
 def become_machine_stopper() -> None:
-    """Exec stop_machines.py, where results are uploaded or machines are stopped.
+    """Exec stop_machines.py if results are to be uploaded or machines to be stopped.
 
-    The run's variables are removed from the environment: ending the run does not end it.
+    The run's variables are removed from the environment, so ending the run does not end it.
     """
     try:
         run = load("run.json")

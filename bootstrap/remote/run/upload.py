@@ -1,9 +1,9 @@
-"""Uploads a run's results to the bucket, each verified by its hash, the manifest last.
+"""Uploads a run's results to the bucket; verifies each file by its hash, uploads the manifest last.
 
 python upload.py FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]   -> one JSON line at the end
 
-With NAME, only that file of the folder is uploaded. Run by a Python that has boto3 and
-google-cloud-storage; the machine's own role gives the credentials. Python 3.10.
+With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and
+google-cloud-storage; the credentials are those of the machine's role. Python 3.10.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
     from bootstrap.remote.run import manifest
-else:  # it lies beside this file
+else:  # on a host it is in the same folder
     import manifest
 
-WHOLE = 5_000_000_000  # bytes: S3 takes no more at once, and has no hash over several parts
+WHOLE = 5_000_000_000  # bytes: S3's limit of one put; a multipart object has no sha256 of the whole
 
 
 class S3:
-    """A folder in an S3 bucket. S3 compares the sha256 itself and refuses other content."""
+    """A folder in an S3 bucket. S3 itself verifies the sha256 and rejects other content."""
 
     def __init__(self, url: str) -> None:
         import boto3
@@ -46,14 +46,14 @@ class S3:
         digest = base64.b64encode(bytes.fromhex(sha256)).decode()
         with open(path, "rb") as body:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=body, ChecksumSHA256=digest)
-        # S3 has compared the hash while it wrote; some compatible services do not return theirs.
+        # S3 has verified the hash during the upload; some compatible services do not return it.
         stored = self.client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
         if (stored["ContentLength"], stored.get("ChecksumSHA256", digest)) != (size, digest):
             raise OSError(f"{key} is in the bucket with another content")
 
 
 class Gcs:
-    """A folder in a Google Cloud Storage bucket. The client compares the crc32c."""
+    """A folder in a Google Cloud Storage bucket. The client verifies the crc32c."""
 
     def __init__(self, url: str) -> None:
         from google.cloud import storage  # type: ignore[import-untyped]
@@ -76,18 +76,18 @@ def destination(url: str) -> Any:
 
 
 def upload(folder: str, url: str) -> dict[str, Any]:
-    """Upload all files of the manifest, then the manifest: where it exists, all files do."""
-    to = destination(url)
-    whole = os.path.join(folder, "results", "manifest.json")
-    with open(whole) as file:
+    """Upload all files of the manifest, then the manifest itself: if it exists, all files do."""
+    bucket = destination(url)
+    manifest_path = os.path.join(folder, "results", "manifest.json")
+    with open(manifest_path) as file:
         files = json.load(file)["files"]
     for entry in files:
         path = os.path.join(folder, entry["path"])
         found = manifest.size_and_sha256(path)
         if found != (entry["bytes"], entry["sha256"]):
             raise OSError(f"{entry['path']} has changed since the run ended")
-        to.put(path, manifest.home_name(entry["path"]), *found)
-    to.put(whole, "manifest.json", *manifest.size_and_sha256(whole))
+        bucket.put(path, manifest.home_name(entry["path"]), *found)
+    bucket.put(manifest_path, "manifest.json", *manifest.size_and_sha256(manifest_path))
     return {"files": len(files), "bytes": sum(f["bytes"] for f in files), "to": url}
 
 
