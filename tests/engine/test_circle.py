@@ -42,7 +42,7 @@ def environment(clone: Path, engine: Path, caches: Path) -> dict[str, str]:
         "PYTHONPATH": str(clone),
         "XDG_CACHE_HOME": str(caches),
         "PULUMI_HOME": str(clone.parent / ".pulumi"),  # else it logs into the tester's own
-        "PULUMI_BACKEND_URL": "file://~",
+        "PULUMI_BACKEND_URL": f"file://{clone.parent}",  # `file://~` may mean the tester's home
         "PULUMI_CONFIG_PASSPHRASE": "a test",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
