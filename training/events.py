@@ -27,7 +27,7 @@ class Events:
         with self.writer.as_default():
             for name, value in values.items():
                 if value is not None:
-                    tf.summary.scalar(name, value, step=step)
+                    tf.summary.write(name, tf.constant(value, tf.float32), step, metadata=scalar())
 
     def profile(self, step: int) -> None:
         """Start and stop the profiler at its steps."""
@@ -45,6 +45,15 @@ class Events:
         if self.first and self.first <= step < self.first + self.steps:
             tf.profiler.experimental.stop()
         self.writer.close()
+
+
+def scalar() -> Any:
+    """What tells TensorBoard that a value is a scalar: tf.summary.scalar needs TensorBoard itself,
+    which TensorFlow 2.21 does not bring."""
+    metadata = tf.compat.v1.SummaryMetadata()
+    metadata.plugin_data.plugin_name = "scalars"
+    metadata.data_class = 1  # DATA_CLASS_SCALAR
+    return metadata
 
 
 def plain(values: dict[str, Any]) -> dict[str, float | None]:

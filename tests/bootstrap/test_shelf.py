@@ -227,4 +227,6 @@ def test_what_one_has_built_the_other_finds(
     assert "built here" not in found.out
     assert (bo.caches / "railhead/wheels" / key / NAME).read_bytes() == BUILT
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    bo.fab("plan").ended(0, f"wheels are neither taken from {url}{key} nor kept there: AWS cannot")
+    bo.fab("plan").ended(
+        0, f"wheels are neither taken from {url}{key} nor kept there: AWS call failed"
+    )
