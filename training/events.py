@@ -54,8 +54,3 @@ def scalar() -> Any:
     metadata.plugin_data.plugin_name = "scalars"
     metadata.data_class = 1  # DATA_CLASS_SCALAR
     return metadata
-
-
-def plain(values: dict[str, Any]) -> dict[str, float | None]:
-    """Only what has a number."""
-    return {name: value for name, value in values.items() if isinstance(value, (int, float))}
