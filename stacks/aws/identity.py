@@ -53,7 +53,9 @@ def data_permissions(prefixes: Sequence[DataPrefix]) -> dict[str, object]:
     statements: list[dict[str, object]] = []
     for one in prefixes:
         bucket = f"arn:aws:s3:::{one.bucket}"
-        objects = [f"{bucket}/{one.path}", f"{bucket}/{one.path}/*"] if one.path else [f"{bucket}/*"]
+        objects = (
+            [f"{bucket}/{one.path}", f"{bucket}/{one.path}/*"] if one.path else [f"{bucket}/*"]
+        )
         below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{one.path}/*"]}}
         listing: dict[str, object] = {"Condition": below} if one.path else {}
         statements += [
