@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.local import wait_until
 from hosts.person import Cluster
 
 from bootstrap.data import send
@@ -135,10 +136,16 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 ) -> None:
     real = send._pieces
 
+    def arrived() -> int:
+        folders = [home_of(cluster, name) / ".railhead/data" for name in opened]
+        parts = [part for folder in folders for part in folder.glob("*.incoming-*")]
+        return sum(part.stat().st_size >= PIECE for part in parts)
+
     def cut(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
         big = files.files[number].path == "sub/b.bin"
         yield from itertools.islice(real(files, number, offset), 2 if big else None)
         if big:
+            wait_until(lambda: arrived() == 3, 20, "a part arrives on each host")
             raise KeyboardInterrupt
 
     monkeypatch.setattr(send, "_pieces", cut)
