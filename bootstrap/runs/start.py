@@ -199,9 +199,10 @@ def document_of(
     request: RunRequest,
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with a free port on each."""
+    """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
+    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
@@ -212,7 +213,9 @@ def document_of(
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster, opened),
+        ports=_ports(
+            opened, {p.name: len(h) for p, h in zip(cluster.peers, placement, strict=True)}
+        ),
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -230,12 +233,12 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
-    """One free port per host, all different because hosts may share a machine."""
+def _ports(opened: Mapping[str, Session], processes: Mapping[str, int]) -> list[int]:
+    """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer in cluster.peers:
-        offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
-        ports.append(next(port for port in offered if port not in ports))
+    for name, count in processes.items():
+        offered = opened[name].call("ports", count=len(ports) + count)["ports"]
+        ports += [port for port in offered if port not in ports][:count]
     return ports
 
 
