@@ -29,9 +29,9 @@ from bootstrap.ssh.session import Session
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-    *("closing.py", "bounded.py"),
+    *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
 )
-STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "upload.py")
+STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -251,6 +251,7 @@ def _prepare(
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
+        [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])

@@ -567,6 +567,25 @@ def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machi
     assert {"results/result.json", "work/dead"} <= hashed(run)
 
 
+def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_result(
+    home: Path,
+) -> None:
+    run = Run(home, "exec sleep 60")
+    slow = f'#!/bin/sh\ntouch {home}/asked\nsleep 4\necho \'{{"ended": 1, "left": []}}\'\n'
+    (home / "bin" / "ssh").write_text(slow)
+    process = run.start()
+    run.running()
+    process.terminate()
+    wait_until(lambda: (home / "asked").exists())
+    argv = [sys.executable, "-I", "-S", "-", run.run_id]  # what `fab cancel` does on each host
+    source = (REMOTE / "end_processes.py").read_bytes()
+    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    assert json.loads(done.stdout)["left"] == []
+    process.wait(30)
+    result = run.read("results/result.json")
+    assert (result["state"], result["swept"]["b"]) == ("cancelled", {"ended": 1, "left": []})
+
+
 def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:
     run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
     change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")

@@ -118,6 +118,8 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
         RAILHEAD_RESULTS=os.path.join(HERE, "results"),
+        RAILHEAD_CHECKPOINT_DIR=os.path.join(HERE, "checkpoints"),
+        RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
         RAILHEAD_RANK=str(rank),
         RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
         RAILHEAD_SIZE=str(run["size"]),
