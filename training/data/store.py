@@ -40,13 +40,17 @@ class Item:
     etag: str
 
 
+class NothingThereError(DataError):
+    """There is no file or object at the URI."""
+
+
 class Store(Protocol):
     """Data at one URI. Every method raises DataError with the URI and the cause."""
 
     uri: str
 
     def items(self) -> list[Item]:
-        """Everything below the URI, by name; DataError where there is nothing."""
+        """Everything below the URI, by name; NothingThereError where there is nothing."""
 
     def read(self, name: str) -> bytes:
         """A small file, whole."""
@@ -79,7 +83,7 @@ class Folder:
         found = [self._item(path) for path in paths if path.is_file()]
         if not found:
             what = "holds no files" if self.path.is_dir() else "does not exist"
-            raise DataError(f"{self.uri} {what}")
+            raise NothingThereError(f"{self.uri} {what}")
         return found
 
     def _item(self, path: Path) -> Item:
@@ -151,7 +155,7 @@ class Bucket:
         if not found and self.place.prefix:
             found = [self._try(self._only)]
         if not found:
-            raise DataError(f"{self.uri} holds no objects")
+            raise NothingThereError(f"{self.uri} holds no objects")
         return sorted(found, key=lambda item: item.name)
 
     def _items(self) -> list[Item]:
@@ -219,7 +223,8 @@ class Bucket:
             + SECRETS[self.place.scheme],
             "range": f"{uri} is shorter than it should be",
         }
-        return DataError(advice.get(cause, f"{uri} cannot be read: {reason_of(error)}"))
+        kind = NothingThereError if cause == "missing" else DataError
+        return kind(advice.get(cause, f"{uri} cannot be read: {reason_of(error)}"))
 
 
 SECRETS = {
