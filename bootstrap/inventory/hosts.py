@@ -121,9 +121,14 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
+def is_name(text: str) -> bool:
+    """Whether `text` can be part of a path, a host list and an argv."""
+    return bool(_NAME.fullmatch(text)) and ".." not in text
+
+
 def check_name(text: str, what: str) -> str:
     """Return `text` if it can be part of a path, a host list and an argv; UsageError otherwise."""
-    if not _NAME.fullmatch(text) or ".." in text:
+    if not is_name(text):
         raise UsageError(
             f"{text!r} is not {what}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..'"
