@@ -159,7 +159,10 @@ def describe_phase(machines: Mapping[str, Any]) -> str:
     stopped = machines.get("stopped")
     hosts = stopped.items() if isinstance(stopped, dict) else ()
     each = "".join(f", {name}: {why}" for name, why in hosts)
-    return f"machines: {machines.get('phase')}{until}{each}; results {machines.get('results')}"
+    why = machines.get("checkpoints")
+    lost = f"; the last checkpoints are not in the bucket: {why}" if why else ""
+    phase, results = machines.get("phase"), machines.get("results")
+    return f"machines: {phase}{until}{each}; results {results}{lost}"
 
 
 def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
