@@ -77,10 +77,10 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
             # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
             message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
             raise Exit(f"{message}\n  next: {_nearest(wrong)}", code=2) from None
-        except (UnknownFileType, OSError) as wrong:
-            raise Exit(f"fab: --config or --ssh-config: {wrong}", code=2) from None
         except BrokenPipeError:
             raise _output_closed() from None
+        except (UnknownFileType, OSError) as wrong:
+            raise Exit(f"fab: --config or --ssh-config: {wrong}", code=2) from None
 
     return parse_or_exit
 
