@@ -17,8 +17,7 @@ from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import Run
-from bootstrap.ssh.agents import start_agents
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows import attach
 from bootstrap.workflows.bootstrap import make_ready
 from bootstrap.workflows.plan import surveyed
@@ -41,29 +40,29 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     options.request.options.resolved_strategy(len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
-    with surveyed(inventory, options.options) as (cluster, sessions):
+    with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
         with stop_policy.preparing(inventory, print_lines):
-            run = _start(cluster, sessions, options)
+            run = _start(cluster, options)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
             print_lines(f"next: fab attach --run {run.run_id}")
         else:
-            connection = RunConnection(run, inventory, sessions[cluster.chief])
+            connection = RunConnection(run, inventory, cluster.sessions.chief)
             attach.follow(connection, interrupt_cancels=True)
             attach.finish(connection)
     return run
 
 
-def _start(cluster: Cluster, sessions: dict[str, Session], options: TrainOptions) -> Run:
+def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
     print_lines(run_summary(options.request, cluster))
-    cluster = make_ready(cluster, sessions, options.options)
-    start_agents(cluster, sessions)
-    measure.refuse_cpu_fallback(cluster, sessions)
-    start.refuse_closed_pairs(cluster, sessions)
-    return start.start(cluster, sessions, options.request, options.results, options.stop_policy)
+    cluster = make_ready(cluster, options.options)
+    cluster.start_agents()
+    measure.refuse_cpu_fallback(cluster)
+    start.refuse_closed_pairs(cluster)
+    return start.start(cluster, options.request, options.results, options.stop_policy)
 
 
 def run_summary(request: RunRequest, cluster: Cluster) -> str:
