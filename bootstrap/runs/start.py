@@ -29,10 +29,10 @@ from bootstrap.ssh.session import Session
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-    *("closing.py", "bounded.py"),
+    *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
 )
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
-STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "upload.py")
+STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -198,9 +198,10 @@ def document_of(
     data: Sequence[Mapping[str, Any]],
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with a free port on each."""
+    """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
+    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
@@ -212,7 +213,7 @@ def document_of(
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster),
+        ports=_ports(cluster, [len(host) for host in placement]),
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -230,12 +231,12 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: ConnectedCluster) -> list[int]:
-    """One free port per host, all different because hosts may share a machine."""
+def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
+    """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer in cluster.peers:
-        offered = cluster.sessions[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
-        ports.append(next(port for port in offered if port not in ports))
+    for peer, count in zip(cluster.peers, processes, strict=True):
+        offered = cluster.sessions[peer.name].call("ports", count=len(ports) + count)["ports"]
+        ports += [port for port in offered if port not in ports][:count]
     return ports
 
 
@@ -254,6 +255,7 @@ def _prepare(
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
+        [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
