@@ -12,12 +12,12 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.strategies import choose
 from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import host_key_alias
+from bootstrap.ssh.jump_hosts import pins_of
 
 
 def known(inventory: Inventory, name: str) -> str:
     """Return `name` if it is a host's name; else UsageError with the choices."""
-    return choose(name, [h.name for h in inventory.hosts], "host")
+    return choose(name, inventory.names, "host")
 
 
 def write_config(inventory: Inventory) -> Path:
@@ -39,10 +39,10 @@ def write_config(inventory: Inventory) -> Path:
 
 
 def _host_key_lines(host: Host, inventory: Inventory) -> list[str]:
-    files, name = local_state.known_hosts_files(inventory.name), host_key_alias(host, inventory)
-    listed = " ".join(f'"{file}"' for file in (files[:1] if name else files))
-    lines = [f"  UserKnownHostsFile {listed}", "  StrictHostKeyChecking yes"]
-    return [*lines, f"  HostKeyAlias {name}"] if name else lines
+    pins = pins_of(host, inventory)
+    files = " ".join(f'"{file}"' for file in pins.files)
+    lines = [f"  UserKnownHostsFile {files}", "  StrictHostKeyChecking yes"]
+    return [*lines, f"  HostKeyAlias {pins.name}"] if pins.name else lines
 
 
 def write_own(inventory: Inventory) -> Path:

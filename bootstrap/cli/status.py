@@ -36,19 +36,14 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
-    sessions, failed = connect.open_sessions(inventory)
-    reasons = connect.describe_outcomes(inventory, failed)
-    try:
-        for name, reason in reasons.items():
-            line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {reason}"
+    with connect.open_sessions(inventory) as sessions:
+        for name, outcome in sessions.outcomes.items():
+            line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {outcome}"
             print_lines(f"[{name}] {line}")
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
-    finally:
-        for session in sessions.values():
-            session.close()
-    if failed:
-        raise HostsFailed("some hosts cannot be reached", reasons)
+    if sessions.failed:
+        raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
 
 
 def _host(session: Session) -> str:

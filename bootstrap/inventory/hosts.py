@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,6 +108,15 @@ class Inventory:
         return self.hosts[0]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hosts, in order."""
+        return tuple(host.name for host in self.hosts)
+
+    def only(self, names: Collection[str]) -> Inventory:
+        """The same inventory with these hosts alone, in its own order."""
+        return replace(self, hosts=tuple(h for h in self.hosts if h.name in names))
+
+    @property
     def kind(self) -> CloudKind:
         """The properties that all hosts of this cloud share."""
         return CLOUDS[self.cloud]
@@ -123,14 +132,14 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
-def check_name(text: str, what: str) -> str:
-    """Return `text` if it can be part of a path, a host list and an argv; UsageError otherwise."""
-    if not _NAME.fullmatch(text) or ".." in text:
+def check_name(name: str, what: str) -> str:
+    """Return `name` if it can be part of a path, a host list and an argv; UsageError otherwise."""
+    if not _NAME.fullmatch(name) or ".." in name:
         raise UsageError(
-            f"{text!r} is not {what}: letters, digits, '.', '_' and '-', "
+            f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..'"
         )
-    return text
+    return name
 
 
 def check_peer_address(text: str) -> str:

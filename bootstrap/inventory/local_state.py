@@ -57,10 +57,10 @@ def alone_in(cluster: str) -> Iterator[Path]:
         yield folder
 
 
-def known_hosts_files(cluster: str) -> list[Path]:
+def known_hosts_files(name: str) -> tuple[Path, ...]:
     """The known_hosts files in lookup order: the cluster's, that of `fab trust`, the user's."""
-    ours = [cluster_folder(cluster) / "known_hosts", home() / "known_hosts"]
-    return [*ours, Path.home() / ".ssh" / "known_hosts"]
+    ours = (cluster_folder(name) / "known_hosts", home() / "known_hosts")
+    return (*ours, Path.home() / ".ssh/known_hosts")
 
 
 def save_cluster(inventory: Inventory) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import Reporter
@@ -90,14 +90,13 @@ def _wait_for_host(
 
 def _reconnect(inventory: Inventory, host: Host, before: str) -> Session | str:
     """A session with the rebooted host; otherwise the reason why there is none yet."""
-    opened, failed = connect.open_sessions(replace(inventory, hosts=(host,)))
-    if host.name in failed:
-        error = failed[host.name]
-        why = connect.failure_reason(host, error)
-        if isinstance(error, (ChangedHostKey, UnknownHostKey)):
+    found = connect.open_sessions(inventory.only([host.name]))
+    if host.name in found.failed:
+        why = found.reasons[host.name]
+        if isinstance(found.failed[host.name], (ChangedHostKey, UnknownHostKey)):
             raise RailheadError(f"after its reboot: {why}")
         return why
-    session = opened[host.name]
+    session = found[host.name]
     try:
         if session.sh(BOOT, silence=30).strip() != before:
             return session

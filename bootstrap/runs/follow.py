@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.console import log
@@ -34,7 +34,7 @@ class RunConnection:
 
     def reopen(self) -> None:
         """Replace the session by a new one with an agent; keep the old one if that fails."""
-        sessions, _ = open_sessions(replace(self.inventory, hosts=self.inventory.hosts[:1]))
+        sessions = open_sessions(self.inventory.only([self.inventory.chief.name]))
         for session in sessions.values():
             if python := session.facts().python:
                 session.start_agent(python)

@@ -33,6 +33,7 @@ AGENT = (
     "agent.channel",
     "run.manifest",
     "agent.files",
+    "agent.data",
     "agent.packing",
     "agent.network",
     "agent.commands",
@@ -201,6 +202,18 @@ class Session:
 
         manifest = bundle.manifest()["files"]
         return self.call(op, on_event=needed, manifest=manifest, blobs="~/.railhead/blobs", **kw)
+
+    def send_stream(
+        self, op: str, content: Callable[[Mapping[str, Any]], Iterator[bytes]], **kw: Any
+    ) -> Any:
+        """Run an operation that requests bytes by an event; `content` gives the bytes for it, which
+        are sent as they come."""
+
+        def requested(event: Mapping[str, Any]) -> None:
+            for piece in content(event):
+                self._send(piece)
+
+        return self.call(op, on_event=requested, **kw)
 
     def run(
         self,

@@ -67,7 +67,7 @@ class Cluster(pulumi.ComponentResource):
     ) -> pulumi.Output[Document]:
         store = bucket.make_bucket(config, self) if config.bucket else None
         opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
-        profile = identity.instance_profile(config, store, opts) if store else None
+        profile = identity.instance_profile(config, store, opts)
         group = hosts.group(config, opts)
         inputs = hosts.HostInputs(
             ami=found.ami,

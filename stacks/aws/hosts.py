@@ -65,7 +65,7 @@ def host(
         subnet_id=inputs.network.subnet,
         vpc_security_group_ids=[inputs.network.group],
         key_name=inputs.key,
-        # checkov:skip=CKV2_AWS_41: without a bucket a host needs no permission
+        # checkov:skip=CKV2_AWS_41: without a bucket and data to read a host needs no permission
         iam_instance_profile=inputs.profile,
         user_data=own.user_data if own else host_key.NONE,
         placement_group=inputs.group,

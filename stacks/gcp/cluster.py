@@ -70,8 +70,9 @@ class Cluster(pulumi.ComponentResource):
         net = existing or network.make_network(config, location, self)
         rules = firewall.make_rules(config, location, net, self)
         store = bucket.make_bucket(config, location, self) if config.bucket else None
-        account = identity.service_account(config, location, store, self).email if store else None
-        inputs = hosts.HostInputs(location, chosen, net.subnet, account, own_id)
+        account = identity.service_account(config, location, store, self)
+        email = account.email if account else None
+        inputs = hosts.HostInputs(location, chosen, net.subnet, email, own_id)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
         made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
         return _document(config, own_id, made, store)

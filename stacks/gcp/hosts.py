@@ -110,7 +110,7 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
 
 
 def _account(email: pulumi.Input[str] | None) -> compute.InstanceServiceAccountArgs | None:
-    """Without a bucket a machine has no service account, not even the default one."""
+    """With nothing to read or write a machine has no service account, not even the default."""
     if email is None:
         return None
     return compute.InstanceServiceAccountArgs(email=email, scopes=[SCOPE])

@@ -216,6 +216,24 @@ def test_a_bucket_with_results_stays_and_nothing_else(aws: OnAws) -> None:
     check_nothing_is_left(aws)
 
 
+def test_data_of_other_buckets_is_read_with_a_role_that_comes_later(aws: OnAws) -> None:
+    iam = aws.cloud.client("iam")
+    aws.stack.config(count=1, bucket=False).up().ended(0)
+    assert not iam.list_instance_profiles()["InstanceProfiles"]
+    first = [one["InstanceId"] for one in aws.instances()]
+    aws.stack.config(data_buckets="s3://images/v1").up().ended(0)
+    (host,) = aws.instances()
+    assert [host["InstanceId"]] == first and host["IamInstanceProfile"], "the machine stays"
+    (role,) = [r["RoleName"] for r in iam.list_roles()["Roles"] if "-host-" in r["RoleName"]]
+    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    rights = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
+    listing, reading = rights
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": ["v1/*"]}}
+    assert reading["Resource"] == ["arn:aws:s3:::images/v1", "arn:aws:s3:::images/v1/*"]
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
 REFUSALS = [
     ("InsufficientInstanceCapacity", "We currently do not have sufficient g4dn.xlarge capacity"),
     ("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit"),

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from training.config import TrainConfig
 
 DATASETS = {
-    "digits": "training.data.digits",
-    "synthetic": "training.data.synthetic",
-    "mnist": "training.data.mnist",
-    "fashion-mnist": "training.data.fashion_mnist",
-    "cifar10": "training.data.cifar10",
-    "imdb": "training.data.imdb",
-    "images": "training.data.images",
-    "csv": "training.data.csv_files",
-    "numpy": "training.data.numpy_files",
+    "digits": "training.data.formats.digits",
+    "synthetic": "training.data.formats.synthetic",
+    "mnist": "training.data.formats.mnist",
+    "fashion-mnist": "training.data.formats.fashion_mnist",
+    "cifar10": "training.data.formats.cifar10",
+    "imdb": "training.data.formats.imdb",
+    "images": "training.data.formats.images",
+    "csv": "training.data.formats.csv_files",
+    "numpy": "training.data.formats.numpy_files",
     "shards": "training.data.shard_files",
 }
 SPLITS = ("train", "validation", "test")

@@ -15,6 +15,7 @@ from typing import Any
 
 from bootstrap.remote.agent.channel import send_message, serve
 from bootstrap.remote.agent.commands import run, start
+from bootstrap.remote.agent.data import data_state, paths_state, receive_data
 from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.agent.network import dial, listen, ports
 from bootstrap.remote.agent.packing import collect, get
@@ -96,6 +97,9 @@ OPS = {
         ports,
         start,
         remove,
+        data_state,
+        paths_state,
+        receive_data,
     )
 }
 

@@ -154,6 +154,43 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
+def allowed(one: Any) -> list[tuple[Any, ...]]:
+    """(action, resources, prefixes that may be listed) of a role's policy."""
+    return [
+        (
+            statement["Action"],
+            statement["Resource"],
+            statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix"),
+        )
+        for statement in policy(one.inputs["policy"])
+        if statement["Effect"] == "Allow"
+    ]
+
+
+@pytest.mark.parametrize("bucket", [True, False])
+def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
+    cluster = made(bucket=bucket, data_buckets="s3://images/cassava/v1/, s3://all")
+    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-data"]
+    images, everything = "arn:aws:s3:::images", "arn:aws:s3:::all"
+    assert allowed(data) == [
+        (["s3:ListBucket"], [images], ["cassava/v1/*"]),
+        (["s3:GetObject"], [f"{images}/cassava/v1", f"{images}/cassava/v1/*"], None),
+        (["s3:ListBucket"], [everything], None),
+        (["s3:GetObject"], [f"{everything}/*"], None),
+    ]
+    names = {one.name for one in cluster.every(ROLE_POLICY)}
+    assert ("c-bucket" in names) == bucket
+    profile = cluster.one("aws:iam/instanceProfile:InstanceProfile")
+    assert data.urn in profile.depends_on, "a host that boots before its rights reads nothing"
+    assert all("iamInstanceProfile" in host.inputs for host in cluster.every(INSTANCE))
+
+
+def test_ten_long_prefixes_fit_into_a_role() -> None:
+    given = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
+    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "c-data"]
+    assert len(data.inputs["policy"]) < 10_240, "AWS counts all policies of a role together"
+
+
 @pytest.mark.parametrize(("spot", "verb"), [(False, "stop"), (True, "terminate")])
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
