@@ -21,8 +21,9 @@ def train(
     c: Context,
     hosts: str | None = None,
     stack: str | None = None,
-    launcher: str = "horovod",
+    launcher: str | None = None,
     strategy: str | None = None,
+    ps: str | None = None,
     preset: str | None = None,
     set: list[str] | None = None,
     script: str | None = None,
@@ -52,10 +53,11 @@ def train(
 
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
     train_args = TrainArgs(
-        launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
+        launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
     )  # fmt: skip
     request = read_request(train_args)
+    launcher = request.options.launcher
     options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
     results = Path.cwd() / "results"
     workflow.train(

@@ -160,7 +160,9 @@ def describe_phase(machines: Mapping[str, Any]) -> str:
     """The `machines` of state.json, which stop_machines.py writes, as one line."""
     until = f", kept until {machines['until'][11:16]} UTC" if machines.get("until") else ""
     each = "".join(f", {name}: {why}" for name, why in (machines.get("stopped") or {}).items())
-    return f"machines: {machines['phase']}{until}{each}; results {machines['results']}"
+    why = machines.get("checkpoints")
+    lost = f"; the last checkpoints are not in the bucket: {why}" if why else ""
+    return f"machines: {machines['phase']}{until}{each}; results {machines['results']}{lost}"
 
 
 def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 from bootstrap.console import log
 from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
+from bootstrap.runs.strategies import launcher_for
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
 # The tokens of a shell command line; `open` is a quote that is not closed.
@@ -29,8 +31,9 @@ _PIECE = re.compile(
 class TrainArgs:
     """The options of `fab train` about the program, not yet validated."""
 
-    launcher: str = "horovod"
+    launcher: str | None = None
     strategy: str | None = None
+    ps: str | None = None
     preset: str | None = None
     settings: tuple[str, ...] = ()
     script: str | None = None
@@ -61,8 +64,9 @@ def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -
     """
     secrets = _secrets(args.secrets, environment)
     options = RunOptions(
-        launcher=args.launcher,
+        launcher=launcher_for(args.launcher, args.strategy),
         strategy=args.strategy,
+        servers=whole_number(args.ps, "--ps", 1, 64) or 0,
         script=args.script is not None,
         keras=_keras(args.keras),
         env=_variables(args),

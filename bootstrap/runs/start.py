@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,9 +29,9 @@ from bootstrap.ssh.session import Session
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-    *("closing.py", "bounded.py"),
+    *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
 )
-STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "upload.py")
+STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -195,9 +195,10 @@ def document_of(
     request: RunRequest,
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with a free port on each."""
+    """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
+    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
@@ -208,7 +209,7 @@ def document_of(
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster),
+        ports=_ports(cluster, [len(host) for host in placement]),
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -226,12 +227,12 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: ConnectedCluster) -> list[int]:
-    """One free port per host, all different because hosts may share a machine."""
+def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
+    """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer in cluster.peers:
-        offered = cluster.sessions[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
-        ports.append(next(port for port in offered if port not in ports))
+    for peer, count in zip(cluster.peers, processes, strict=True):
+        offered = cluster.sessions[peer.name].call("ports", count=len(ports) + count)["ports"]
+        ports += [port for port in offered if port not in ports][:count]
     return ports
 
 
@@ -250,6 +251,7 @@ def _prepare(
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
+        [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])

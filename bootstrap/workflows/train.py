@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
@@ -12,11 +12,13 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.runtimes import gpus_of
 from bootstrap.runs import start
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.launch import StopPolicy
+from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import Run
+from bootstrap.runs.strategies import Strategy
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows import attach
 from bootstrap.workflows.bootstrap import make_ready
@@ -57,6 +59,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
 def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
+    options = replace(options, request=with_strategy(options.request, cluster))
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
@@ -65,14 +68,35 @@ def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
     return start.start(cluster, options.request, options.results, options.stop_policy)
 
 
+def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
+    """The request with a strategy by name in place of `auto`; prints which one, and why."""
+    gpus = len(gpus_of(cluster.facts[cluster.chief]))
+    chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
+    if why:
+        print_lines(f"strategy auto: {chosen.strategy}, for there is {why}")
+    return replace(request, options=chosen)
+
+
 def run_summary(request: RunRequest, cluster: Cluster) -> str:
     """One line for the plan: program, strategy, ranks, Keras version and why."""
     strategy = request.options.resolved_strategy(len(cluster.peers))
     keras, why = request.options.resolved_keras(strategy)
-    ranks = sum(strategy.processes(peer.slots) for peer in cluster.peers)
+    placement = placement_of(request.options, cluster.peers)
     script = request.program.kind == "script"
     program = f"script {request.program.path}" if script else "the training of Railhead"
     return (
-        f"{program}: {strategy.name} over {count(ranks, 'rank')} on "
-        f"{count(len(cluster.peers), 'host')}; Keras {keras}: {why}"
+        f"{program}: {strategy.name} over {count(sum(map(len, placement)), 'rank')} on "
+        f"{count(len(cluster.peers), 'host')}{roles_summary(strategy, placement, cluster)}; "
+        f"Keras {keras}: {why}"
     )
+
+
+def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: Cluster) -> str:
+    """Which roles each host has, such as " (h1: chief, worker; h2: ps, worker)"."""
+    if not strategy.has_servers:
+        return ""
+    hosts = [
+        f"{peer.name}: {', '.join(roles)}"
+        for peer, roles in zip(cluster.peers, placement, strict=True)
+    ]
+    return f" ({'; '.join(hosts)})"

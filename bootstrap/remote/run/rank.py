@@ -6,6 +6,7 @@ The program's folder is first on sys.path, without our modules. Arguments, worki
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib
@@ -35,7 +36,10 @@ def main() -> int:
     with open(os.path.join(HERE, "run.json")) as file:
         run = json.load(file)
     redirect_output()
-    set_environment(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    set_environment(run, rank)
+    if is_chief(run, rank):
+        atexit.register(report_end, 0)  # registered first, so it runs after all others
     program = run["program"]
     if program["kind"] == "training":
         code = outcome(run_training)
@@ -47,7 +51,8 @@ def main() -> int:
             print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
             code = 1
     if code:
-        report_failure(code)
+        atexit.unregister(report_end)
+        report_end(code)
     return code
 
 
@@ -113,6 +118,8 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
         RAILHEAD_RESULTS=os.path.join(HERE, "results"),
+        RAILHEAD_CHECKPOINT_DIR=os.path.join(HERE, "checkpoints"),
+        RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
         RAILHEAD_RANK=str(rank),
         RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
         RAILHEAD_SIZE=str(run["size"]),
@@ -122,9 +129,11 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     if device := run["hosts"][host].get("interface"):
         # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
-    if run["tf_cluster"]:
-        task = {"type": "worker", "index": host}
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": run["tf_cluster"], "task": task})
+    if run["roles"]:
+        config = {"cluster": run["tf_cluster"], "task": run["roles"][rank]}
+        os.environ["TF_CONFIG"] = json.dumps(config)
+        if (devices := visible_devices(run, rank)) is not None:
+            os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
     if run["keras"] == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
@@ -136,6 +145,22 @@ def host_of(run: dict[str, Any], rank: int) -> int:
         if rank < 0:
             return index
     raise ValueError("more ranks than slots")
+
+
+def is_chief(run: dict[str, Any], rank: int) -> bool:
+    """Whether this rank coordinates others, which end when it has ended."""
+    return bool(run["roles"]) and run["roles"][rank]["type"] == "chief"
+
+
+def visible_devices(run: dict[str, Any], rank: int) -> str | None:
+    """CUDA_VISIBLE_DEVICES: none for a chief and a parameter server, one for a worker that shares
+    its host with other workers; None for all of the host."""
+    roles = [task["type"] for task in run["roles"]]
+    if roles[rank] != "worker":
+        return "-1"
+    host = host_of(run, rank)
+    workers = [r for r, role in enumerate(roles) if role == "worker" and host_of(run, r) == host]
+    return str(workers.index(rank)) if len(workers) > 1 else None
 
 
 class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -229,8 +254,8 @@ def joined_mpi() -> bool:
     return bool(flag.value)
 
 
-def report_failure(code: int) -> None:
-    """Report this rank's failure to the supervisor: mpirun does not always name the first one."""
+def report_end(code: int) -> None:
+    """Report this rank's end to the supervisor: mpirun does not always name the first failure."""
     with contextlib.suppress(Exception):  # the program may have closed or replaced stdout
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -134,6 +134,7 @@ class RunOutput:
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run["size"]))}
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
+        self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.evaluation: dict[str, Any] | None = None
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
@@ -182,7 +183,7 @@ class RunOutput:
             record = json.loads(text)
             kind = record["kind"]
             if kind == "ended":
-                self.failed.setdefault(rank, int(record["exit"]))
+                self.add_end(rank, int(record["exit"]))
                 return True
             own = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=time.time())
@@ -193,6 +194,13 @@ class RunOutput:
             self.evaluation = own
         self.metrics.add(line)
         return True
+
+    def add_end(self, rank: int, code: int) -> None:
+        """Note the exit code that a rank reported. Only a chief reports a 0 that matters."""
+        if code:
+            self.failed.setdefault(rank, code)
+        elif self.run["roles"] and self.run["roles"][rank]["type"] == "chief":
+            self.chief_ended = time.monotonic()
 
     def open_log(self, rank: int) -> LogFile:
         """The log file of a rank or of mpirun."""
