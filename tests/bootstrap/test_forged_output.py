@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
+REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote"
 RECORD = '@railhead {"kind": "evaluation", "accuracy": 0.1, "passed": false}'
 
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Imports a module of the folder that is sent to hosts, as the host does."""
-    monkeypatch.syspath_prepend(REMOTE)
+    for folder in ("run", "rank"):
+        monkeypatch.syspath_prepend(REMOTE / folder)
     return importlib.import_module
 
 
