@@ -31,6 +31,7 @@ SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
 )
+RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
@@ -107,11 +108,12 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
 def start(
     cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     results: Path,
     stop_policy: launch.StopPolicy,
 ) -> Run:
-    """Send the bundle to every host and start the supervisor on the chief."""
-    document = document_of(launch.new_run_id(), cluster, request, stop_policy)
+    """Send the bundle to every host and start the supervisor on the chief. `data`: of run.json."""
+    document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     local_state.save_run(document, run.results)
@@ -193,6 +195,7 @@ def document_of(
     run_id: str,
     cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
     """run.json for these hosts, with a free port for each process."""
@@ -205,6 +208,7 @@ def document_of(
         created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         options=request.options,
         program=request.program,
+        data=data,
         runtime={"name": environment.runtime.name, "digest": environment.digest},
         bundle=request.bundle.digest,
         peers=cluster.peers,
@@ -247,7 +251,7 @@ def _prepare(
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
         [f"{run.folder}/rank.sh", 0o755, starter],
-        [f"{run.folder}/rank.py", 0o644, (REMOTE / "run/rank.py").read_text()],
+        *([f"{run.folder}/{n}", 0o644, (REMOTE / "rank" / n).read_text()] for n in RANK),
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "rank.py"
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
 RECORD = "@railhead "
 
 
@@ -28,10 +28,12 @@ def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
         "launcher": "tensorflow",
         "keras": 3,
         "tf_cluster": None,
+        "data": [],
         "roles": None,
     }
     (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    shutil.copy(RANK, folder / "rank.py")
+    for path in RANK.glob("rank*.py"):
+        shutil.copy(path, folder)
 
 
 def rank(
