@@ -96,7 +96,7 @@ def run_together(started: Sequence[Process]) -> str:
         subprocess.Popen([*limit, *p.argv], env={**common, **p.variables}, text=True, **pipes)
         for p in started
     ]
-    outputs = [process.communicate()[0] for process in running]
+    outputs: list[str] = [process.communicate()[0] for process in running]
     for process, out in zip(running, outputs, strict=True):
         if process.returncode:
             tail = " / ".join(out.strip().splitlines()[-3:])
