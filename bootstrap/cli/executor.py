@@ -88,13 +88,14 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
 def _nearest(wrong: ParseError) -> str:
     """A task or an option like the one that is not known, else where they are listed."""
     found = re.search(r"No idea what '(.+?)' is", str(wrong))
+    unknown = found[1] if found else ""
     context = wrong.context
-    in_task = context is not None and context.name is not None
-    names = list(context.flags) if in_task else [_dashed(n) for n in program.collection.task_names]
-    near = difflib.get_close_matches(found[1], names, n=1) if found else []
-    if not near:
-        return f"fab --help {context.name}" if in_task else "fab --list"
-    return f"fab {context.name} {near[0]}" if in_task else f"fab {near[0]}"
+    if context is None or context.name is None:
+        names = [_dashed(name) for name in program.collection.task_names]
+        near = difflib.get_close_matches(unknown, names, n=1)
+        return f"fab {near[0]}" if near else "fab --list"
+    near = difflib.get_close_matches(unknown, list(context.flags), n=1)
+    return f"fab {context.name} {near[0]}" if near else f"fab --help {context.name}"
 
 
 def _output_closed() -> Exit:

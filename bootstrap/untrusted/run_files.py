@@ -11,6 +11,7 @@ from bootstrap.untrusted.unpack import Hostile
 
 Kinds = Mapping[str, tuple[type, ...]]
 NULL = type(None)
+STATE: Kinds = {"state": (str,), "pid": (int,), "heartbeat": (int, float)}
 RESULT: Kinds = {"state": (str,)}
 RESULT_OPTIONAL: Kinds = {
     "exit_code": (int,), "culprit": (dict, NULL), "evaluation": (dict, NULL), "swept": (dict,),
@@ -35,14 +36,13 @@ class RunState:
     @staticmethod
     def read(text: str) -> RunState:
         """Parse state.json; Hostile if it is not valid."""
-        document = parsed(text, "a state.json that is not valid")
-        state, pid = document.get("state"), document.get("pid")
-        heartbeat, machines = document.get("heartbeat"), document.get("machines")
-        if not isinstance(state, str) or not _is(pid, int) or pid <= 1:
-            raise Hostile("a state.json without a state and a pid")
-        if not _is(heartbeat, (int, float)) or not isinstance(machines, (dict, NULL)):
-            raise Hostile("a state.json without a heartbeat")
-        return RunState(state, pid, float(heartbeat), machines)
+        what = "a state.json that is not valid"
+        document = parsed(text, what)
+        _check(document, STATE, {"machines": (dict, NULL)}, what)
+        if document["pid"] <= 1:
+            raise Hostile(f"{what}: pid")
+        machines = document.get("machines")
+        return RunState(document["state"], document["pid"], document["heartbeat"], machines)
 
 
 def read_result(text: str) -> dict[str, Any]:
@@ -87,5 +87,5 @@ def _check(document: Mapping[str, Any], required: Kinds, optional: Kinds, what: 
             raise Hostile(f"{what}: {key}")
 
 
-def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
+def _is(value: Any, kinds: tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
