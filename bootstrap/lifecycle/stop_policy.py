@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -14,10 +14,9 @@ from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.results import result_of
 from bootstrap.runs.start import Run, read_state
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import read_stop
+from bootstrap.untrusted.run_files import read_result, read_stop
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 DEFAULT_KEEP = 20
@@ -113,8 +112,8 @@ def wait_after_run(
     """
     if not inventory.is_managed:
         return
-    document, result = run.results / "run.json", result_of(run.results)
-    stop = read_stop(document.read_text(errors="replace")) if document.exists() else None
+    stop = _fetched(run, "run.json", read_stop)
+    result = _fetched(run, "result.json", read_result)
     if not stop:
         report(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
     elif not result:
@@ -123,6 +122,12 @@ def wait_after_run(
         wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:
         report(describe_kept(stop, result, price(inventory)))
+
+
+def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
+    """A parsed file of the fetched results; None if it was not fetched."""
+    path = run.results / name
+    return parse(path.read_text(errors="replace")) if path.exists() else None
 
 
 def price(inventory: Inventory) -> str:
