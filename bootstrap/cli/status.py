@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from bootstrap.clouds.base import UNKNOWN
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, stop_policy
+from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.runs import bucket_results, start
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
@@ -24,9 +26,8 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
         RailheadError: machines run without a deadline at their cloud.
     """
     error = power.print_status(status, print_lines) if status.instance_states else None
-    running = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
-    if running:
-        inventory = replace(status.inventory, hosts=running)
+    inventory = power.running_part(status)
+    if inventory:
         power.pin_host_keys(replace(status, inventory=inventory), print_lines)
         _show_hosts(inventory, run_id, status.inventory.chief.name)
     if status.inventory.chief.name in status.not_running:
@@ -42,6 +43,8 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
         for name, reason in reasons.items():
             line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {reason}"
             print_lines(f"[{name}] {line}")
+        if inventory.kind.in_cloud:
+            _show_timers(sessions, failed)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
     finally:
@@ -49,6 +52,16 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
             session.close()
     if failed:
         raise HostsFailed("some hosts cannot be reached", reasons)
+
+
+def _show_timers(sessions: Mapping[str, Session], failed: Collection[str]) -> None:
+    """The timer of each machine, read there; a warning where it does not power the machine off."""
+    timers = connect.everywhere(sessions, timer.read, what="reading the timers")
+    for name, found in timers.items():
+        print_lines(f"[{name}] {deadlines.describe(found)}")
+    deadlines.report_missing(timers, print_lines)
+    for name in failed:
+        print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
 
 
 def _host(session: Session) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bootstrap.clouds import base
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop_policy
+from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.runs import start
 from bootstrap.runs.follow import RunConnection
@@ -43,6 +44,9 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
         print_lines(deadline)
     with surveyed(inventory, options.options) as (cluster, sessions):
         start.refuse_second(cluster)
+        if inventory.kind.in_cloud:
+            cloud, policy = base.cloud_of(inventory), options.stop_policy
+            deadlines.cover_run(inventory, cloud, sessions, policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, sessions, options)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")

@@ -11,9 +11,9 @@ import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
 from stacks import outputs
-from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
+from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
 from stacks.aws.lookups import lookup
-from stacks.aws.tags import tags
+from stacks.aws.tags import identifying_tags, tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
@@ -32,7 +32,7 @@ class Lookups:
 
 
 class Cluster(pulumi.ComponentResource):
-    """`count` machines in one zone, with their network, role, bucket and deadline.
+    """`count` machines in one zone, each with its deadlines; their network, role and bucket.
 
     `document` is the cluster document; None where only a quota was requested.
     """
@@ -74,9 +74,16 @@ class Cluster(pulumi.ComponentResource):
             group=group.name if group else None,
             tags=tags(config, pulumi.get_stack()),
         )
-        made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
-        stop = deadline.schedule(config, found.account, made, opts)
-        return _document(config, made, store, stop)
+        own = identifying_tags(config, pulumi.get_stack())
+        stopper = schedule.stop_role(config, found.account, own, opts)
+        # What may stop a machine exists before the machine does.
+        ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
+        ready = pulumi.ResourceOptions.merge(opts, ready)
+        made = []
+        for number in range(1, config.count + 1):
+            machine = hosts.host(config, number, inputs, ready)
+            made.append((machine, schedule.schedule(config, number, machine, stopper, opts)))
+        return _document(config, made, store)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
@@ -91,9 +98,8 @@ def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
 
 def _document(
     config: ClusterConfig,
-    made: Sequence[ec2.Instance],
+    made: Sequence[tuple[ec2.Instance, scheduler.Schedule]],
     store: s3.Bucket | None,
-    stop: scheduler.Schedule,
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
@@ -101,36 +107,43 @@ def _document(
             zone=one.availability_zone,
             public=one.public_ip,
             private=one.private_ip,
-            key=pulumi.Output.unsecret(one.user_data.apply(host_key.injected_key)),
+            key=pulumi.Output.unsecret(one.user_data.apply(user_data.injected_key)),
+            stop=stop.name,
+            when=stop.schedule_expression,
         )
-        for one in made
+        for one, stop in made
     ]
     name = store.id if store else pulumi.Output.from_input(None)
-    when = pulumi.Output.all(stop.name, stop.schedule_expression)
-    return pulumi.Output.all(name, when, *each).apply(
-        lambda values: _plain_document(config, values[0], values[1], values[2:])
+    return pulumi.Output.all(name, *each).apply(
+        lambda values: _plain_document(config, values[0], values[1:])
     )
 
 
 def _plain_document(
-    config: ClusterConfig, bucket_name: str | None, when: list[str], each: list[dict[str, Any]]
+    config: ClusterConfig, bucket_name: str | None, each: Sequence[dict[str, Any]]
 ) -> Document:
+    """The cluster document; `each` has the plain values of one machine and its schedule."""
+    named = [(f"{config.name}-{number}", one) for number, one in enumerate(each, start=1)]
     return outputs.cluster_document(
         config,
-        [
-            outputs.HostFacts(
-                name=f"{config.name}-{number}",
-                id=one["id"],
-                zone=one["zone"],
-                address=one["public"],
-                peer_address=one["private"],
-                stop=outputs.POWER_OFF,
-                host_key=one["key"],
-                host_key_source="injected" if one["key"] else "console",
-            )
-            for number, one in enumerate(each, start=1)
-        ],
+        [_host(name, one) for name, one in named],
         bucket=f"s3://{bucket_name}" if bucket_name else None,
-        deadlines=[deadline.document_entry(when[0], when[1], config.deadline_hours)],
+        deadlines=[
+            schedule.document_entry(name, one["stop"], one["when"], config.deadline_hours)
+            for name, one in named
+        ],
         price=price(config),
+    )
+
+
+def _host(name: str, one: dict[str, Any]) -> outputs.HostFacts:
+    return outputs.HostFacts(
+        name=name,
+        id=one["id"],
+        zone=one["zone"],
+        address=one["public"],
+        peer_address=one["private"],
+        stop=outputs.POWER_OFF,
+        host_key=one["key"],
+        host_key_source="injected" if one["key"] else "console",
     )

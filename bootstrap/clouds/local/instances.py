@@ -44,9 +44,9 @@ class Local:
             if result["left"]:
                 raise RailheadError(f"{name}: processes {result['left']} do not end")
 
-    def deadline(self) -> Deadline | None:
+    def deadlines(self) -> dict[str, Deadline]:
         """None: local hosts cost nothing."""
-        return None
+        return {}
 
     def set_deadline(self, hours: float) -> None:
         """Do nothing: local hosts have no deadline."""
