@@ -58,7 +58,7 @@ class Fake:
             )
         self.told = self.time
 
-    def deadline(self) -> Deadline | None:
+    def deadlines(self) -> dict[str, Deadline]:
         return None
 
     def set_deadline(self, hours: float) -> None:
