@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from stacks import validators
 from stacks.clouds import CLOUDS
+from stacks.data_buckets import data_prefixes
 from stacks.validators import choice, switch
 
 AWS, GCP = ("aws",), ("gcp",)
@@ -88,6 +89,9 @@ KEYS = (
     Key("bucket", REMOTE, switch, "make a bucket for results", default="true"),
     Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
         "made from the cluster's name"),
+    Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses "
+        "in buckets that exist, separated by commas. aws: s3://BUCKET/FOLDER, gcp: "
+        "gs://BUCKET/FOLDER; without a folder the whole bucket"),
     Key("quotas", REMOTE, choice("check", "request"), "check: `pulumi up` fails where a quota is "
         "too small. request: where it is too small, `pulumi up` requests more and makes no "
         "machines", default="check"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stacks.clouds import CLOUDS
 from stacks.config_schema import KEYS, Key
+from stacks.data_buckets import DataPrefix
 from stacks.machine_types import MachineType
 from stacks.quotas import QuotaNeed
 from stacks.validators import ConfigError, one_of
@@ -47,6 +48,7 @@ class ClusterConfig:
     network: str | None = None
     bucket: bool = False
     bucket_name: str | None = None
+    data_buckets: tuple[DataPrefix, ...] = ()
     quotas: str = "check"
     contact_email: str | None = None
     price_per_hour: float | None = None

@@ -54,6 +54,16 @@ def unsupported_image(
     return not_one_of("image", image, names)
 
 
+def data_elsewhere(values: Mapping[str, Any], scheme: str) -> list[str]:
+    """Data in the buckets of another cloud, where the rights of these hosts do not count."""
+    return [
+        f"data_buckets: {one} is in another cloud; the role of these hosts reads {scheme}:// only. "
+        "For another cloud send credentials with the run: fab train --secret"
+        for one in values["data_buckets"] or ()
+        if one.scheme != scheme
+    ]
+
+
 def not_one_of(key: str, text: str, choices: Iterable[str]) -> list[str]:
     """The message of `one_of`, if the text is none of the choices."""
     try:

@@ -8,6 +8,7 @@ one; tests give them `-F`.)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from e2e import local
+from standins import object_stores
+from standins.servers import NoServer
 
 # A shell without job control starts `make test &` with SIGINT ignored, which Python leaves so and
 # every child inherits. A handler is set back to the default in children: tests can interrupt them.
@@ -94,3 +97,32 @@ def runtime_python(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAILHEAD_TEST_PYTHON", python)
         yield python
+
+
+@pytest.fixture(scope="session")
+def s3_store(
+    shared_caches: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[object_stores.S3]:
+    """A real S3 server; skipped with a reason where it cannot be built."""
+    with built_or_skipped(), object_stores.s3(shared_caches, tmp_path_factory.mktemp("s3")) as s3:
+        yield s3
+
+
+@pytest.fixture(scope="session")
+def gcs_store(
+    shared_caches: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[object_stores.Gcs]:
+    """Google's emulator; skipped with a reason where it cannot be built."""
+    with built_or_skipped(), object_stores.gcs(shared_caches, tmp_path_factory.mktemp("g")) as gcs:
+        yield gcs
+
+
+@contextlib.contextmanager
+def built_or_skipped() -> Iterator[None]:
+    """Skip where a server cannot be built."""
+    try:
+        yield
+    except NoServer as error:
+        if object_stores.required():
+            raise
+        pytest.skip(str(error))

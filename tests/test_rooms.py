@@ -23,6 +23,7 @@ ORDER = (
     ("facts",),
     ("plan",),
     ("ssh", "clouds"),
+    ("data",),
     ("provision", "runs"),
     ("lifecycle",),
     ("health",),

@@ -134,7 +134,7 @@ def ranks_on_this_machine(run: Mapping[str, Any], host: str) -> int:
     Hosts with loopback addresses are all one machine, whatever their names: MPI takes them for
     several, and each rank would start as many threads as there are cores.
     """
-    ranks = {item["name"]: _ranks(run["strategy"], item) for item in run["hosts"]}
+    ranks = {item["name"]: int(item["slots"]) for item in run["hosts"]}
     loopback = [item["name"] for item in run["hosts"] if _is_loopback(item["peer_address"])]
     if host in loopback:
         return sum(ranks[name] for name in loopback)
@@ -146,10 +146,6 @@ def share_of_cores(processes: int) -> int:
     usable = getattr(os, "sched_getaffinity", None)  # Linux only
     cores = len(usable(0)) if usable else os.cpu_count() or 1
     return max(1, cores // max(1, processes))
-
-
-def _ranks(strategy: str, host: Mapping[str, Any]) -> int:
-    return int(host["slots"]) if strategy == "horovod" else 1
 
 
 def _is_loopback(address: str) -> bool:

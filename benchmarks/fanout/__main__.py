@@ -109,14 +109,12 @@ def lost(count: int) -> int:
     inventory = cluster.start("connect", count)
     try:
         begin = time.monotonic()
-        opened, failed = connect.open_sessions(inventory)
-        seconds = time.monotonic() - begin
-        for session in opened.values():
-            session.close()
+        with connect.open_sessions(inventory) as sessions:
+            seconds = time.monotonic() - begin
     finally:
         cluster.stop("connect")
-    print(f"connect to {count} at once: {len(failed)} lost, {seconds:.2f} s")
-    return len(failed)
+    print(f"connect to {count} at once: {len(sessions.failed)} lost, {seconds:.2f} s")
+    return len(sessions.failed)
 
 
 def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> float:

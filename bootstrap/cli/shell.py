@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -12,12 +13,12 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.strategies import choose
 from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import host_key_alias
+from bootstrap.ssh.jump_hosts import pins_of
 
 
 def known(inventory: Inventory, name: str) -> str:
     """Return `name` if it is a host's name; else UsageError with the choices."""
-    return choose(name, [h.name for h in inventory.hosts], "host")
+    return choose(name, inventory.names, "host")
 
 
 def write_config(inventory: Inventory) -> Path:
@@ -39,10 +40,10 @@ def write_config(inventory: Inventory) -> Path:
 
 
 def _host_key_lines(host: Host, inventory: Inventory) -> list[str]:
-    files, name = local_state.known_hosts_files(inventory.name), host_key_alias(host, inventory)
-    listed = " ".join(f'"{file}"' for file in (files[:1] if name else files))
-    lines = [f"  UserKnownHostsFile {listed}", "  StrictHostKeyChecking yes"]
-    return [*lines, f"  HostKeyAlias {name}"] if name else lines
+    pins = pins_of(host, inventory)
+    files = " ".join(f'"{file}"' for file in pins.files)
+    lines = [f"  UserKnownHostsFile {files}", "  StrictHostKeyChecking yes"]
+    return [*lines, f"  HostKeyAlias {pins.name}"] if pins.name else lines
 
 
 def write_own(inventory: Inventory) -> Path:
@@ -63,7 +64,7 @@ def execute(inventory: Inventory, command: str) -> None:
         outputs = connect.everywhere(sessions, lambda s: s.shell(command), what="the command")
     for name, (lines, _) in outputs.items():
         for line in lines:
-            print(f"[{name}] {line}")
+            print_lines(f"[{name}] {line}")
     if any(code for _, code in outputs.values()):
         outcomes = {name: f"exit {code}" if code else "ok" for name, (_, code) in outputs.items()}
         raise HostsFailed(f"{shlex.quote(command)} failed", outcomes)

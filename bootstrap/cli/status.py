@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from bootstrap.clouds.base import UNKNOWN
@@ -37,30 +36,25 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
-    sessions, failed = connect.open_sessions(inventory)
-    reasons = connect.describe_outcomes(inventory, failed)
-    try:
-        for name, reason in reasons.items():
-            line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {reason}"
+    with connect.open_sessions(inventory) as sessions:
+        for name, outcome in sessions.outcomes.items():
+            line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {outcome}"
             print_lines(f"[{name}] {line}")
         if inventory.kind.in_cloud:
-            _show_timers(sessions, failed)
+            _show_timers(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
-    finally:
-        for session in sessions.values():
-            session.close()
-    if failed:
-        raise HostsFailed("some hosts cannot be reached", reasons)
+    if sessions.failed:
+        raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
 
 
-def _show_timers(sessions: Mapping[str, Session], failed: Collection[str]) -> None:
+def _show_timers(sessions: connect.Sessions) -> None:
     """The timer of each machine, read there; a warning where it does not power the machine off."""
     timers = connect.everywhere(sessions, timer.read, what="reading the timers")
     for name, found in timers.items():
         print_lines(f"[{name}] {deadlines.describe(found)}")
     deadlines.report_missing(timers, print_lines)
-    for name in failed:
+    for name in sessions.failed:
         print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
 
 

@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data")
 
 
 @task(lists=TRAIN_LISTS)
@@ -21,13 +21,16 @@ def train(
     c: Context,
     hosts: str | None = None,
     stack: str | None = None,
-    launcher: str = "horovod",
+    launcher: str | None = None,
     strategy: str | None = None,
+    ps: str | None = None,
     preset: str | None = None,
     set: list[str] | None = None,
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
+    data: list[str] | None = None,
+    sagemaker: bool = False,
     keras: str | None = None,
     env: list[str] | None = None,
     env_file: str | None = None,
@@ -52,10 +55,12 @@ def train(
 
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
     train_args = TrainArgs(
-        launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
+        launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
+        tuple(data or ()), sagemaker,
     )  # fmt: skip
     request = read_request(train_args)
+    launcher = request.options.launcher
     options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
     results = Path.cwd() / "results"
     workflow.train(

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import HEALTH, REMOTE, Run
-from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.bundle import pack_file
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
 
@@ -58,11 +59,11 @@ REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not f
 
 
 def readings(
-    opened: Mapping[str, Session], facts: Mapping[str, HostFacts]
+    sessions: Mapping[str, Session], facts: Mapping[str, HostFacts]
 ) -> dict[str, HostReadings]:
     """Read clock, memory and GPU errors of every host; needs no Python there."""
     return everywhere(
-        opened, lambda s: _read_host(s, facts[s.host.name]), what="asking for clock and memory"
+        sessions, lambda s: _read_host(s, facts[s.host.name]), what="asking for clock and memory"
     )
 
 
@@ -108,10 +109,10 @@ def hosts_not_ready(cluster: Cluster) -> list[str]:
     return [n for n, f in cluster.facts.items() if digest not in f.envs or not let_in(cluster, n)]
 
 
-def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Finding]:
+def port_findings(cluster: ConnectedCluster) -> list[Finding]:
     """One finding for each host and peer to which it cannot connect."""
     try:
-        closed = start.closed_pairs(cluster, opened)
+        closed = start.closed_pairs(cluster)
     except HostsNotReady as wrong:  # a peer address that the host does not have
         closed = {name: "" if text == "ok" else text for name, text in wrong.outcomes.items()}
     lines = [(name, line) for name, text in closed.items() for line in text.splitlines()]
@@ -119,7 +120,7 @@ def port_findings(cluster: Cluster, opened: Mapping[str, Session]) -> list[Findi
 
 
 def tensorflow_readings(
-    cluster: Cluster, opened: Mapping[str, Session], *, count: bool = False
+    cluster: ConnectedCluster, *, count: bool = False
 ) -> dict[str, TensorFlowReadings]:
     """Read which GPUs TensorFlow sees on every host and, unless `count`, how fast it is."""
     args = ["count"] if count else []
@@ -130,7 +131,7 @@ def tensorflow_readings(
         reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
 
-    return everywhere(opened, bench, what="asking TensorFlow")
+    return everywhere(cluster.sessions, bench, what="asking TensorFlow")
 
 
 def read_probe(reply: Reply) -> TensorFlowReadings:
@@ -146,13 +147,13 @@ def read_probe(reply: Reply) -> TensorFlowReadings:
     return TensorFlowReadings(answer["gpus"], devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
-def refuse_cpu_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None:
+def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
     """HostsNotReady unless driver and TensorFlow see all GPUs. No GPU: nothing runs on a host."""
     if not any(checks.gpu_cards(f) or f.gpus for f in cluster.facts.values()):
         return
     found = {n: list(checks.gpu_findings(n, f)) for n, f in cluster.facts.items()}
     if not any(found.values()):
-        seen = tensorflow_readings(cluster, opened, count=True)
+        seen = tensorflow_readings(cluster, count=True)
         found = {n: list(checks.fallback_findings(n, f, seen[n])) for n, f in cluster.facts.items()}
     if any(found.values()):
         outcomes = {
@@ -165,7 +166,7 @@ def refuse_cpu_fallback(cluster: Cluster, opened: Mapping[str, Session]) -> None
         )
 
 
-def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
+def reduction(cluster: ConnectedCluster) -> Reduction:
     """Measure an all-reduce over all ranks and over pairs of hosts, started like a run.
 
     Raises:
@@ -174,21 +175,21 @@ def reduction(cluster: Cluster, opened: Mapping[str, Session]) -> Reduction:
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
     request = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
-    document = start.document_of(HEALTH, cluster, opened, request, StopPolicy(stop=False))
-    start.remove_run(opened, check)
-    start.lay_out(cluster, opened, request, document, check)
+    document = start.document_of(HEALTH, cluster, request, (), StopPolicy(stop=False))
+    start.remove_run(cluster.sessions, check)
+    start.lay_out(cluster, request, document, check)
     try:
-        output = _run_link_check(cluster, opened[cluster.chief], check)
+        output = _run_link_check(cluster, check)
     except RailheadError:
         with contextlib.suppress(RailheadError):
-            _clean_up(cluster, opened, check)
+            _clean_up(cluster, check)
         raise
-    _clean_up(cluster, opened, check)
+    _clean_up(cluster, check)
     rates = dict(zip(pairs, output["rates"], strict=True))
     return Reduction(output["ranks"], output["size"], output["seconds"], rates)
 
 
-def end_interrupted(cluster: Cluster) -> None:
+def end_interrupted(cluster: ConnectedCluster) -> None:
     """After Ctrl-C during a reduction: end it on every host and remove its files.
 
     This opens new connections: those of the check still wait for mpirun's reply.
@@ -196,9 +197,10 @@ def end_interrupted(cluster: Cluster) -> None:
     Raises:
         RailheadError: it failed on some host; the next check removes what is left.
     """
-    with reach.sessions(cluster.inventory) as opened:
-        start_agents(cluster, opened)
-        _clean_up(cluster, opened, Run(HEALTH, Path()))
+    with reach.sessions(cluster.inventory) as sessions:
+        again = replace(cluster, sessions=sessions)
+        again.start_agents()
+        _clean_up(again, Run(HEALTH, Path()))
 
 
 def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
@@ -212,8 +214,9 @@ def _link_check(cluster: Cluster, pairs: list[tuple[str, str]]) -> RunRequest:
     return RunRequest(RunOptions(script=True, keras=3), program, pack_file(LINKS), {})
 
 
-def _run_link_check(cluster: Cluster, chief: Session, check: Run) -> dict[str, Any]:
+def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
+    chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
     argv += start.read_json(chief, f"{check.folder}/mpirun.json")
     reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
@@ -252,8 +255,11 @@ def _last(text: str) -> str:
     return "\n".join(kept[-SHOWN_LINES:])
 
 
-def _clean_up(cluster: Cluster, opened: Mapping[str, Session], check: Run) -> None:
+def _clean_up(cluster: ConnectedCluster, check: Run) -> None:
     """End the remaining processes of the check, and remove its files."""
-    pythons = {n: f.pythons[cluster.environment.python] for n, f in cluster.facts.items()}
-    everywhere(opened, lambda s: sweep(s, HEALTH, pythons[s.host.name]), what="clearing up")
-    start.remove_run(opened, check)
+
+    def end(session: Session) -> None:
+        sweep(session, HEALTH, cluster.python_of(session.host.name))
+
+    everywhere(cluster.sessions, end, what="clearing up")
+    start.remove_run(cluster.sessions, check)

@@ -5,7 +5,6 @@ It prints all readings and findings; the last line is the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bootstrap.console.output import Reporter
@@ -14,38 +13,34 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import checks, measure
 from bootstrap.health.checks import Finding
 from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
-from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
 from bootstrap.provision.survey import survey
 from bootstrap.runs import start
-from bootstrap.ssh.agents import start_agents
-from bootstrap.ssh.connect import all_facts
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.cluster import ConnectedCluster
+from bootstrap.ssh.connect import Sessions, all_facts
 
 
-def check_hosts(
-    inventory: Inventory, options: Options, opened: Mapping[str, Session], report: Reporter
-) -> None:
+def check_hosts(sessions: Sessions, options: Options, report: Reporter) -> None:
     """Check all hosts; print readings and findings.
 
     Raises:
         UsageError: the hosts have no runtime yet, or none fits them; the other checks were done.
         RailheadError: there are findings.
     """
-    cluster, refused = _survey(inventory, options, opened)
-    facts = cluster.facts if cluster else all_facts(opened)
-    slots = {h.name: h.slots or len(gpus_of(facts[h.name])) or 1 for h in inventory.hosts}
-    readings = measure.readings(opened, facts)
+    cluster, refused = _survey(sessions, options)
+    facts = cluster.facts if cluster else all_facts(sessions)
+    slots = {n: s.host.slots or len(gpus_of(facts[n])) or 1 for n, s in sessions.items()}
+    readings = measure.readings(sessions, facts)
     measured = HealthReport(facts, readings)
     findings = measure.host_findings(facts, readings, slots)
     if cluster:
         links = hostfile.links(cluster.peers, cluster.facts)
         measured = replace(measured, peers=cluster.peers, links=links)
-        findings += _check_ports(cluster, opened, report)
+        findings += _check_ports(cluster, report)
     if cluster and not refused:
-        measured, more = _check_tensorflow(cluster, opened, measured, findings, report)
+        measured, more = _check_tensorflow(cluster, measured, findings, report)
         findings += more
     else:
         for line in measured.lines():
@@ -56,11 +51,11 @@ def check_hosts(
 
 
 def _survey(
-    inventory: Inventory, options: Options, opened: Mapping[str, Session]
-) -> tuple[Cluster | None, UsageError | None]:
+    sessions: Sessions, options: Options
+) -> tuple[ConnectedCluster | None, UsageError | None]:
     """The cluster, None if no runtime fits; and why the runtime cannot be used, if so."""
     try:
-        cluster = survey(inventory, opened, options)
+        cluster = survey(sessions, options)
     except UsageError as wrong:
         return None, wrong
     start.refuse_second(cluster)
@@ -73,29 +68,25 @@ def _survey(
     return cluster, None
 
 
-def _check_ports(
-    cluster: Cluster, opened: Mapping[str, Session], report: Reporter
-) -> list[Finding]:
-    start_agents(cluster, opened)
-    closed = measure.port_findings(cluster, opened)
-    pairs = len(opened) * (len(opened) - 1)
+def _check_ports(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
+    cluster.start_agents()
+    closed = measure.port_findings(cluster)
+    pairs = len(cluster.peers) * (len(cluster.peers) - 1)
     if pairs:
         report(f"ports: {pairs - len(closed)} of {pairs} ways between hosts are open")
     return closed
 
 
 def _check_tensorflow(
-    cluster: Cluster,
-    opened: Mapping[str, Session],
+    cluster: ConnectedCluster,
     measured: HealthReport,
     before: list[Finding],
     report: Reporter,
 ) -> tuple[HealthReport, list[Finding]]:
     """Check TensorFlow on each host and, if that succeeds, the links between them."""
-    report(
-        f"TensorFlow on {count(len(opened), 'host')}: devices, and a product of matrices on each"
-    )
-    tensorflow_readings = measure.tensorflow_readings(cluster, opened)
+    hosts = count(len(cluster.peers), "host")
+    report(f"TensorFlow on {hosts}: devices, and a product of matrices on each")
+    tensorflow_readings = measure.tensorflow_readings(cluster)
     measured = replace(measured, tensorflow_readings=tensorflow_readings)
     for line in measured.lines():
         report(line)
@@ -109,7 +100,7 @@ def _check_tensorflow(
     if why := _no_links(cluster, unfit + before):
         report(f"all-reduce: not measured, {why}")
     else:
-        findings += _measure_links(cluster, opened, report)
+        findings += _measure_links(cluster, report)
     return measured, findings
 
 
@@ -123,12 +114,10 @@ def _no_links(cluster: Cluster, found: list[Finding]) -> str:
     return "because of what is found below" if any(x.stops_links for x in found) else ""
 
 
-def _measure_links(
-    cluster: Cluster, opened: Mapping[str, Session], report: Reporter
-) -> list[Finding]:
+def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
     report("all-reduce by mpirun and Horovod, as a run does it")
     try:
-        found = measure.reduction(cluster, opened)
+        found = measure.reduction(cluster)
     except RailheadError as wrong:
         action = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", action)]
@@ -140,7 +129,7 @@ def _measure_links(
     return list(checks.pair_findings(found.pairs))
 
 
-def _end_interrupted(cluster: Cluster, report: Reporter) -> None:
+def _end_interrupted(cluster: ConnectedCluster, report: Reporter) -> None:
     report("\nCtrl-C: ending the all-reduce on every host; once more leaves it to the next check")
     try:
         measure.end_interrupted(cluster)

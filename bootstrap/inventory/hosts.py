@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,7 +78,8 @@ class Host:
 class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
-    `stack` is the Pulumi stack that made them; None for other hosts.
+    `stack` is the Pulumi stack that made them; None for other hosts. `cluster_id` is that stack's
+    id, which its resources have as a tag; None for other hosts and for older documents.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Inventory:
     deadlines: tuple[Mapping[str, Any], ...] = ()
     price: Mapping[str, Any] | None = None
     stack: str | None = None
+    cluster_id: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
@@ -104,6 +106,15 @@ class Inventory:
     def chief(self) -> Host:
         """The host whose supervisor and mpirun lead the run."""
         return self.hosts[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hosts, in order."""
+        return tuple(host.name for host in self.hosts)
+
+    def only(self, names: Collection[str]) -> Inventory:
+        """The same inventory with these hosts alone, in its own order."""
+        return replace(self, hosts=tuple(h for h in self.hosts if h.name in names))
 
     @property
     def kind(self) -> CloudKind:
@@ -121,14 +132,19 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
-def check_name(text: str, what: str) -> str:
-    """Return `text` if it can be part of a path, a host list and an argv; UsageError otherwise."""
-    if not _NAME.fullmatch(text) or ".." in text:
+def is_name(name: str) -> bool:
+    """Whether `name` can be part of a path, a host list and an argv."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name
+
+
+def check_name(name: str, what: str) -> str:
+    """Return `name` if it can be part of a path, a host list and an argv; UsageError otherwise."""
+    if not is_name(name):
         raise UsageError(
-            f"{text!r} is not {what}: letters, digits, '.', '_' and '-', "
+            f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..'"
         )
-    return text
+    return name
 
 
 def check_peer_address(text: str) -> str:

@@ -18,7 +18,7 @@ from bootstrap.errors import HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh.host_keys import host_key_alias
+from bootstrap.ssh.host_keys import is_pinned_by_name
 
 INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
 WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot
@@ -67,7 +67,7 @@ def pin(
 def _needs_pin(
     host: Host, inventory: Inventory, instance_states: Mapping[str, InstanceState]
 ) -> bool:
-    if host_key_alias(host, inventory) is None or instance_states[host.name].state != "running":
+    if not is_pinned_by_name(host, inventory) or instance_states[host.name].state != "running":
         return False
     serials = {line[3] for line in pin_fields(inventory) if line[0] == host.name and len(line) > 3}
     return instance_states[host.name].serial not in serials

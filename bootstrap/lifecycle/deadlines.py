@@ -74,17 +74,14 @@ def move_timers(inventory: Inventory, at: datetime, report: Reporter) -> None:
     Raises:
         HostsFailed: some do not answer, or refuse; the others were moved.
     """
-    opened, failed = connect.open_sessions(inventory)
-    try:
-        moved = connect.everywhere(opened, lambda session: _move(session, at), what="moving timers")
-    finally:
-        for session in opened.values():
-            session.close()
+    with connect.open_sessions(inventory) as sessions:
+        moved = connect.everywhere(
+            sessions, lambda session: _move(session, at), what="moving the timers"
+        )
     report_missing(moved, report)
-    if failed:
-        outcomes = connect.describe_outcomes(inventory, failed)
+    if sessions.failed:
         what = "the timers of some machines were not moved: these power off at their old time"
-        raise HostsFailed(what, outcomes, hint=EXTEND_HINT)
+        raise HostsFailed(what, sessions.outcomes, hint=EXTEND_HINT)
 
 
 def _move(session: Session, at: datetime) -> Deadline:
@@ -164,7 +161,7 @@ def cover_run(
     report_missing(timers, report)
     early = {n: s for n, s in sessions.items() if _comes_before(timers[n], needed)}
     connect.everywhere(
-        early, lambda session: timer.move(session, max(until, needed)), what="moving timers"
+        early, lambda session: timer.move(session, max(until, needed)), what="moving the timers"
     )
 
 

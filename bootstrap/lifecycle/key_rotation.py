@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock, wait_until
@@ -21,6 +20,7 @@ from bootstrap.lifecycle import cloud_host_keys, reach
 from bootstrap.lifecycle.cloud_host_keys import INJECTED
 from bootstrap.ssh import connect
 from bootstrap.ssh.as_root import run_as_root
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import ConnectionLost, Session
 
 NEXT = "next"  # mark of a pin: generated on the host, not yet seen in use
@@ -49,8 +49,7 @@ else "$(command -v sshd)" -t && kill -HUP "$(cat /run/sshd.pid)"; fi"""
 def due(inventory: Inventory) -> Inventory | None:
     """The hosts whose pinned key is an injected one; None if there are none."""
     marked = {line[0] for line in cloud_host_keys.pin_fields(inventory) if line[4:] == [INJECTED]}
-    hosts = tuple(h for h in inventory.hosts if h.name in marked)
-    return replace(inventory, hosts=hosts) if hosts else None
+    return inventory.only(marked) if any(h.name in marked for h in inventory.hosts) else None
 
 
 def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
@@ -64,31 +63,31 @@ def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None
         if due_hosts is None:
             return
         report(f"changing the injected host keys of {', '.join(h.name for h in due_hosts.hosts)}")
-        with reach.sessions(due_hosts) as opened:
-            _change(due_hosts, _drop_old_pins(due_hosts, opened))
+        with reach.sessions(due_hosts) as sessions:
+            _change(due_hosts, _drop_old_pins(sessions))
         _wait_for_new_keys(due_hosts, clock or Clock())
 
 
-def _drop_old_pins(inventory: Inventory, opened: Mapping[str, Session]) -> dict[str, Session]:
+def _drop_old_pins(sessions: Sessions) -> dict[str, Session]:
     """Drop the old pins of hosts that present their new key; returns the other sessions."""
     seen = {}
-    for name, session in opened.items():
-        pins, key = _pins(inventory, name), session.host_key
+    for name, session in sessions.items():
+        pins, key = _pins(sessions.inventory, name), session.host_key
         shown = [pin for pin in pins if pin[1:3] == [key.get_name(), key.get_base64()]]
         if shown and shown[0][4:] == [NEXT]:
             seen[name] = [" ".join(shown[0][1:4])]
-    cloud_host_keys.replace_pins(inventory, seen)
-    return {name: session for name, session in opened.items() if name not in seen}
+    cloud_host_keys.replace_pins(sessions.inventory, seen)
+    return {name: session for name, session in sessions.items() if name not in seen}
 
 
 def _pins(inventory: Inventory, name: str) -> list[list[str]]:
     return [line for line in cloud_host_keys.pin_fields(inventory) if line[0] == name]
 
 
-def _change(inventory: Inventory, opened: Mapping[str, Session]) -> None:
+def _change(inventory: Inventory, sessions: Mapping[str, Session]) -> None:
     """Generate keys, add them to the pins, and only then make sshd use them."""
-    made = connect.everywhere(opened, _make_key, what="making host keys", error=HostsNotReady)
-    pinned = {name: _pins(inventory, name) for name in opened}
+    made = connect.everywhere(sessions, _make_key, what="making host keys", error=HostsNotReady)
+    pinned = {name: _pins(inventory, name) for name in sessions}
     new_pins = {
         name: [*(" ".join(p[1:]) for p in pins), f"{made[name]} {pins[0][3]} {NEXT}"]
         for name, pins in pinned.items()
@@ -101,7 +100,7 @@ def _change(inventory: Inventory, opened: Mapping[str, Session]) -> None:
         variables = f"NEW={shlex.quote(made[name])} KNOWN={shlex.quote(known[name])}"
         _as_root(session, f"{variables}\n{SWITCH}")
 
-    connect.everywhere(opened, switch, what="changing host keys", error=HostsNotReady)
+    connect.everywhere(sessions, switch, what="changing host keys", error=HostsNotReady)
 
 
 def _make_key(session: Session) -> str:
@@ -134,12 +133,9 @@ def _wait_for_new_keys(inventory: Inventory, clock: Clock) -> None:
         remaining = due(inventory)
         if remaining is None:
             return True
-        opened, failed = connect.open_sessions(remaining)
-        old = _drop_old_pins(remaining, opened)
-        for session in opened.values():
-            session.close()
-        outcomes = connect.describe_outcomes(remaining, failed)
-        outcomes |= dict.fromkeys(old, "it shows the injected key")
+        with connect.open_sessions(remaining) as sessions:
+            old = _drop_old_pins(sessions)
+        outcomes = sessions.outcomes | dict.fromkeys(old, "it shows the injected key")
         return due(inventory) is None
 
     if not wait_until(all_shown, seconds=NEW_KEY_SECONDS, every=POLL_SECONDS, clock=clock):

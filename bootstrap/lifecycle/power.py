@@ -20,6 +20,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, reach, stop_policy
 from bootstrap.lifecycle.receipt import price
 from bootstrap.ssh import connect
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
@@ -207,23 +208,22 @@ def _wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock) -> None:
     Raises:
         HostsNotReady: a login does not succeed in time, or fails for a permanent reason.
     """
-    failed: dict[str, Exception] = {}
-    reported = False
+    sessions: Sessions | None = None
 
     def all_succeed() -> bool:
-        nonlocal failed, reported
-        opened, failed = connect.open_sessions(inventory)
-        for session in opened.values():
-            session.close()
+        nonlocal sessions
+        first = sessions is None
+        with connect.open_sessions(inventory) as sessions:
+            failed = sessions.failed
         if not all(_is_transient(error) for error in failed.values()):
-            raise reach.not_reached(NO_LOGIN, inventory, failed)
-        if failed and not reported:
+            raise reach.not_reached(NO_LOGIN, sessions)
+        if failed and first:
             report(f"waiting for ssh on {', '.join(failed)}")
-            reported = True
         return not failed
 
     if not wait_until(all_succeed, seconds=SSH_SECONDS, every=base.POLL_SECONDS, clock=clock):
-        raise reach.not_reached(NO_LOGIN, inventory, failed)
+        assert sessions is not None
+        raise reach.not_reached(NO_LOGIN, sessions)
 
 
 def _is_transient(error: Exception) -> bool:

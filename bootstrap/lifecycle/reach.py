@@ -8,7 +8,7 @@ import errno
 import ipaddress
 import socket
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bootstrap.clouds import base
@@ -16,7 +16,7 @@ from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import STARTING, start_agent
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.connect import Sessions
 
 OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
 SECONDS = 5.0
@@ -31,45 +31,42 @@ class Diagnosis:
     hint: str = ""
 
 
-@contextlib.contextmanager
-def sessions(inventory: Inventory) -> Iterator[dict[str, Session]]:
-    """Connect to every host of the inventory; all sessions are closed at the end.
+def sessions(inventory: Inventory) -> Sessions:
+    """Connect to every host of the inventory; `with` closes all sessions at the end.
 
     Raises:
         HostsNotReady: one or more could not be reached; it has the outcome of every host.
     """
-    opened, failed = connect.open_sessions(inventory)
-    try:
-        if failed:
-            what = f"{len(failed)} of {len(inventory.hosts)} hosts cannot be reached"
-            raise not_reached(what, inventory, failed)
-        yield opened
-    finally:
-        for session in opened.values():
-            session.close()
+    opened = connect.open_sessions(inventory)
+    if opened.failed:
+        with opened:
+            what = f"{len(opened.failed)} of {len(inventory.hosts)} hosts cannot be reached"
+            raise not_reached(what, opened)
+    return opened
 
 
 @contextlib.contextmanager
-def agents(inventory: Inventory) -> Iterator[tuple[dict[str, Session], dict[str, str]]]:
+def agents(inventory: Inventory) -> Iterator[tuple[Sessions, dict[str, str]]]:
     """Open sessions with an agent on each host; also yields the path of each host's Python."""
     with sessions(inventory) as opened:
         pythons = connect.everywhere(opened, start_agent, what=STARTING)
         yield opened, pythons
 
 
-def not_reached(what: str, inventory: Inventory, failed: Mapping[str, Exception]) -> HostsNotReady:
+def not_reached(what: str, sessions: Sessions) -> HostsNotReady:
     """The error for hosts that could not be reached."""
-    diagnosis = diagnose(inventory, failed)
-    message = f"{what}; {diagnosis.reason}" if diagnosis.reason else what
-    return HostsNotReady(message, connect.describe_outcomes(inventory, failed), hint=diagnosis.hint)
+    diagnosis = diagnose(sessions)
+    what = "; ".join(filter(None, (what, diagnosis.reason)))
+    return HostsNotReady(what, sessions.outcomes, hint=diagnosis.hint)
 
 
-def diagnose(inventory: Inventory, failed: Mapping[str, Exception]) -> Diagnosis:
+def diagnose(sessions: Sessions) -> Diagnosis:
     """Find out why hosts cannot be reached, and the next command."""
+    inventory = sessions.inventory
     if inventory.kind.this_machine:
-        again = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
-        return Diagnosis(hint=again)
-    silent = any(_timed_out(error) for error in failed.values())
+        hint = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
+        return Diagnosis(hint=hint)
+    silent = any(map(_timed_out, sessions.failed.values()))
     return _check_firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
 
 
@@ -104,15 +101,15 @@ def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
     )
 
 
-def own_address(target: str) -> str | None:
-    """This machine's address as `target` sees it; None if it cannot be determined.
+def own_address(address: str) -> str | None:
+    """This machine's address as a host at `address` sees it; None if it cannot be determined.
 
-    For a private target it is the local address of the route. On the way to a public target NAT may
+    For a private address it is the local address of the route. On the way to a public one NAT may
     change it, so an external service is queried.
     """
     with contextlib.suppress(ValueError, OSError):
-        ours = _local_address(target)
-        if ipaddress.ip_address(target).is_private or ipaddress.ip_address(ours).is_global:
+        ours = _local_address(address)
+        if ipaddress.ip_address(address).is_private or ipaddress.ip_address(ours).is_global:
             return ours
     try:
         with urllib.request.urlopen(OWN_ADDRESS_URL, timeout=SECONDS) as answer:
@@ -121,9 +118,9 @@ def own_address(target: str) -> str | None:
         return None
 
 
-def _local_address(target: str) -> str:
-    """The local address of the route to `target`. Nothing is sent."""
-    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+def _local_address(address: str) -> str:
+    """The local address of the route to `address`. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((target, 9))
+        probe.connect((address, 9))
         return str(probe.getsockname()[0])

@@ -26,8 +26,7 @@ from bootstrap.ssh.session import Session
 
 def unfetched(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results were never fetched to this computer."""
-    folder = local_state.cluster_folder(inventory.name) / "runs"
-    ids = sorted(path.stem for path in folder.glob("*.json"))
+    ids = [path.stem for path in local_state.runs(inventory.name)]
     return [i for i in ids if not (local_state.find_run(inventory, i)[1] / "result.json").exists()]
 
 
@@ -63,17 +62,12 @@ def remove_from_hosts(
             f"results of {', '.join(left)} are on the hosts alone; --purge would lose them",
             hint=f"fab fetch --run {left[-1]}   # or --discard-results",
         )
-    opened, failed = connect.open_sessions(inventory)
-    try:
+    with connect.open_sessions(inventory) as sessions:
         lines = [
-            Line(n, f"not reached: {w}", verified=inventory.kind.this_machine)
-            for n, w in connect.describe_outcomes(inventory, failed).items()
-            if n in failed
+            Line(name, f"not reached: {reason}", verified=inventory.kind.this_machine)
+            for name, reason in sessions.reasons.items()
         ]
-        lines += _everywhere(opened, inventory.name, purge)
-    finally:
-        for session in opened.values():
-            session.close()
+        lines += _everywhere(sessions, inventory.name, purge)
     if inventory.kind.this_machine:
         lines += _stop_local(inventory)
     if not purge:
@@ -82,8 +76,8 @@ def remove_from_hosts(
     return Receipt(inventory.name, now, tuple(lines))
 
 
-def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> list[Line]:
-    if not opened:
+def _everywhere(sessions: Mapping[str, Session], cluster: str, purge: bool) -> list[Line]:
+    if not sessions:
         return []
     done: dict[str, list[Line]] = {}
 
@@ -91,11 +85,11 @@ def _everywhere(opened: Mapping[str, Session], cluster: str, purge: bool) -> lis
         done[session.host.name] = _from_host(session, cluster, purge)
 
     try:
-        connect.everywhere(opened, one, what="teardown")
+        connect.everywhere(sessions, one, what="teardown")
     except HostsFailed as failed:
         for name, why in failed.outcomes.items():
             done.setdefault(name, [Line(name, why, verified=False)])
-    return [line for name in opened for line in done[name]]
+    return [line for name in sessions for line in done[name]]
 
 
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:

@@ -47,7 +47,7 @@ class Cluster:
     facts: Mapping[str, HostFacts]
     environment: Environment
     peers: tuple[Peer, ...]
-    wheel: Path | None
+    wheel: Path | None = None
     kept: CachedWheel | None = None
     archive: str = ""
 

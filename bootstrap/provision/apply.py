@@ -22,9 +22,9 @@ from bootstrap.provision.host_step import QUIET, UV, HostStep
 from bootstrap.provision.survey import with_new_facts
 from bootstrap.provision.system import STEPS, WHAT, change_system
 from bootstrap.ssh import traffic
-from bootstrap.ssh.agents import start_agents
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.bundle import pack_file
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 
@@ -33,29 +33,27 @@ IMPORTS = "import tensorflow, keras, tf_keras"
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow as h; assert h.mpi_built()"
 
 
-def apply(cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board) -> Cluster:
+def apply(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedCluster:
     """Carry out the plan on all hosts in parallel; returns the cluster with its new facts.
 
-    System changes come first. A host that rebooted has a new session in `opened` afterwards.
+    System changes come first. A host that rebooted has a new session afterwards.
     """
-    cluster = apply_system_changes(cluster, plan, opened, board)
-    _Installation(cluster, plan, opened, board).go()
+    cluster = apply_system_changes(cluster, plan, board)
+    _Installation(cluster, plan, board).go()
     return cluster
 
 
-def apply_system_changes(
-    cluster: Cluster, plan: Plan, opened: dict[str, Session], board: Board
-) -> Cluster:
+def apply_system_changes(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedCluster:
     """Make the system changes of the plan, if it has any, and read the facts again."""
-    wanted = {name: changes(cluster, name) for name in opened if _parts(plan, name)[0]}
+    wanted = {name: changes(cluster, name) for name in cluster.sessions if _parts(plan, name)[0]}
     if not wanted:
         return cluster
-    seen = change_system(cluster.inventory, cluster.facts, wanted, opened, board)
+    seen = change_system(cluster.sessions, cluster.facts, wanted, board)
     # The plan already chose which downloads go over SSH: keep that choice.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if left := {name: text for name in wanted if (text := _still_needed(cluster, name))}:
-        outcomes = {name: left.get(name, "ok") for name in opened}
+        outcomes = {name: left.get(name, "ok") for name in cluster.sessions}
         what = f"{WHAT} on {len(left)} of {len(outcomes)} hosts did not have the expected effect"
         raise HostsFailed(what, outcomes)
     return cluster
@@ -87,10 +85,8 @@ class _Installation:
     One host builds the Horovod wheel; the others wait for it (`built`).
     """
 
-    def __init__(
-        self, cluster: Cluster, plan: Plan, opened: Mapping[str, Session], board: Board
-    ) -> None:
-        self.cluster, self.plan, self.opened, self.board = cluster, plan, opened, board
+    def __init__(self, cluster: ConnectedCluster, plan: Plan, board: Board) -> None:
+        self.cluster, self.plan, self.board = cluster, plan, board
         self.wheel = cluster.wheel
         self.built = threading.Event()
         self.environment = cluster.environment
@@ -98,11 +94,12 @@ class _Installation:
             self.built.set()
 
     def go(self) -> None:
-        working = {n: s for n, s in self.opened.items() if _parts(self.plan, n)[1]}
-        for name in self.opened:
+        sessions = self.cluster.sessions
+        working = {n: s for n, s in sessions.items() if _parts(self.plan, n)[1]}
+        for name in sessions:
             if self.plan.of(name) and name not in working:
                 self._mark_ready(name)
-        start_agents(self.cluster, working)
+        self.cluster.start_agents(working)
         everywhere(working, self._install, what="making hosts ready")
         if waiting := [name for name in working if self.plan.needs(name, "key")]:
             self._exchange_keys(working)
@@ -230,7 +227,7 @@ class _Installation:
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
         """Create a key pair on the chief, where its private key stays; authorize it everywhere."""
-        chief = self.opened[self.cluster.chief]
+        chief = self.cluster.sessions.chief
         public = self.cluster.facts[self.cluster.chief].cluster_key
         if public is None:
             comment = f"railhead:{self.cluster.inventory.name}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import Reporter
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -75,29 +76,33 @@ def _wait_for_host(
     patience: RebootWait,
 ) -> Session:
     started = time.monotonic()
-    while (away := time.monotonic() - started) < patience.back:
-        report(f"reboot: waiting for it to come back, {away:.0f} s")
+    found: Session | str = ""
+
+    def returned() -> Session | None:
+        nonlocal found
+        report(f"reboot: waiting for it to come back, {time.monotonic() - started:.0f} s")
         found = _reconnect(inventory, host, before)
-        if isinstance(found, Session):
-            found.sh(SETTLED)
-            return found
-        time.sleep(patience.every)
-    raise RailheadError(
-        f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
-        hint="the console of the machine says why; when it is up, the same command again",
-    )
+        return found if isinstance(found, Session) else None
+
+    session = wait_until(returned, seconds=patience.back, every=patience.every)
+    if session is None:
+        raise RailheadError(
+            f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
+            hint="the console of the machine says why; when it is up, the same command again",
+        )
+    session.sh(SETTLED)
+    return session
 
 
 def _reconnect(inventory: Inventory, host: Host, before: str) -> Session | str:
     """A session with the rebooted host; otherwise the reason why there is none yet."""
-    opened, failed = connect.open_sessions(replace(inventory, hosts=(host,)))
-    if host.name in failed:
-        error = failed[host.name]
-        why = connect.failure_reason(host, error)
-        if isinstance(error, (ChangedHostKey, UnknownHostKey)):
+    found = connect.open_sessions(inventory.only([host.name]))
+    if host.name in found.failed:
+        why = found.reasons[host.name]
+        if isinstance(found.failed[host.name], (ChangedHostKey, UnknownHostKey)):
             raise RailheadError(f"after its reboot: {why}")
         return why
-    session = opened[host.name]
+    session = found[host.name]
     try:
         if session.sh(BOOT, silence=30).strip() != before:
             return session

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from bootstrap.errors import UsageError
 from bootstrap.facts import host as fact
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import Environment, choose_runtime, gpus_of
 from bootstrap.provision import wheel_store
 from bootstrap.provision.uv import local_uv, resolve_extra
-from bootstrap.ssh.connect import all_facts
+from bootstrap.ssh.cluster import ConnectedCluster
+from bootstrap.ssh.connect import Sessions, all_facts
 from bootstrap.ssh.session import Session
 
+AnyCluster = TypeVar("AnyCluster", bound=Cluster)
 
-def survey(inventory: Inventory, opened: Mapping[str, Session], options: Options) -> Cluster:
+
+def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     """Read the facts of all hosts and derive the cluster; writes nothing on the hosts."""
-    facts, idle = without_idle_cards(inventory, all_facts(opened))
-    _refuse_one_machine_twice(facts, opened)
+    facts, idle = without_idle_cards(sessions.inventory, all_facts(sessions))
+    _refuse_one_machine_twice(facts, sessions)
     environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
         extra = resolve_extra(environment, options.requirements, local_uv())
         environment = replace(environment, extra=extra)
-    peers = resolve_peers(inventory, facts, opened, options.peer_addresses)
-    return with_wheel(Cluster(inventory, facts, environment, peers, None, None, options.archive))
+    peers = resolve_peers(sessions, facts, options.peer_addresses)
+    cluster = ConnectedCluster(
+        sessions.inventory, facts, environment, peers, archive=options.archive, sessions=sessions
+    )
+    return with_wheel(cluster)
 
 
 def without_idle_cards(
@@ -49,74 +56,68 @@ def without_idle_cards(
 
 
 def _refuse_one_machine_twice(
-    facts: Mapping[str, HostFacts], opened: Mapping[str, Session]
+    facts: Mapping[str, HostFacts], sessions: Mapping[str, Session]
 ) -> None:
     """UsageError if two names mean one machine. Containers share a boot id, but not host keys."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, host in facts.items():
-        key = opened[name].host_key.get_base64()
+        key = sessions[name].host_key.get_base64()
         first = seen.setdefault((host.boot_id, host.home, key), name)
         if first != name:
             raise UsageError(f"{first} and {name} are one and the same machine; name it once")
 
 
 def resolve_peers(
-    inventory: Inventory,
-    facts: Mapping[str, HostFacts],
-    opened: Mapping[str, Session],
-    overrides: tuple[str, ...],
+    sessions: Sessions, facts: Mapping[str, HostFacts], overrides: tuple[str, ...]
 ) -> tuple[Peer, ...]:
     """Each host's address inside the cluster: the given one, else that on the route to a peer."""
-    if overrides and len(overrides) != len(inventory.hosts):
+    hosts = sessions.inventory.hosts
+    if overrides and len(overrides) != len(hosts):
         raise UsageError(
-            f"--peer-address has {len(overrides)} addresses for {len(inventory.hosts)} hosts: "
+            f"--peer-address has {len(overrides)} addresses for {len(hosts)} hosts: "
             "one for each, in the hosts' order"
         )
-    names = [h.name for h in inventory.hosts]
     peers = []
-    for index, host in enumerate(inventory.hosts):
-        other = names[1 if index == 0 else 0] if len(names) > 1 else None
+    for index, host in enumerate(hosts):
+        others = hosts[1:2] if index == 0 else hosts[:1]
         given = overrides[index] if overrides else host.peer_address
-        address = given or _routed(
-            facts[host.name], facts[other] if other else None, opened[host.name]
-        )
-        peers.append(_peer(host.name, address, host.slots, facts[host.name], opened[host.name]))
+        routed = None if given else _routed(sessions[host.name], [facts[h.name] for h in others])
+        peers.append(_peer(sessions[host.name], facts[host.name], given or routed))
     return tuple(peers)
 
 
-def _routed(own: HostFacts, other: HostFacts | None, session: Session) -> str:
-    """The source address on the route to a peer; otherwise the address that we connected to."""
-    routed = None
-    if other and other.inside[0]:
-        routed = fact.parse_route(session.sh(fact.route_script(other.inside[0])))
-    return routed or own.inside[0]
+def _routed(session: Session, others: Sequence[HostFacts]) -> str | None:
+    """The source address of a host on the route to the first of `others`; None if unknown."""
+    target = others[0].inside[0] if others else ""
+    return fact.parse_route(session.sh(fact.route_script(target))) if target else None
 
 
-def _peer(name: str, address: str, slots: int | None, facts: HostFacts, session: Session) -> Peer:
-    key = session.host_key
+def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
+    """A host as its peers see it; without an address, at the one that we connected to."""
+    host, key = session.host, session.host_key
     return Peer(
-        name=name,
-        address=address,
+        name=host.name,
+        address=address or facts.inside[0],
         port=facts.inside[1],
         user=facts.user,
-        slots=_slots(slots, facts),
+        slots=_slots(host, facts),
         host_key=f"{key.get_name()} {key.get_base64()}",
     )
 
 
-def _slots(given: int | None, facts: HostFacts) -> int:
-    return given or len(gpus_of(facts)) or 1
+def _slots(host: Host, facts: HostFacts) -> int:
+    return host.slots or len(gpus_of(facts)) or 1
 
 
-def with_new_facts(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Cluster:
+def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCluster:
     """The cluster with new facts: there may be more GPUs, and another wheel may fit."""
-    slots = {h.name: _slots(h.slots, facts[h.name]) for h in cluster.inventory.hosts}
+    slots = {h.name: _slots(h, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
     updated = replace(cluster, facts=facts, peers=peers)
     return updated if wheel_folder(updated) == wheel_folder(cluster) else with_wheel(updated)
 
 
-def with_wheel(cluster: Cluster) -> Cluster:
+def with_wheel(cluster: AnyCluster) -> AnyCluster:
     """The cluster with the wheel in this machine's cache. If hosts need a wheel, the stack's
     bucket is checked too; its wheel is downloaded if the cache has none."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from bootstrap.console.live import Board
 from bootstrap.console.output import Reporter
 from bootstrap.errors import HostsFailed
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import downloads
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
@@ -17,6 +15,7 @@ from bootstrap.provision.reboot import reboot
 from bootstrap.provision.system_script import run_system_script
 from bootstrap.ssh import connect
 from bootstrap.ssh.as_root import as_root
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 
 WHAT = "system changes"
@@ -48,27 +47,27 @@ def _remaining_changes(session: Session) -> list[str]:
 
 
 def change_system(
-    inventory: Inventory,
+    sessions: Sessions,
     facts: Mapping[str, HostFacts],
     wanted: Mapping[str, Changes],
-    opened: dict[str, Session],
     board: Board,
 ) -> dict[str, HostFacts]:
     """Make the wanted changes; returns the new facts of the changed hosts.
 
-    A host that reboots gets a new session in `opened`. A host that fails does not stop the others.
+    A host that reboots gets a new session in `sessions`. A host that fails does
+    not stop the others.
 
     Raises:
         HostsFailed: some hosts failed; it has the outcome of each. The same call again continues.
     """
-    work = _SystemChanges(inventory, facts, wanted, opened, board)
+    work = _SystemChanges(sessions, facts, wanted, board)
     with apt_proxy() as proxy:
         work.on_hosts(lambda session: work.run_system_script(session, proxy), list(wanted))
     work.on_hosts(work.reboot, [name for name in wanted if wanted[name].reboot])
     work.reconnect()
     work.on_hosts(work.read_facts, list(wanted))
     if work.failed:
-        outcomes = {name: work.failed.get(name, "ok") for name in opened}
+        outcomes = {name: work.failed.get(name, "ok") for name in sessions}
         raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(outcomes)} hosts", outcomes)
     return {name: work.new_facts[name] for name in wanted}  # in the order of `wanted`
 
@@ -78,20 +77,18 @@ class _SystemChanges:
 
     def __init__(
         self,
-        inventory: Inventory,
+        sessions: Sessions,
         facts: Mapping[str, HostFacts],
         wanted: Mapping[str, Changes],
-        opened: dict[str, Session],
         board: Board,
     ) -> None:
-        self.inventory, self.facts, self.wanted = inventory, facts, wanted
-        self.opened, self.board = opened, board
+        self.sessions, self.facts, self.wanted, self.board = sessions, facts, wanted, board
         self.failed: dict[str, str] = {}
         self.new_facts: dict[str, HostFacts] = {}
 
     def on_hosts(self, work: Callable[[Session], None], names: list[str]) -> None:
         """Run `work` on these hosts in parallel; failures are reported at the end."""
-        sessions = {name: self.opened[name] for name in names if name not in self.failed}
+        sessions = {name: self.sessions[name] for name in names if name not in self.failed}
         try:
             connect.everywhere(sessions, work, what=WHAT)
         except HostsFailed as error:
@@ -109,28 +106,19 @@ class _SystemChanges:
     def reboot(self, session: Session) -> None:
         name = session.host.name
         report = self._reporter(name)
-        self.opened[name] = reboot(self.inventory, session, self.facts[name], report)
+        self.sessions[name] = reboot(self.sessions.inventory, session, self.facts[name], report)
 
     def read_facts(self, session: Session) -> None:
         self.new_facts[session.host.name] = session.facts()
 
     def reconnect(self) -> None:
         """Connect again to hosts whose connection broke because their jump host rebooted."""
-        hosts = self.inventory.hosts
-        disconnected = [h for h in hosts if not self.opened[h.name].connection.is_connected]
-        disconnected = [h for h in disconnected if h.name not in self.failed]
-        if not disconnected:
-            return
-        inventory = replace(self.inventory, hosts=tuple(disconnected))
-        found, failed = connect.open_sessions(inventory)
-        self.opened.update(found)
-        self.failed.update(
-            {
-                h.name: connect.failure_reason(h, failed[h.name])
-                for h in disconnected
-                if h.name in failed
-            }
-        )
+        open_ = {name: s.connection.is_connected for name, s in self.sessions.items()}
+        lost = [name for name in open_ if not open_[name] and name not in self.failed]
+        if lost:
+            found = connect.open_sessions(self.sessions.inventory.only(lost))
+            self.sessions.update(found)
+            self.failed.update(found.reasons)
 
     def _reporter(self, name: str) -> Reporter:
         return lambda text: self.board.line(name, text)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
-from bootstrap.runs.strategies import LAUNCHERS, Strategy, choose
+from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
-SCHEMA = 1
+SCHEMA = 2
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -29,20 +29,30 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     args: tuple[str, ...] = ()
+    sagemaker: bool = False
 
     def document(self) -> dict[str, Any]:
         """The `program` of run.json."""
         if self.kind == "training":
             return {"kind": "training", "settings": dict(self.settings)}
-        return {"kind": "script", "path": self.path, "args": list(self.args)}
+        return {
+            "kind": "script",
+            "path": self.path,
+            "args": list(self.args),
+            "sagemaker": self.sagemaker,
+        }
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run, validated. `strategy` and `keras` None: the default is chosen."""
+    """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
 
-    launcher: str = "horovod"
+    `servers`: how many parameter servers; 0: one where the strategy has any.
+    """
+
+    launcher: str = DEFAULT_LAUNCHER
     strategy: str | None = None
+    servers: int = 0
     script: bool = False
     keras: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -50,10 +60,8 @@ class RunOptions:
     outputs: tuple[str, ...] = ("**",)
 
     def __post_init__(self) -> None:
-        choose(self.launcher, LAUNCHERS, "launcher")
-        if self.strategy is not None:
-            names = strategies.names(self.launcher)
-            choose(self.strategy, names, f"strategy of {self.launcher}")
+        strategies.launcher_for(self.launcher, self.strategy)
+        self._check_strategy()
         if self.keras not in (None, 2, 3):
             raise UsageError(f"keras {self.keras}: 2 or 3")
         if self.keras == 2 and not self.script:
@@ -66,9 +74,31 @@ class RunOptions:
         if both := sorted({*self.env} & {*self.secrets}):
             raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 
+    def _check_strategy(self) -> None:
+        if self.strategy == AUTO and self.script:
+            raise UsageError(
+                "--strategy auto is for our own training; a script has one strategy",
+                hint="name that of your script, or leave out --strategy",
+            )
+        row = strategies.STRATEGIES.get(self.strategy or "")
+        if self.servers and not (row and row.has_servers):
+            raise UsageError("--ps is for --strategy parameter-server")
+
+    def with_strategy(self, slots: Sequence[int], gpus: int) -> tuple[RunOptions, str]:
+        """The options with the strategy that `auto` stands for, and why; as they are without it.
+
+        `slots` of each host; `gpus` of the first one.
+        """
+        if self.strategy != AUTO:
+            return self, ""
+        name, why = strategies.choose_for(self.launcher, slots, gpus)
+        launcher = strategies.STRATEGIES[name].launcher
+        return replace(self, launcher=launcher, strategy=name), why
+
     def resolved_strategy(self, hosts: int) -> Strategy:
         """The given strategy, else the launcher's default for this number of hosts."""
-        return strategies.resolve(self.launcher, self.strategy, hosts)
+        name = None if self.strategy == AUTO else self.strategy
+        return strategies.resolve(self.launcher, name, hosts)
 
     def resolved_keras(self, strategy: Strategy) -> tuple[int, str]:
         """The Keras version and why."""
@@ -100,6 +130,12 @@ class Bucket:
     client: str
 
 
+def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
+    """The role of each process of each host, in the order of the ranks."""
+    strategy = options.resolved_strategy(len(peers))
+    return strategy.place([peer.slots for peer in peers], options.servers)
+
+
 def new_run_id(now: datetime | None = None) -> str:
     """A new id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
@@ -113,6 +149,7 @@ def run_document(
     created: str,
     options: RunOptions,
     program: Program,
+    data: Sequence[Mapping[str, Any]] = (),
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
@@ -122,12 +159,16 @@ def run_document(
     stops: Sequence[Sequence[str] | None],
     bucket: Bucket | None,
 ) -> dict[str, Any]:
-    """run.json, schema 1: read by supervisor, ranks and training; without values of secrets.
+    """run.json, schema 2: read by supervisor, ranks and training; without values of secrets.
 
-    `stops`: the stop command of each host, in order; empty for hosts without a stack.
+    Args:
+        ports: a free port for each rank.
+        stops: the stop command of each host, in order; empty for hosts without a stack.
     """
     strategy = options.resolved_strategy(len(peers))
-    processes = [strategy.processes(peer.slots) for peer in peers]
+    placement = placement_of(options, peers)
+    roles = [role for host in placement for role in host]
+    addresses = [p.address for p, host in zip(peers, placement, strict=True) for _ in host]
     return {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -138,21 +179,22 @@ def run_document(
         "keras": options.resolved_keras(strategy)[0],
         "runtime": dict(runtime),
         "program": program.document(),
+        "data": [dict(item) for item in data],
         "bundle": bundle,
         "hosts": [
             {
                 "name": peer.name,
                 "peer_address": peer.address,
                 "interface": link.device,
-                "slots": slots,
-                "port": port,
+                "slots": len(host),
             }
-            for peer, link, slots, port in zip(peers, links, processes, ports, strict=True)
+            for peer, link, host in zip(peers, links, placement, strict=True)
         ],
-        "size": sum(processes),
-        "tf_cluster": strategy.tf_cluster(
-            [(peer.address, port) for peer, port in zip(peers, ports, strict=True)]
-        ),
+        "size": len(roles),
+        "roles": strategies.tasks(roles) if strategy.roles else None,
+        "tf_cluster": strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
+        if strategy.roles
+        else None,
         "env": dict(options.env),
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),

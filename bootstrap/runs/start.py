@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,15 +23,18 @@ from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import RunState
 
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-    *("closing.py", "bounded.py"),
+    *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
 )
-STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "upload.py")
+RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
+STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -66,9 +70,9 @@ def refuse_second(cluster: Cluster) -> None:
             )
 
 
-def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None:
+def refuse_closed_pairs(cluster: ConnectedCluster) -> None:
     """Connect every host to every other one; HostsNotReady names the pairs that fail."""
-    closed = closed_pairs(cluster, opened)
+    closed = closed_pairs(cluster)
     if any(closed.values()):
         raise HostsNotReady(
             "the hosts do not reach each other",
@@ -77,20 +81,20 @@ def refuse_closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> None
         )
 
 
-def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, str]:
+def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
     """Connect every host to every other one. Returns {host: one line per unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
     address = {p.name: p.address for p in cluster.peers}
     ports = everywhere(
-        opened,
+        cluster.sessions,
         lambda s: s.call("listen", address=address[s.host.name])["port"],
         what="listening on the address for peers",
         error=HostsNotReady,
     )
 
     def connect(session: Session) -> str:
-        peers = [name for name in opened if name != session.host.name]
+        peers = [name for name in cluster.sessions if name != session.host.name]
         targets = [[address[name], ports[name]] for name in peers]
         reasons = session.call("dial", peers=targets, timeout=5)["wrong"]
         return "\n".join(
@@ -99,31 +103,30 @@ def closed_pairs(cluster: Cluster, opened: Mapping[str, Session]) -> dict[str, s
             if why
         )
 
-    return everywhere(opened, connect, what="connecting to the peers", error=HostsNotReady)
+    what = "connecting to the peers"
+    return everywhere(cluster.sessions, connect, what=what, error=HostsNotReady)
 
 
 def start(
-    cluster: Cluster,
-    opened: Mapping[str, Session],
+    cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     results: Path,
     stop_policy: launch.StopPolicy,
 ) -> Run:
-    """Send the bundle to every host and start the supervisor on the chief."""
-    document = document_of(launch.new_run_id(), cluster, opened, request, stop_policy)
+    """Send the bundle to every host and start the supervisor on the chief. `data`: of run.json."""
+    document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
-    log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(opened)}")
+    log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     local_state.save_run(document, run.results)
     try:
-        lay_out(cluster, opened, request, document, run)
+        lay_out(cluster, request, document, run)
     except BaseException:
         local_state.forget_run(document)
         raise
-    chief = opened[cluster.chief]
-    python = cluster.facts[cluster.chief].pythons[cluster.environment.python]
-    chief.call(
+    cluster.sessions.chief.call(
         "start",
-        argv=[python, "-I", "-S", f"{run.folder}/supervisor.py"],
+        argv=[cluster.python_of(cluster.chief), "-I", "-S", f"{run.folder}/supervisor.py"],
         cwd=run.folder,
         env=environment_of(run),
         log=f"{run.folder}/logs/supervisor.log",
@@ -133,23 +136,21 @@ def start(
 
 
 def lay_out(
-    cluster: Cluster,
-    opened: Mapping[str, Session],
-    request: RunRequest,
-    document: Mapping[str, Any],
-    run: Run,
+    cluster: ConnectedCluster, request: RunRequest, document: Mapping[str, Any], run: Run
 ) -> None:
     """Send the files of a run and check that the chief can log in on every host; on an error remove
     the files."""
-    chief = opened[cluster.chief]
+    sessions = cluster.sessions
     try:
         everywhere(
-            opened, lambda s: _prepare(s, cluster, request, document, run), what="shipping the run"
+            sessions,
+            lambda s: _prepare(s, cluster, request, document, run),
+            what="shipping the run",
         )
-        chief.call("write", files=_chief_files(cluster, document, run))
-        _check_logins(cluster, chief, run)
+        sessions.chief.call("write", files=_chief_files(cluster, document, run))
+        _check_logins(cluster, run)
     except BaseException:
-        remove_run(opened, run)
+        remove_run(sessions, run)
         raise
 
 
@@ -161,12 +162,12 @@ LOGIN_CHECK = """for name in "$@"; do
 done >login_check.txt; wait"""
 
 
-def _check_logins(cluster: Cluster, chief: Session, run: Run) -> None:
+def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
     """Log in from the chief to every other host; HostsNotReady names the hosts that fail."""
     others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
     if not others:
         return
-    path = f"{run.folder}/login_check.txt"
+    path, chief = f"{run.folder}/login_check.txt", cluster.sessions.chief
     chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
     lines = chief.call("read", paths=[path])[path].splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
@@ -179,9 +180,9 @@ def _check_logins(cluster: Cluster, chief: Session, run: Run) -> None:
         )
 
 
-def remove_run(opened: Mapping[str, Session], run: Run) -> None:
+def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
     """Remove the files of a run, secrets included, from the hosts that can be reached."""
-    for session in opened.values():
+    for session in sessions.values():
         with contextlib.suppress(Exception):
             session.call("remove", paths=[run.folder])
 
@@ -194,25 +195,27 @@ def environment_of(run: Run) -> dict[str, str]:
 
 def document_of(
     run_id: str,
-    cluster: Cluster,
-    opened: Mapping[str, Session],
+    cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with a free port on each."""
+    """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
+    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
         created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         options=request.options,
         program=request.program,
+        data=data,
         runtime={"name": environment.runtime.name, "digest": environment.digest},
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster, opened),
+        ports=_ports(cluster, [len(host) for host in placement]),
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -230,12 +233,12 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: Cluster, opened: Mapping[str, Session]) -> list[int]:
-    """One free port per host, all different because hosts may share a machine."""
+def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
+    """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer in cluster.peers:
-        offered = opened[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
-        ports.append(next(port for port in offered if port not in ports))
+    for peer, count in zip(cluster.peers, processes, strict=True):
+        offered = cluster.sessions[peer.name].call("ports", count=len(ports) + count)["ports"]
+        ports += [port for port in offered if port not in ports][:count]
     return ports
 
 
@@ -244,20 +247,31 @@ def _prepare(
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
-    python = f'"$HOME/.railhead/envs/{cluster.environment.digest}/bin/python"'
-    folder = f'"$HOME/.railhead/runs/{run.run_id}"'
-    starter = f"cd {folder}/work && export PYTHONUNBUFFERED=1 && exec {python} {folder}/rank.py\n"
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
-        [f"{run.folder}/rank.sh", 0o755, starter],
-        [f"{run.folder}/rank.py", 0o644, (REMOTE / "run/rank.py").read_text()],
+        [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
+        *([f"{run.folder}/{n}", 0o644, (REMOTE / "rank" / n).read_text()] for n in RANK),
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
+        [f"{run.folder}/checkpoints/.keep", 0o644, ""],
     ]
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
     session.call("write", files=files)
+
+
+def rank_starter(document: Mapping[str, Any]) -> str:
+    """rank.sh: starts the runtime's Python with rank.py, in the program's folder.
+
+    The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
+    of a process.
+    """
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in document["env"].items()]
+    python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
+    folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
+    lines = [f"cd {folder}/work || exit 1", "export PYTHONUNBUFFERED=1", *exports]
+    return "\n".join([*lines, f"exec {python} {folder}/rank.py\n"])
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -290,13 +304,20 @@ def read_json(session: Session, path: str) -> Any:
     return json.loads(text) if text else None
 
 
+def read_state(chief: Session, run: Run) -> RunState | None:
+    """state.json of a run; None if it does not exist, Hostile if it is damaged."""
+    path = f"{run.folder}/state.json"
+    text = chief.call("read", paths=[path])[path]
+    return RunState.read(text) if text else None
+
+
 def state(chief: Session, run: Run) -> str:
     """The state of a run, from its supervisor's heartbeat."""
-    found = read_json(chief, f"{run.folder}/state.json")
+    found = read_state(chief, run)
     if not found:
         return "not on its chief any more"
-    if found["state"] in FINAL:
-        return str(found["state"])
-    age = time.time() - found["heartbeat"]
-    alive = chief.run(["sh", "-c", f"kill -0 {int(found['pid'])}"]).rc == 0
-    return f"{found['state']} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
+    if found.state in FINAL:
+        return found.state
+    age = time.time() - found.heartbeat
+    alive = chief.run(["sh", "-c", f"kill -0 {found.pid}"]).rc == 0
+    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

@@ -120,7 +120,7 @@ def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Fou
     status = _stat(place)
     if status is None:
         return
-    _check_name(place)
+    check_name(place)
     if entry.is_symlink():
         _check_link(root, place, path)
     if stat.S_ISDIR(status.st_mode):
@@ -147,13 +147,13 @@ def _never_ships(folder: Path, names: Set[str]) -> bool:
     return is_run and "run.json" in names
 
 
-def _check_name(place: Path) -> None:
+def check_name(place: Path) -> None:
     """Refuse a name that a manifest or a host's file system cannot store unchanged."""
     name = place.name
     if "\n" in name or "\r" in name or not _is_text(name):
         raise UsageError(
             f"the name {os.fsencode(name)!r} in {place.parent} is not one line of UTF-8",
-            hint="rename the file or add it to .gitignore",
+            hint="rename the file",
         )
 
 

@@ -135,17 +135,50 @@ def _dest(host: Host) -> str:
     return (f"-p {host.port} " if host.port else "") + user + host.address
 
 
-def describe_outcomes(inventory: Inventory, failed: Mapping[str, Exception]) -> dict[str, str]:
-    """Each host's outcome: "ok", or the reason why it could not be reached."""
+class Sessions(dict[str, Session]):
+    """The open sessions with the hosts of `inventory`, by host name and in its order; `failed` has
+    the errors of the hosts that could not be reached.
 
-    def outcome(host: Host) -> str:
-        return failure_reason(host, failed[host.name]) if host.name in failed else "ok"
+    A context manager: at the end all sessions are closed, also those that replaced others.
+    """
 
-    return {host.name: outcome(host) for host in inventory.hosts}
+    def __init__(
+        self,
+        inventory: Inventory,
+        opened: Mapping[str, Session],
+        failed: Mapping[str, Exception] | None = None,
+    ) -> None:
+        super().__init__((name, opened[name]) for name in inventory.names if name in opened)
+        self.inventory = inventory
+        failed = failed or {}
+        self.failed = {name: failed[name] for name in inventory.names if name in failed}
+
+    @property
+    def chief(self) -> Session:
+        """The session with the chief."""
+        return self[self.inventory.chief.name]
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why hosts could not be reached, for the user; empty if all were reached."""
+        hosts = (host for host in self.inventory.hosts if host.name in self.failed)
+        return {host.name: failure_reason(host, self.failed[host.name]) for host in hosts}
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """Each host's outcome: "ok", or the reason why it could not be reached."""
+        return dict.fromkeys(self.inventory.names, "ok") | self.reasons
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self.values():
+            session.close()
 
 
-def open_sessions(inventory: Inventory) -> tuple[dict[str, Session], dict[str, Exception]]:
-    """Connect to all hosts; the sessions and the errors by host, in the inventory's order."""
+def open_sessions(inventory: Inventory) -> Sessions:
+    """Connect to all hosts at the same time; the result has the sessions and the errors."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
 
@@ -156,9 +189,7 @@ def open_sessions(inventory: Inventory) -> tuple[dict[str, Session], dict[str, E
             failed[host.name] = error
 
     _all(one, inventory.hosts)
-    names = [h.name for h in inventory.hosts]
-    ordered = {name: opened[name] for name in names if name in opened}
-    return ordered, {name: failed[name] for name in names if name in failed}
+    return Sessions(inventory, opened, failed)
 
 
 def everywhere(
@@ -194,8 +225,7 @@ def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
     pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
     wait = True
     try:
-        for future in [pool.submit(work, item) for item in items]:
-            future.result()
+        list(pool.map(work, items))
     except KeyboardInterrupt:
         wait = False  # the caller closes the sessions, and that ends the work
         raise

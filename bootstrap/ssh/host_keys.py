@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,15 @@ class ChangedHostKey(SSHException):
         self.file = file
 
 
+@dataclass(frozen=True)
+class Pins:
+    """Where the keys of a host are pinned: the first of `files` with an entry for the host decides.
+    `name` is the name of its entries where it is not the address."""
+
+    files: tuple[Path, ...]
+    name: str | None = None
+
+
 class _AnyOf:
     """Several pinned keys of one type: a host may use any of them, as with OpenSSH."""
 
@@ -61,11 +71,11 @@ class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
 class _Client(paramiko.SSHClient):
     """A client that accepts pinned keys only; the first file with an entry for the name decides."""
 
-    def __init__(self, files: Sequence[Path], name: str | None) -> None:
+    def __init__(self, pins: Pins) -> None:
         super().__init__()
-        self._name = name
+        self._name = pins.name
         self.set_missing_host_key_policy(_RefuseUnknown())
-        self._pins = [(file, read_pins(file)) for file in files]
+        self._pins = [(file, read_pins(file)) for file in pins.files]
 
     def connect(self, hostname: str, port: int = 22, **kwargs: Any) -> None:  # type: ignore[override]
         looked_up = hostname if port == 22 else f"[{hostname}]:{port}"
@@ -91,13 +101,9 @@ def _renamed(name: str, looked_up: str, pins: HostKeys) -> HostKeys:
     return renamed
 
 
-def host_key_alias(host: Host, inventory: Inventory) -> str | None:
-    """The name under which a host's keys are pinned; None means its address.
-
-    A machine in a cloud gets another address at a restart, so its host name is used.
-    """
-    from_cloud = host.host_key or host.host_key_source
-    return host.name if from_cloud and inventory.kind.in_cloud else None
+def is_pinned_by_name(host: Host, inventory: Inventory) -> bool:
+    """Whether a host's keys are pinned under its name: its cloud provides them."""
+    return inventory.kind.in_cloud and bool(host.host_key or host.host_key_source)
 
 
 def read_pins(file: Path) -> HostKeys:
@@ -123,14 +129,9 @@ def _read(file: Path, _mtime_ns: int, _size: int) -> HostKeys:
     return pins
 
 
-def verify_host_key(connection: Connection, files: Sequence[Path], name: str | None = None) -> None:
-    """Make one connection accept pinned host keys only.
-
-    Args:
-        files: known_hosts files; the first that has an entry for the host decides.
-        name: the name of the host's entries, where it is not the address.
-    """
-    connection.client = _Client(files, name)
+def verify_host_key(connection: Connection, pins: Pins) -> None:
+    """Make one connection accept pinned host keys only."""
+    connection.client = _Client(pins)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

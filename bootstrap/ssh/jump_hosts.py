@@ -25,9 +25,15 @@ from paramiko.ssh_exception import (
 )
 
 from bootstrap.console import log
-from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey, host_key_alias, verify_host_key
+from bootstrap.inventory.local_state import known_hosts_files
+from bootstrap.ssh.host_keys import (
+    ChangedHostKey,
+    Pins,
+    UnknownHostKey,
+    is_pinned_by_name,
+    verify_host_key,
+)
 from bootstrap.ssh.traffic import CountingSocket, Traffic, host_traffic
 
 # paramiko's threads log every exception with its traceback; Railhead reports each error once.
@@ -81,27 +87,37 @@ def close_connections(hops: Sequence[Connection]) -> None:
 
 def _hops(host: Host, inventory: Inventory) -> list[Connection]:
     """The connections to open, none of them open yet."""
-    key = inventory.key_file
-    login = {"key_filename": [key], "allow_agent": False, "look_for_keys": False} if key else {}
-    hops = [_connection(host.address, host.user, host.port, **login)]
+    hops = [_connection(host.address, host.user, host.port, inventory.key_file)]
     hops[0].gateway = _gateway(hops[0])
     while isinstance(hops[0].gateway, Connection):
         hops.insert(0, hops[0].gateway)
-    files = local_state.known_hosts_files(inventory.name)
+    pins = pins_of(host, inventory)
+    verify_host_key(hops[-1], pins)
     for hop in hops[:-1]:
-        verify_host_key(hop, files)
-    name = host_key_alias(host, inventory)
-    # Another machine may have had this address before: only the cluster's own file counts then.
-    verify_host_key(hops[-1], files[:1] if name else files, name)
+        verify_host_key(hop, Pins(known_hosts_files(inventory.name)))
     return hops
 
 
-def _connection(name: str, user: str | None = None, port: int | None = None, **login: Any) -> Any:
-    limits = {
+def pins_of(host: Host, inventory: Inventory) -> Pins:
+    """Where the keys of a host of this inventory are pinned.
+
+    A machine in a cloud gets another address at a restart, and another machine may have had its
+    address before: its host name is used, and only the cluster's own file counts.
+    """
+    files = known_hosts_files(inventory.name)
+    return Pins(files[:1], host.name) if is_pinned_by_name(host, inventory) else Pins(files)
+
+
+def _connection(
+    name: str, user: str | None = None, port: int | None = None, key_file: str | None = None
+) -> Any:
+    options: dict[str, Any] = {
         "banner_timeout": BANNER_SECONDS,
         "auth_timeout": BANNER_SECONDS,
         "channel_timeout": CONNECT_SECONDS,
     }
+    if key_file:
+        options |= {"key_filename": [key_file], "allow_agent": False, "look_for_keys": False}
     return Connection(
         name,
         user=user,
@@ -109,7 +125,7 @@ def _connection(name: str, user: str | None = None, port: int | None = None, **l
         gateway=False,
         connect_timeout=BANNER_SECONDS + 5,  # until the keys are exchanged
         config=_config().clone(),
-        connect_kwargs=limits | login,
+        connect_kwargs=options,
     )
 
 

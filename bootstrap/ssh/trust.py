@@ -21,16 +21,13 @@ def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     Raises:
         HostsNotReady: a host cannot be reached, or its key differs from the pinned one.
     """
-    opened, failed = connect.open_sessions(inventory)
-    for session in opened.values():
-        session.close()
-    others = {
-        name: error for name, error in failed.items() if not isinstance(error, UnknownHostKey)
-    }
-    if others:
-        outcomes = connect.describe_outcomes(inventory, others)
+    with connect.open_sessions(inventory) as sessions:
+        failed = sessions.failed
+    unknown = {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
+    if len(unknown) < len(failed):
+        outcomes = sessions.outcomes | dict.fromkeys(unknown, "ok")
         raise HostsNotReady("some hosts cannot be asked for their key", outcomes)
-    return {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
+    return unknown
 
 
 def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +76,8 @@ def _cancel(inventory: Inventory, run: Run) -> None:
 @contextmanager
 def _connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
     """Connect to the chief only and start an agent there."""
-    chief_alone = replace(inventory, hosts=inventory.hosts[:1])
-    with reach.agents(chief_alone) as (sessions, _):
-        yield RunConnection(run, inventory, sessions[inventory.chief.name])
+    with reach.agents(inventory.only([inventory.chief.name])) as (sessions, _):
+        yield RunConnection(run, inventory, sessions.chief)
 
 
 def follow(connection: RunConnection, *, interrupt_cancels: bool) -> None:
@@ -87,7 +85,7 @@ def follow(connection: RunConnection, *, interrupt_cancels: bool) -> None:
     run = connection.run
     attach_hint = f"fab attach --run {run.run_id}"
     try:
-        with Board(sys.stdout, [h.name for h in connection.inventory.hosts]) as board:
+        with Board(sys.stdout, connection.inventory.names) as board:
             follow_to_end(connection, board)
     except ConnectionLost as lost:
         raise RunFailed(f"{lost}; the run itself continues", hint=attach_hint) from None

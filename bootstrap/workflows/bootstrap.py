@@ -9,30 +9,27 @@ from bootstrap.console.live import Board
 from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.cluster import Options
 from bootstrap.provision import apply
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows.plan import print_plan, surveyed
 
 
 def bootstrap(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:
     """Make the hosts ready. Changes nothing on hosts that are ready."""
-    with surveyed(inventory, options) as (cluster, sessions):
+    with surveyed(inventory, options) as cluster:
         local_state.save_cluster(cluster.inventory)
-        make_ready(cluster, sessions, options, json_out)
+        make_ready(cluster, options, json_out)
 
 
 def make_ready(
-    cluster: Cluster,
-    sessions: dict[str, Session],
-    options: Options,
-    json_out: TextIO | None = None,
-) -> Cluster:
-    """Print the plan and apply it. Returns the cluster with its new facts; `sessions` gets a new
-    session for each host that rebooted."""
+    cluster: ConnectedCluster, options: Options, json_out: TextIO | None = None
+) -> ConnectedCluster:
+    """Print the plan and apply it. Returns the cluster with its new facts, and a new session with
+    each host that rebooted."""
     decided = print_plan(cluster, options, json_out)
     if decided.nothing_to_do:
         print_lines("all hosts are ready: nothing was changed")
         return cluster
     with Board(sys.stdout, decided.hosts) as board:
-        return apply.apply(cluster, decided, sessions, board)
+        return apply.apply(cluster, decided, board)

@@ -12,4 +12,4 @@ from bootstrap.plan.cluster import Options
 def health(inventory: Inventory, options: Options) -> None:
     """Print measurements and findings; RailheadError if there are findings."""
     with reach.sessions(inventory) as sessions:
-        run.check_hosts(inventory, options, sessions, print_lines)
+        run.check_hosts(sessions, options, print_lines)

@@ -14,23 +14,21 @@ from bootstrap.plan import decide
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.steps import Plan
 from bootstrap.provision import survey
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.cluster import ConnectedCluster
 
 
 def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:
     """Print what `bootstrap` and `train` would do on each host, and why."""
-    with surveyed(inventory, options) as (cluster, _):
+    with surveyed(inventory, options) as cluster:
         print_plan(cluster, options, json_out)
         print_lines("nothing was changed")
 
 
 @contextmanager
-def surveyed(
-    inventory: Inventory, options: Options
-) -> Iterator[tuple[Cluster, dict[str, Session]]]:
-    """The cluster with its facts, and an open session per host name."""
+def surveyed(inventory: Inventory, options: Options) -> Iterator[ConnectedCluster]:
+    """The cluster with its facts and an open session with each host."""
     with reach.sessions(inventory) as sessions:
-        yield survey.survey(inventory, sessions, options), sessions
+        yield survey.survey(sessions, options)
 
 
 def print_plan(cluster: Cluster, options: Options, json_out: TextIO | None) -> Plan:

@@ -10,10 +10,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
-from stacks import outputs
+from stacks import cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
 from stacks.aws.lookups import lookup
-from stacks.aws.tags import identifying_tags, tags
+from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
@@ -49,11 +49,12 @@ class Cluster(pulumi.ComponentResource):
         invoke = pulumi.InvokeOptions(provider=provider)
         requests = quota.check(config, invoke)
         found = None if requests else _look_up(config, invoke)
-        super().__init__(
-            "railhead:aws:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
-        )
+        own_id = cluster_id.make_id()
+        tagged = cluster_id.on_every_resource("tags", ID, own_id)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=[tagged])
+        super().__init__("railhead:aws:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
-            self._make(config, found) if found else self._request(requests)
+            self._make(config, found, own_id) if found else self._request(requests)
         )
         self.register_outputs({"document": self.document})
 
@@ -61,10 +62,12 @@ class Cluster(pulumi.ComponentResource):
         quota.request(requests, self)
         return pulumi.Output.from_input(None)
 
-    def _make(self, config: ClusterConfig, found: Lookups) -> pulumi.Output[Document]:
+    def _make(
+        self, config: ClusterConfig, found: Lookups, own_id: pulumi.Output[str]
+    ) -> pulumi.Output[Document]:
         store = bucket.make_bucket(config, self) if config.bucket else None
         opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
-        profile = identity.instance_profile(config, store, opts) if store else None
+        profile = identity.instance_profile(config, store, opts)
         group = hosts.group(config, opts)
         inputs = hosts.HostInputs(
             ami=found.ami,
@@ -72,10 +75,9 @@ class Cluster(pulumi.ComponentResource):
             key=hosts.key(config, opts).key_name,
             profile=profile.name if profile else None,
             group=group.name if group else None,
-            tags=tags(config, pulumi.get_stack()),
+            tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
-        own = identifying_tags(config, pulumi.get_stack())
-        stopper = schedule.stop_role(config, found.account, own, opts)
+        stopper = schedule.stop_role(config, found.account, own_id, opts)
         # What may stop a machine exists before the machine does.
         ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
         ready = pulumi.ResourceOptions.merge(opts, ready)
@@ -83,7 +85,7 @@ class Cluster(pulumi.ComponentResource):
         for number in range(1, config.count + 1):
             machine = hosts.host(config, number, inputs, ready)
             made.append((machine, schedule.schedule(config, number, machine, stopper, opts)))
-        return _document(config, made, store)
+        return _document(config, own_id, made, store)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
@@ -98,6 +100,7 @@ def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
 
 def _document(
     config: ClusterConfig,
+    own_id: pulumi.Output[str],
     made: Sequence[tuple[ec2.Instance, scheduler.Schedule]],
     store: s3.Bucket | None,
 ) -> pulumi.Output[Document]:
@@ -114,19 +117,23 @@ def _document(
         for one, stop in made
     ]
     name = store.id if store else pulumi.Output.from_input(None)
-    return pulumi.Output.all(name, *each).apply(
-        lambda values: _plain_document(config, values[0], values[1:])
+    return pulumi.Output.all(own_id, name, *each).apply(
+        lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 
 
 def _plain_document(
-    config: ClusterConfig, bucket_name: str | None, each: Sequence[dict[str, Any]]
+    config: ClusterConfig,
+    own_id: str,
+    bucket_name: str | None,
+    each: Sequence[dict[str, Any]],
 ) -> Document:
     """The cluster document; `each` has the plain values of one machine and its schedule."""
     named = [(f"{config.name}-{number}", one) for number, one in enumerate(each, start=1)]
     return outputs.cluster_document(
         config,
         [_host(name, one) for name, one in named],
+        cluster_id=own_id,
         bucket=f"s3://{bucket_name}" if bucket_name else None,
         deadlines=[
             schedule.document_entry(name, one["stop"], one["when"], config.deadline_hours)

@@ -7,7 +7,13 @@ from typing import Any
 
 from stacks.aws.machine_types import TYPES
 from stacks.machine_types import V100
-from stacks.validation import not_one_of, unsupported_image, wide_networks, zones_outside_region
+from stacks.validation import (
+    data_elsewhere,
+    not_one_of,
+    unsupported_image,
+    wide_networks,
+    zones_outside_region,
+)
 
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
 REGIONS = (
@@ -27,6 +33,7 @@ def contradictions(values: Mapping[str, Any]) -> list[str]:
         *not_one_of("machine_type", values["machine_type"], TYPES),
         *not_one_of("region", values["region"], REGIONS),
         *image_errors(values),
+        *data_elsewhere(values, "s3"),
     ]
     if values["network"] and not values["network"].startswith("vpc-"):
         found.append(f"network: {values['network']!r} is not a VPC's id, as in vpc-0a1b2c3d")

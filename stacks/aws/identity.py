@@ -1,4 +1,4 @@
-"""The role of the hosts: read the cluster's bucket, write runs into it, and nothing else.
+"""The role of the hosts: read the cluster's bucket, write runs into it, read `data_buckets`.
 
 A host reads its own tags from its metadata, which needs no permission. It has no permission to
 stop machines: it powers itself off.
@@ -7,39 +7,68 @@ stop machines: it powers itself off.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pulumi
 from pulumi_aws import iam, s3
 
+from stacks.data_buckets import DataPrefix
 from stacks.settings import ClusterConfig
 
 
 def instance_profile(
-    config: ClusterConfig, bucket: s3.Bucket, opts: pulumi.ResourceOptions
-) -> iam.InstanceProfile:
-    """The instance profile of the hosts."""
+    config: ClusterConfig, bucket: s3.Bucket | None, opts: pulumi.ResourceOptions
+) -> iam.InstanceProfile | None:
+    """The instance profile of the hosts; None where they have nothing to read or write."""
+    if not bucket and not config.data_buckets:
+        return None
     role = iam.Role(
         f"railhead-{config.name}-host",
         description=f"Hosts of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("ec2.amazonaws.com")),
         opts=opts,
     )
-    rights = iam.RolePolicy(
-        f"{config.name}-bucket",
-        role=role.id,
-        policy=bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn))),
-        opts=opts,
-    )
+    rights = []
+    if bucket:
+        own = bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn)))
+        rights.append(_rights(f"{config.name}-bucket", role, own, opts))
+    if config.data_buckets:
+        data = json.dumps(data_permissions(config.data_buckets))
+        rights.append(_rights(f"{config.name}-data", role, data, opts))
     return iam.InstanceProfile(
         f"railhead-{config.name}-host",
         role=role.name,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[rights])),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights)),
     )
+
+
+def _rights(
+    name: str, role: iam.Role, policy: pulumi.Input[str], opts: pulumi.ResourceOptions
+) -> pulumi.Resource:
+    return iam.RolePolicy(name, role=role.id, policy=policy, opts=opts)
+
+
+def data_permissions(prefixes: Sequence[DataPrefix]) -> dict[str, object]:
+    """List and read below each prefix, and nothing else: no names of objects beside it."""
+    statements: list[dict[str, object]] = []
+    for one in prefixes:
+        bucket = f"arn:aws:s3:::{one.bucket}"
+        objects = (
+            [f"{bucket}/{one.path}", f"{bucket}/{one.path}/*"] if one.path else [f"{bucket}/*"]
+        )
+        below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{one.path}/*"]}}
+        listing: dict[str, object] = {"Condition": below} if one.path else {}
+        statements += [
+            {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket], **listing},
+            {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": objects},
+        ]
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
 def bucket_permissions(bucket: str) -> dict[str, object]:
     """On one bucket: list, read, and write below runs/. Not delete: a run cannot remove results.
-    Not write elsewhere: later machines install the wheels that are stored there."""
+    Not write elsewhere: later machines install the wheels that are stored there, and train on the
+    data below data/, which the operator uploads."""
     write = ["s3:PutObject", "s3:AbortMultipartUpload"]
     return {
         "Version": "2012-10-17",

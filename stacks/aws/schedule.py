@@ -9,7 +9,6 @@ through the Scheduler's API.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -19,6 +18,7 @@ from pulumi_aws import ec2, iam, scheduler
 
 from stacks import deadline
 from stacks.aws.identity import trust
+from stacks.aws.tags import ID
 from stacks.settings import ClusterConfig
 
 KIND = "scheduled-stop"
@@ -33,9 +33,9 @@ class StopRole:
 
 
 def stop_role(
-    config: ClusterConfig, account: str, tags: Mapping[str, str], opts: pulumi.ResourceOptions
+    config: ClusterConfig, account: str, own_id: pulumi.Output[str], opts: pulumi.ResourceOptions
 ) -> StopRole:
-    """The role that stops the instances with these tags, for this account's schedules in its
+    """The role that stops the instances with this cluster id, for this account's schedules in its
     default group only."""
     group = f"arn:aws:scheduler:{config.region}:{account}:schedule-group/default"
     whose = {"aws:SourceAccount": account, "aws:SourceArn": group}
@@ -49,20 +49,20 @@ def stop_role(
     rights = iam.RolePolicy(
         f"{config.name}-deadline",
         role=role.id,
-        policy=json.dumps(rights_over(instances, tags, spot=config.spot)),
+        policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own, spot=config.spot))),
         opts=opts,
     )
     return StopRole(role, rights)
 
 
-def rights_over(instances: str, tags: Mapping[str, str], *, spot: bool) -> dict[str, object]:
-    """To stop instances with all these tags and no others; spot machines cannot be stopped, so
-    terminate them. By tag and not by id: an id is known too late, after the instance runs."""
+def rights_over(instances: str, own_id: str, *, spot: bool) -> dict[str, object]:
+    """To stop the instances of a cluster and no others; spot machines cannot be stopped, so
+    terminate them. By tag: the id of an instance is known too late, after it runs."""
     statement = {
         "Effect": "Allow",
         "Action": ["ec2:TerminateInstances" if spot else "ec2:StopInstances"],
         "Resource": [instances],
-        "Condition": {"StringEquals": {f"ec2:ResourceTag/{k}": v for k, v in tags.items()}},
+        "Condition": {"StringEquals": {f"ec2:ResourceTag/{ID}": own_id}},
     }
     return {"Version": "2012-10-17", "Statement": [statement]}
 

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from stacks.gcp.machine_types import GPU_LIMITS, T4_ZONES, VCPUS, zones_with
-from stacks.validation import not_one_of, unsupported_image, wide_networks, zones_outside_region
+from stacks.validation import (
+    data_elsewhere,
+    not_one_of,
+    unsupported_image,
+    wide_networks,
+    zones_outside_region,
+)
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
@@ -15,7 +21,11 @@ _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
 
 def contradictions(values: Mapping[str, Any]) -> list[str]:
     """What is wrong with values that are each valid, one line each."""
-    general = [*wide_networks(values), *zones_outside_region(values)]
+    general = [
+        *wide_networks(values),
+        *zones_outside_region(values),
+        *data_elsewhere(values, "gs"),
+    ]
     found = [
         *not_one_of("machine_type", values["machine_type"], VCPUS),
         *not_one_of("gpu_type", values["gpu_type"], GPU_LIMITS),

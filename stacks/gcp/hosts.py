@@ -10,7 +10,7 @@ from pulumi_gcp import compute
 from stacks import deadline
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
-from stacks.gcp.labels import labels, tag
+from stacks.gcp.labels import ID, labels, tag
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
@@ -32,6 +32,7 @@ class HostInputs:
     image: Image
     subnet: pulumi.Input[str]
     account: pulumi.Input[str] | None
+    cluster_id: pulumi.Input[str]
 
 
 def host(
@@ -50,7 +51,7 @@ def host(
         machine_type=config.machine_type,
         guest_accelerators=[_gpus(config)],
         # checkov:skip=CKV_GCP_38: Google encrypts all disks; our own key would be in the state
-        boot_disk=_disk(config, inputs.image),
+        boot_disk=_disk(config, inputs),
         network_interfaces=[_interface(inputs.subnet)],
         scheduling=_scheduling(config),
         service_account=_account(inputs.account),
@@ -73,12 +74,15 @@ def _gpus(config: ClusterConfig) -> compute.InstanceGuestAcceleratorArgs:
     return compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)
 
 
-def _disk(config: ClusterConfig, image: Image) -> compute.InstanceBootDiskArgs:
+def _disk(config: ClusterConfig, inputs: HostInputs) -> compute.InstanceBootDiskArgs:
     """The system disk. Google always encrypts it with its own keys."""
     return compute.InstanceBootDiskArgs(
         auto_delete=True,
         initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
-            image=image.path, size=config.disk_gb, type="pd-balanced", labels=labels(config)
+            image=inputs.image.path,
+            size=config.disk_gb,
+            type="pd-balanced",
+            labels={**labels(config), ID: inputs.cluster_id},
         ),
     )
 
@@ -111,7 +115,7 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
 
 
 def _account(email: pulumi.Input[str] | None) -> compute.InstanceServiceAccountArgs | None:
-    """Without a bucket a machine has no service account, not even the default one."""
+    """With nothing to read or write a machine has no service account, not even the default."""
     if email is None:
         return None
     return compute.InstanceServiceAccountArgs(email=email, scopes=[SCOPE])

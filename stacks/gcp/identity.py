@@ -1,4 +1,4 @@
-"""The service account of the machines, with permissions on one bucket."""
+"""The service account of the machines: the cluster's own bucket, and data that it may read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import pulumi
 from pulumi_gcp import serviceaccount, storage
 
+from stacks.data_buckets import DataPrefix
 from stacks.gcp.labels import description
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
@@ -25,12 +26,15 @@ def account_id(config: ClusterConfig) -> str:
 
 
 def service_account(
-    config: ClusterConfig, location: Location, bucket: storage.Bucket, parent: pulumi.Resource
-) -> serviceaccount.Account:
-    """A service account that can read this bucket, write below runs/, and nothing else.
-
-    Not elsewhere: later machines install the wheels that are stored there.
-    """
+    config: ClusterConfig,
+    location: Location,
+    bucket: storage.Bucket | None,
+    parent: pulumi.Resource,
+) -> serviceaccount.Account | None:
+    """A service account that can read the cluster's bucket, write below its runs/, and read
+    `data_buckets`. None where the hosts have nothing to read or write."""
+    if not bucket and not config.data_buckets:
+        return None
     account = serviceaccount.Account(
         f"{config.name}-hosts",
         project=location.project,
@@ -39,8 +43,23 @@ def service_account(
         description=description(config),
         opts=pulumi.ResourceOptions(parent=parent),
     )
-    opts = pulumi.ResourceOptions(parent=parent)
     member = account.email.apply(lambda email: f"serviceAccount:{email}")
+    if bucket:
+        _own_bucket(config, bucket, member, parent)
+    for prefix in config.data_buckets:
+        _data(config, prefix, member, parent)
+    return account
+
+
+def _own_bucket(
+    config: ClusterConfig,
+    bucket: storage.Bucket,
+    member: pulumi.Output[str],
+    parent: pulumi.Resource,
+) -> None:
+    """Read everywhere, write below runs/. Not elsewhere: later machines install the wheels that
+    are stored there, and train on the data below data/, which the operator uploads."""
+    opts = pulumi.ResourceOptions(parent=parent)
     storage.BucketIAMMember(
         f"{config.name}-hosts-read", bucket=bucket.name, role=READS, member=member, opts=opts
     )
@@ -54,7 +73,42 @@ def service_account(
         ),
         opts=opts,
     )
-    return account
+
+
+def _data(
+    config: ClusterConfig, prefix: DataPrefix, member: pulumi.Output[str], parent: pulumi.Resource
+) -> None:
+    """One member of one role in a bucket that is not ours: a binding or a policy would remove
+    the rights of others."""
+    storage.BucketIAMMember(
+        f"{config.name}-data-{prefix.bucket}/{prefix.path}",
+        bucket=prefix.bucket,
+        role=READS,
+        member=member,
+        condition=storage.BucketIAMMemberConditionArgs(
+            title=_title(prefix), expression=below(prefix)
+        ),
+        opts=pulumi.ResourceOptions(parent=parent),
+    )
+
+
+def _title(prefix: DataPrefix) -> str:
+    """Of its own for each prefix: the provider takes it for a part of the member's id."""
+    return f"data {hashlib.sha256(str(prefix).encode()).hexdigest()[:8]}"
+
+
+def below(prefix: DataPrefix) -> str:
+    """The condition that a request reads or lists below the prefix, or reads the one object."""
+    objects = f"projects/_/buckets/{prefix.bucket}/objects/"
+    if not prefix.path:
+        bucket = f"projects/_/buckets/{prefix.bucket}"
+        return f'resource.name == "{bucket}" || resource.name.startsWith("{objects}")'
+    return (
+        f'resource.name == "{objects}{prefix.path}" || '
+        f'resource.name.startsWith("{objects}{prefix.path}/") || '
+        f'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
+        f'.startsWith("{prefix.path}/")'
+    )
 
 
 def below_runs(bucket: str) -> str:

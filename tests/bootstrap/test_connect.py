@@ -422,6 +422,6 @@ def test_a_cluster_of_ours_uses_its_own_key_alone(
     person.knows(cluster.machines[0])
     another = make_key(tmp_path / "another")
     ours = Inventory("hosts-test", (cluster.host(0),), key_file=str(another))
-    opened, failed = connect.open_sessions(ours)
-    assert not opened
-    assert "none of your keys" in connect.describe_outcomes(ours, failed)["h1"]
+    sessions = connect.open_sessions(ours)
+    assert not sessions
+    assert "none of your keys" in sessions.outcomes["h1"]

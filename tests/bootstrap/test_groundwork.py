@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from standins.cards import with_cards
+from standins.connected import connected
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed
@@ -24,13 +25,15 @@ from bootstrap.plan.steps import Plan
 from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
 from bootstrap.provision.survey import with_new_facts
+from bootstrap.ssh.cluster import ConnectedCluster
 
 
-def cluster(facts: HostFacts) -> Cluster:
+def cluster(facts: HostFacts) -> ConnectedCluster:
     environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
     peers = (Peer("h1", "10.0.0.1", 22, "u", 1, "k"),)
     inventory = Inventory("c", (Host("h1", "h1"),))
-    return Cluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+    known = Cluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+    return connected(known, {"h1": None})
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def board() -> Board:
 
 
 @pytest.fixture
-def lacking(debian: HostFacts) -> Cluster:
+def lacking(debian: HostFacts) -> ConnectedCluster:
     """A host that lacks Open MPI."""
     tools = {name: path for name, path in debian.tools.items() if name != "mpirun"}
     return cluster(replace(debian, tools=tools))
@@ -51,46 +54,42 @@ def plan_of(whole: Cluster) -> Plan:
 
 def test_without_roots_work_nothing_is_asked_of_any_host(debian: HostFacts, board: Board) -> None:
     whole = cluster(debian)
-    nobody: dict[str, Any] = {"h1": None}
-    assert apply.apply_system_changes(whole, Plan(("h1",)), nobody, board) is whole
+    assert apply.apply_system_changes(whole, Plan(("h1",)), board) is whole
 
 
 def test_what_is_known_afterwards_is_what_was_read_afterwards(
-    lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted: list[dict[str, Changes]] = []
 
-    def work(_i: Any, _f: Any, todo: dict[str, Changes], *_: Any) -> dict[str, HostFacts]:
+    def work(_s: Any, _f: Any, todo: dict[str, Changes], *_: Any) -> dict[str, HostFacts]:
         wanted.append(todo)
         return {"h1": debian}
 
     monkeypatch.setattr(apply, "change_system", work)
-    nobody: dict[str, Any] = {"h1": None}
-    after = apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
+    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
     assert after.facts == {"h1": debian}
     assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
 
 
 def test_the_ways_of_parts_stay_as_the_plan_said_them(
-    lacking: Cluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that names other mirrors after the system changes is not let to them."""
     other = replace(
         debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
     )
     monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
-    nobody: dict[str, Any] = {"h1": None}
-    after = apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
+    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
     assert after.facts["h1"].egress == lacking.facts["h1"].egress
 
 
 def test_work_that_brought_nothing_is_an_error(
-    lacking: Cluster, board: Board, monkeypatch: pytest.MonkeyPatch
+    lacking: ConnectedCluster, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "change_system", lambda *_: dict(lacking.facts))
-    nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
-        apply.apply_system_changes(lacking, plan_of(lacking), nobody, board)
+        apply.apply_system_changes(lacking, plan_of(lacking), board)
 
 
 def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
@@ -102,9 +101,8 @@ def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
     there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
     installed = replace(bare, system=replace(bare.system, packages=there))
     monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": installed})
-    nobody: dict[str, Any] = {"h1": None}
     with pytest.raises(HostsFailed, match="though the driver is installed"):
-        apply.apply_system_changes(cluster(bare), plan_of(cluster(bare)), nobody, board)
+        apply.apply_system_changes(cluster(bare), plan_of(cluster(bare)), board)
 
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:

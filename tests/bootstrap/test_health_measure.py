@@ -92,7 +92,7 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
 
 def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
     cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
-    measure.refuse_cpu_fallback(cluster, {})
+    measure.refuse_cpu_fallback(cluster)
 
 
 PEERS = [Peer(f"h{i}", f"10.0.0.{i}", 22, "ann", slots, "k") for i, slots in ((1, 1), (2, 2))]

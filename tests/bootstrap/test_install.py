@@ -11,9 +11,10 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from standins.connected import connected
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
@@ -28,7 +29,7 @@ from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
 from bootstrap.provision.survey import wheel_folder
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import Reply
 from bootstrap.workflows.bootstrap import make_ready
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def cluster(debian: HostFacts) -> Cluster:
 
 def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
-    opened = cast("dict[str, Session]", hosts)
-    apply_plan.apply(cluster, plan, opened, Board(io.StringIO(), tuple(hosts)))
+    apply_plan.apply(connected(cluster, hosts), plan, Board(io.StringIO(), tuple(hosts)))
 
 
 def test_the_installer_is_sent_as_a_folder_that_appears_whole(
@@ -177,7 +177,7 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
 def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
     """What a person reads while hosts are made ready, and the hosts."""
     hosts = {name: Asked(name) for name in cluster.facts}
-    make_ready(cluster, cast("dict[str, Session]", hosts), Options())
+    make_ready(connected(cluster, hosts), Options())
     return capsys.readouterr().out, list(hosts.values())
 
 
@@ -280,11 +280,10 @@ def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, f
     board = io.StringIO()
     hosts = {"h1": Locked("h1", board, full=False), "h2": Locked("h2", board, full=full)}
     plan = Plan(tuple(hosts), tuple(Step(host, "key", "") for host in hosts))
-    opened = cast("dict[str, Session]", hosts)
     with contextlib.ExitStack() as held:
         if full:
             held.enter_context(pytest.raises(HostsFailed))
-        apply_plan.apply(cluster, plan, opened, Board(board, tuple(hosts)))
+        apply_plan.apply(connected(cluster, hosts), plan, Board(board, tuple(hosts)))
     assert hosts["h2"].said_before and "ready" not in hosts["h2"].said_before
     assert ("[h1] ready in " in board.getvalue()) is not full
 

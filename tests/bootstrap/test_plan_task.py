@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from invoke import Context
+from standins.connected import connected
 
 from bootstrap.cli import tasks
 from bootstrap.cli.targets import Target
@@ -20,6 +21,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import RUNTIMES, Environment
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows import bootstrap, plan
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
@@ -35,11 +37,11 @@ def surveyed_with(debian: HostFacts, monkeypatch: pytest.MonkeyPatch) -> list[Op
     cluster = Cluster(INVENTORY, facts, environment, peers, Path("horovod.whl"))
 
     @contextmanager
-    def surveyed(_: Inventory, options: Options) -> Iterator[tuple[Cluster, dict[str, Any]]]:
+    def surveyed(_: Inventory, options: Options) -> Iterator[ConnectedCluster]:
         options_seen.append(options)
-        yield cluster, {}
+        yield connected(cluster, {})
 
-    def apply(_: Cluster, plan: Any, opened: Mapping[str, Any], board: Board) -> None:
+    def apply(_: ConnectedCluster, plan: Any, board: Board) -> None:
         board.line("h1", "at work")
 
     def running(_: Target) -> Inventory:

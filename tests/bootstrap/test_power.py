@@ -27,6 +27,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
+from bootstrap.ssh.connect import Sessions
 
 CASES = Path(__file__).parents[1] / "cases"
 REPO = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(pulumi, "current", lambda: None)
     monkeypatch.setattr(pulumi, "cluster_of", lambda name: replace(GOLDEN, stack=name))
-    monkeypatch.setattr(connect, "open_sessions", lambda inventory: ({}, {}))
+    monkeypatch.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}))
     monkeypatch.setattr(cloud_host_keys, "pin", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123
     return monkeypatch
@@ -205,8 +206,9 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
     cloud_host_keys.replace_pins(GOLDEN, pins)
 
-    def reach(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Exception]]:
-        return {}, {} if sky.time >= 100 else {ONE: ConnectionRefusedError()}
+    def reach(inventory: Inventory) -> Sessions:
+        refused = {ONE: ConnectionRefusedError()}
+        return Sessions(inventory, {}, {} if sky.time >= 100 else refused)
 
     def rotate(inventory: Inventory, say: Any, *, clock: Clock) -> None:
         changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
@@ -287,15 +289,16 @@ def test_a_machine_that_ran_before_is_not_stopped_for_another(person: pytest.Mon
 
 def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
+    silent = {ONE: TimeoutError()}
     person.setattr(
         connect,
         "open_sessions",
-        lambda inventory: ({}, {ONE: TimeoutError()} if sky.time < 100 else {}),
+        lambda inventory: Sessions(inventory, {}, silent if sky.time < 100 else {}),
     )
     start(person, sky)
     assert 100 <= sky.time < 120
 
-    person.setattr(connect, "open_sessions", lambda inventory: ({}, {ONE: TimeoutError()}))
+    person.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
     person.setattr(reachability, "own_address", lambda _: "198.51.100.9")
     with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as told:
         start(person, Sky("stopped", "stopped"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "rank.py"
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
 RECORD = "@railhead "
 
 
@@ -28,9 +28,12 @@ def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
         "launcher": "tensorflow",
         "keras": 3,
         "tf_cluster": None,
+        "data": [],
+        "roles": None,
     }
     (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    shutil.copy(RANK, folder / "rank.py")
+    for path in RANK.glob("rank*.py"):
+        shutil.copy(path, folder)
 
 
 def rank(
@@ -40,7 +43,7 @@ def rank(
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started([python, str(folder / "rank.py")], folder / "work", world)
     assert "\n" not in done.stdout
-    done.stdout = done.stdout.replace("\x1e", "\n")
+    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
     return done
 
 
@@ -163,6 +166,35 @@ def test_a_rank_tells_that_it_fails(tmp_path: Path, text: str, told: int | None)
     assert ended.returncode == (told or 0)
 
 
+CHIEF = [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}]
+
+
+def test_a_chief_reports_its_good_end_after_its_threads_and_exit_handlers(tmp_path: Path) -> None:
+    text = "import atexit, threading, time\natexit.register(print, 'handler')\n"
+    text += "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()\n"
+    hosts = [{"name": "h1", "slots": 2}]
+    lay_out(tmp_path, script(tmp_path, text), roles=CHIEF, size=2, hosts=hosts)
+    end = '@railhead {"kind": "ended", "exit": 0}'
+    assert rank(tmp_path).stdout.splitlines() == ["thread", "handler", end]
+    assert rank(tmp_path, number=1).stdout.splitlines() == ["thread", "handler"], "a worker"
+    script(tmp_path, "import sys; sys.exit(3)")
+    assert rank(tmp_path).stdout.splitlines() == [end.replace("0}", "3}")]
+
+
+PLACES = [("chief", "-1"), ("ps", "-1"), ("worker", "0"), ("worker", "1"), ("worker", "None")]
+
+
+@pytest.mark.parametrize(("number", "role", "devices"), [(n, *p) for n, p in enumerate(PLACES)])
+def test_workers_of_one_host_have_a_gpu_each_and_the_others_none(
+    tmp_path: Path, number: int, role: str, devices: str
+) -> None:
+    text = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    roles = [{"type": role, "index": 0} for role, _ in PLACES]
+    hosts = [{"name": "h1", "slots": 4}, {"name": "h2", "slots": 1}]
+    lay_out(tmp_path, script(tmp_path, text), roles=roles, size=5, hosts=hosts)
+    assert rank(tmp_path, number=number).stdout.splitlines()[0] == devices, role
+
+
 BACKGROUND = {
     "a silent one": "import subprocess; subprocess.Popen(['sleep', '30'])",
     "a loud one": "import os; os.system('for n in $(seq 2000); do sleep 0.01; echo x; done &')",
@@ -199,8 +231,9 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     text = f"import os\nfor n in {names}: print(os.environ['RAILHEAD_' + n])\n"
     text += "for n in ('A', 'TOKEN', 'TF_CONFIG'): print(os.environ[n])\n"
     hosts = [{"name": "h1", "slots": 2}, {"name": "h2", "slots": 1}]
-    cluster = {"worker": ["h1:1", "h2:2"]}
-    changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster}
+    cluster = {"chief": ["h1:1"], "worker": ["h1:2", "h2:3"]}
+    roles = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in (0, 1))]
+    changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster, "roles": roles}
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=3, **changes)
     (tmp_path / "secrets.json").write_text('{"TOKEN": "s3"}')
     said = rank(tmp_path, number=2).stdout.splitlines()

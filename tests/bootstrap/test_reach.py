@@ -19,6 +19,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import reach
+from bootstrap.ssh.connect import Sessions
 
 CASES = Path(__file__).parents[1] / "cases"
 OPEN = ("203.0.113.0/24", "2001:db8::/64")
@@ -108,7 +109,7 @@ def test_a_silent_machine_of_a_stack_is_told_with_its_firewall(
     inventory = golden(name)
     inventory = replace(inventory, hosts=(replace(inventory.chief, address="8.8.8.8"),))
     silent = {inventory.chief.name: TimeoutError()}
-    told = reach.not_reached("1 of 1 hosts cannot be reached", inventory, silent)
+    told = reach.not_reached("1 of 1 hosts cannot be reached", Sessions(inventory, {}, silent))
     assert "its firewall lets in 203.0.113.7/32, and you come from 198.51.100.9" in told.message
     assert told.hint == "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32 && pulumi up"
 
@@ -119,7 +120,7 @@ def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(base, "cloud_of", refuses)
     inventory = golden("aws")
-    way = reach.diagnose(inventory, {inventory.chief.name: TimeoutError()})
+    way = reach.diagnose(Sessions(inventory, {}, {inventory.chief.name: TimeoutError()}))
     assert way.reason == "whether the firewall lets you in is not known: nobody is logged in"
 
 
@@ -128,8 +129,10 @@ def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
 ) -> None:
     monkeypatch.setattr(base, "cloud_of", lambda _: pytest.fail("the cloud was asked"))
     inventory = golden("aws")
-    assert reach.diagnose(inventory, {"x": ConnectionRefusedError()}) == reach.Diagnosis()
-    assert reach.diagnose(parse_hosts("a,b"), {"a": TimeoutError()}) == reach.Diagnosis()
+    refused = Sessions(inventory, {}, {inventory.chief.name: ConnectionRefusedError()})
+    assert reach.diagnose(refused) == reach.Diagnosis()
+    silent = Sessions(parse_hosts("a,b"), {}, {"a": TimeoutError()})
+    assert reach.diagnose(silent) == reach.Diagnosis()
 
 
 RULES = [

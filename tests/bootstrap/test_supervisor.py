@@ -42,7 +42,7 @@ class Run:
         hosts = [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]
         run = {"run_id": run_id, "hosts": hosts, "size": 2, "secrets": [], "outputs": ["**"]}
         rest = {"runtime": {"digest": "d"}, "env": {}, "launcher": "tensorflow", "keras": 3}
-        self.write("run.json", {**run, **rest, "tf_cluster": None, **changes})
+        self.write("run.json", {**run, **rest, "tf_cluster": None, "roles": None, **changes})
         self.write("mpirun.json", ["sh", "-c", script])
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')
@@ -567,6 +567,25 @@ def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machi
     assert {"results/result.json", "work/dead"} <= hashed(run)
 
 
+def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_result(
+    home: Path,
+) -> None:
+    run = Run(home, "exec sleep 60")
+    slow = f'#!/bin/sh\ntouch {home}/asked\nsleep 4\necho \'{{"ended": 1, "left": []}}\'\n'
+    (home / "bin" / "ssh").write_text(slow)
+    process = run.start()
+    run.running()
+    process.terminate()
+    wait_until(lambda: (home / "asked").exists())
+    argv = [sys.executable, "-I", "-S", "-", run.run_id]  # what `fab cancel` does on each host
+    source = (REMOTE / "end_processes.py").read_bytes()
+    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    assert json.loads(done.stdout)["left"] == []
+    process.wait(30)
+    result = run.read("results/result.json")
+    assert (result["state"], result["swept"]["b"]) == ("cancelled", {"ended": 1, "left": []})
+
+
 def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:
     run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
     change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")
@@ -615,6 +634,30 @@ def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
     for path, entry in files.items():
         data = (run.folder / path).read_bytes()
         assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+REPORT = '@railhead {"kind": "ended", "exit": %d}'
+ROLES = [{"type": "chief", "index": 0}, {"type": "ps", "index": 0}]
+SERVERS = {
+    "the chief ended well": (0, 0, "sleep 600", "succeeded"),
+    "a server failed after that": (0, 0, "exit 1", "succeeded"),
+    "the chief failed": (0, 3, "exit 3", "failed"),
+    "only a server ended": (1, 0, "sleep 1; exit 4", "failed"),
+}
+
+
+@pytest.mark.parametrize(("rank", "code", "rest", "state"), SERVERS.values(), ids=SERVERS)
+def test_parameter_servers_are_ended_when_the_chief_has_ended(
+    home: Path, rank: int, code: int, rest: str, state: str
+) -> None:
+    result = Run(home, f"{says(rank, REPORT % code)}; {rest}", roles=ROLES).result()
+    assert result["state"] == state
+    assert (result["exit_code"] == 0) == (state == "succeeded") and result["seconds"] < 60
+
+
+def test_without_a_chief_a_rank_that_ends_well_ends_nobody(home: Path) -> None:
+    result = Run(home, f"{says(0, REPORT % 0)}; sleep 7; exit 4").result()
+    assert (result["state"], result["exit_code"]) == ("failed", 4)
 
 
 def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
@@ -22,7 +21,7 @@ from bootstrap.provision.reboot import reboot
 from bootstrap.provision.system import change_system
 from bootstrap.provision.system_script import RetryPolicy, run_system_script
 from bootstrap.ssh import connect
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.connect import Sessions
 
 TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
 BRIEF = RetryPolicy(patience=20, retries=2, pause=1)
@@ -42,27 +41,20 @@ class Team:
         self.inventory = Inventory("team", named, key_file=key)
         self.said = StringIO()
 
-    @contextmanager
-    def sessions(self) -> Iterator[dict[str, Session]]:
-        opened, failed = connect.open_sessions(self.inventory)
-        assert not failed, failed
-        try:
-            yield opened
-        finally:
-            for session in opened.values():
-                session.close()
+    def sessions(self) -> Sessions:
+        opened = connect.open_sessions(self.inventory)
+        assert not opened.failed, opened.failed
+        return opened
 
     def work(self, **changes: Any) -> dict[str, HostFacts]:
         """All of it, as `fab bootstrap` does it, the same on every host; new facts come back."""
         with self.sessions() as opened:
             return self.work_on(opened, dict.fromkeys(opened, Changes(**changes)))
 
-    def work_on(
-        self, opened: dict[str, Session], wanted: Mapping[str, Changes]
-    ) -> dict[str, HostFacts]:
+    def work_on(self, opened: Sessions, wanted: Mapping[str, Changes]) -> dict[str, HostFacts]:
         facts = connect.all_facts(opened)
         with Board(self.said, list(opened), every=0) as board:
-            return change_system(self.inventory, facts, wanted, opened, board)
+            return change_system(opened, facts, wanted, board)
 
     def run_system_script(self, pace: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
         """The script alone on the first host; what it told."""

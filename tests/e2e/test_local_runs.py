@@ -355,7 +355,10 @@ BAD = {
     "setting misspelt": (("--set", "epoch=3"), "epochs"),
     "setting of a wrong type": (("--set", "epochs=many"), "epochs"),
     "strategy misspelt": (("--launcher", "tensorflow", "--strategy", "mirored"), "mirrored"),
-    "strategy of the other launcher": (("--strategy", "mirrored"), "one of horovod"),
+    "strategy of the other launcher": (
+        ("--strategy", "mirrored", "--launcher", "horovod"),
+        "strategy mirrored is for launcher tensorflow",
+    ),
     "one-host strategy on two hosts": (
         ("--launcher", "tensorflow", "--strategy", "mirrored"),
         "runs on one host",

@@ -184,9 +184,8 @@ def test_a_machine_without_a_timer_is_reported_and_one_without_rights_fails(
     run_again(host)
     shown(host)
     host.exec("systemctl", "stop", "railhead-deadline.timer")
-    opened, _ = connect.open_sessions(inventory)
-    found = timer.read(opened["m1"])
-    opened["m1"].close()
+    with connect.open_sessions(inventory) as sessions:
+        found = timer.read(sessions.chief)
     assert (found.state, found.reason) == (MISSING, "its systemd timer is inactive")
     deadlines.move_timers(inventory, Scheduler().at, said.append)
     assert shown(host)["timer"] == "active", "moving it starts it"

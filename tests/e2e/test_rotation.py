@@ -73,9 +73,9 @@ class Cluster:
 
     def refused(self) -> None:
         """No host is let in, for its key alone."""
-        opened, failed = connect.open_sessions(self.inventory)
-        assert not opened
-        assert all(isinstance(error, ChangedHostKey) for error in failed.values())
+        sessions = connect.open_sessions(self.inventory)
+        assert not sessions
+        assert all(isinstance(error, ChangedHostKey) for error in sessions.failed.values())
 
     def known(self) -> None:
         """Every host is let in."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.gcp.cloud import BUCKET, INSTANCE, Cloud
+from standins.gcp.cloud import BUCKET, INSTANCE, MEMBER, Cloud
 from standins.gcp.plugin import serving
 
 from bootstrap.inventory.document import from_document
@@ -180,6 +180,23 @@ def test_a_bucket_with_objects_outlives_a_destroy(stack: Stack, cloud: Cloud) ->
     cloud.objects.clear()
     stack.destroy().ended(0)
     assert not cloud.things and not stack.resources()
+
+
+def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
+    stack: Stack, cloud: Cloud
+) -> None:
+    given = "gs://images/v1,gs://images/v2"
+    stack.config(bucket=False, count=1, data_buckets=given).up().ended(0)
+    rights = [one.request for one in cloud.every(MEMBER).values()]
+    assert [one.params["bucket"] for one in rights] == ["images", "images"]
+    assert all(one.body["version"] == 3 for one in rights)
+    assert all(one.body["bindings"][0]["condition"]["expression"] for one in rights)
+    (host,) = cloud.every(INSTANCE).values()
+    assert host.request.body["serviceAccounts"][0]["email"].startswith("rh-t4-")
+    gone = changes(stack.config(data_buckets="gs://images/v2").up())
+    assert gone == {"delete BucketIAMMember t4-data-images/v1"}
+    stack.destroy().ended(0)
+    assert not cloud.things
 
 
 def test_in_a_network_that_is_there(stack: Stack, cloud: Cloud) -> None:

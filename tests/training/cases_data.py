@@ -26,14 +26,13 @@ from training.config import TrainConfig
 from training.data import (
     DataError,
     augment,
-    images,
     manifest,
-    mnist,
     shard_files,
     shard_writer,
     splits,
 )
 from training.data.__main__ import main as data_command
+from training.data.formats import images, mnist
 from training.results import TrainingError
 from training.strategies import gpus, horovod
 

@@ -10,7 +10,7 @@ pytest.importorskip("numpy")
 
 from training import data
 from training.config import TrainConfig
-from training.data import digits
+from training.data.formats import digits
 
 
 def test_the_file_is_the_one_whose_origin_is_stated() -> None:

@@ -67,9 +67,7 @@ OTHER = {"name": "b", "peer_address": "10.0.0.2", "slots": 4, "port": 2}
     [
         ({}, "h1", 3),  # loopback hosts are one machine
         ({}, "h2", 3),
-        ({"strategy": "multiworker"}, "h1", 2),  # one process per host, whatever its slots
         ({"hosts": [HOST, OTHER]}, "a", 4),
-        ({"hosts": [HOST, OTHER], "strategy": "multiworker"}, "a", 1),
         ({}, "", 1),
     ],
 )

@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from training.config import TrainConfig
 
 DATASETS = {
-    "digits": "training.data.digits",
-    "synthetic": "training.data.synthetic",
-    "mnist": "training.data.mnist",
-    "fashion-mnist": "training.data.fashion_mnist",
-    "cifar10": "training.data.cifar10",
-    "imdb": "training.data.imdb",
-    "images": "training.data.images",
-    "csv": "training.data.csv_files",
-    "numpy": "training.data.numpy_files",
+    "digits": "training.data.formats.digits",
+    "synthetic": "training.data.formats.synthetic",
+    "mnist": "training.data.formats.mnist",
+    "fashion-mnist": "training.data.formats.fashion_mnist",
+    "cifar10": "training.data.formats.cifar10",
+    "imdb": "training.data.formats.imdb",
+    "images": "training.data.formats.images",
+    "csv": "training.data.formats.csv_files",
+    "numpy": "training.data.formats.numpy_files",
     "shards": "training.data.shard_files",
 }
 SPLITS = ("train", "validation", "test")
+WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or made up
+ONLY_FOLDER = ("images", "csv", "numpy", "shards")  # Keras has no such data set
 
 
 class DataError(Exception):
@@ -79,6 +81,13 @@ class Dataset:
     inputs: Inputs
     classes: int
     names: tuple[str, ...]
+
+
+def folder_of(name: str) -> str:
+    """Whether a data set is read from a folder: `required`, `optional`, or `none` but shards."""
+    if name in WITHOUT_FOLDER:
+        return "none"
+    return "required" if name in ONLY_FOLDER else "optional"
 
 
 def load(config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:

@@ -13,7 +13,7 @@ from training.config import TrainConfig
 from training.data import DataError, Inputs, manifest
 from training.data.arrays import as_inputs
 from training.data.assignment import Span, take
-from training.data.images import decode
+from training.data.formats.images import decode
 from training.data.manifest import Manifest
 
 

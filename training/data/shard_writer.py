@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from training.data import DataError, manifest
 from training.data.arrays import Arrays
-from training.data.images import ImageFiles
+from training.data.formats.images import ImageFiles
 from training.data.manifest import Manifest, Schema, Shard, sha256_of
 from training.data.shard_files import Shards
 

@@ -18,7 +18,7 @@ class Local:
     def instance_states(self) -> dict[str, InstanceState]:
         """Whether each host's sshd runs."""
         name, now = self.inventory.name, utc_now()
-        names = [h.name for h in self.inventory.hosts]
+        names = list(self.inventory.names)
         folders = local_state.cluster_folder(name) / "hosts"
         if not any((folders / each).exists() for each in names):
             return dict.fromkeys(names, InstanceState("gone", None, "no folder of it", now))

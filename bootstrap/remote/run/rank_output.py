@@ -122,6 +122,11 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
                 yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
+def is_start(before: bytes) -> bool:
+    """Whether text behind `before` starts a line; a progress bar before it ends with a return."""
+    return not before or before.endswith(b"\r")
+
+
 class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
@@ -134,6 +139,7 @@ class RunOutput:
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run["size"]))}
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
+        self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.evaluation: dict[str, Any] | None = None
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
@@ -168,7 +174,7 @@ class RunOutput:
         """Handle one line: a record, a line of a rank's log, or a message of mpirun."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
-        if mark and rank != MPIRUN and self.add_record(rank, record):
+        if mark and rank != MPIRUN and self.add_record(rank, record, alone=is_start(before)):
             line = before
             if not line:
                 return
@@ -176,14 +182,20 @@ class RunOutput:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
 
-    def add_record(self, rank: int, text: bytes) -> bool:
-        """Store a record; False if the text is not a record."""
+    def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
+        """Store a record; False if the text is not a record.
+
+        Only rank 0 evaluates, and only with a record at the start of a line (`alone`): text in the
+        middle of a line may come from the data.
+        """
         try:
             record = json.loads(text)
             kind = record["kind"]
             if kind == "ended":
-                self.failed.setdefault(rank, int(record["exit"]))
+                self.add_end(rank, int(record["exit"]))
                 return True
+            if kind == "evaluation" and not (alone and rank == 0):
+                return False
             own = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=time.time())
             line = json.dumps(record).encode()
@@ -193,6 +205,13 @@ class RunOutput:
             self.evaluation = own
         self.metrics.add(line)
         return True
+
+    def add_end(self, rank: int, code: int) -> None:
+        """Note the exit code that a rank reported. Only a chief reports a 0 that matters."""
+        if code:
+            self.failed.setdefault(rank, code)
+        elif self.run["roles"] and self.run["roles"][rank]["type"] == "chief":
+            self.chief_ended = time.monotonic()
 
     def open_log(self, rank: int) -> LogFile:
         """The log file of a rank or of mpirun."""

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded, controller, stop_policy
+    from bootstrap.remote.run import bounded, checkpoint_files, controller, live_upload, stop_policy
 else:  # on a host they are in the same folder
     import bounded
+    import checkpoint_files
     import controller
+    import live_upload
     import stop_policy
 
 RUN = os.path.dirname(os.path.abspath(__file__))
@@ -68,7 +70,9 @@ class MachineStopper:
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
         if self.policy.bucket:
-            self.upload_results()
+            until = time.monotonic() + SHIPPING
+            self.upload_results(until)
+            self.upload_checkpoints(until)
         while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
             self.report_wait(step)
             time.sleep(0.5)
@@ -137,10 +141,24 @@ class MachineStopper:
         until = stamp((kept or step.until or situation.now) - situation.now) if kept else None
         self.report(phase, until=self.fields.get("until") or until)
 
-    def upload_results(self) -> None:
+    def upload_checkpoints(self, until: float) -> None:
+        """Upload the last checkpoints, if there are any; a failure is written to state.json."""
+        if not checkpoint_files.complete_files(path(checkpoint_files.FOLDER)):
+            return
+        command = [*live_upload.argv(self.run, RUN), "once"]
+        try:
+            ended = bounded.run(command, max(STATE_SHIPPING, until - time.monotonic()))
+            why = "not uploaded in time" if ended.code is None else ended.err.strip()[-600:]
+            if ended.code == 0:
+                return
+        except OSError as error:
+            why = str(error)
+        self.report(self.fields["phase"], checkpoints=why)
+
+    def upload_results(self, until: float) -> None:
         """Upload the results to the bucket; the outcome is written to state.json."""
         self.report("shipping the results to the bucket")
-        why, until = "", time.monotonic() + SHIPPING
+        why = ""
         for attempt in range(TRIES):
             time.sleep(PAUSE if attempt else 0)
             if time.monotonic() >= until:

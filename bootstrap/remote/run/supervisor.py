@@ -24,13 +24,21 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run import closing, controller, end_processes, manifest, stop_policy
+    from bootstrap.remote.run import (
+        closing,
+        controller,
+        end_processes,
+        live_upload,
+        manifest,
+        stop_policy,
+    )
     from bootstrap.remote.run.mpirun_output import verdict
     from bootstrap.remote.run.rank_output import RunOutput, WriteErrors
 else:  # on a host they are in the same folder
     import closing
     import controller
     import end_processes
+    import live_upload
     import manifest
     import stop_policy
     from mpirun_output import verdict
@@ -152,6 +160,7 @@ class Supervisor:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
         with self.state.counted():
             save(manifest.BEFORE, manifest.snapshot(RUN))  # also used by a fetch
+        uploads = live_upload.start(self.run, RUN)
         try:
             with started(load("mpirun.json")) as process:
                 self.state.beat(state="running", mpirun=process.pid)
@@ -161,8 +170,9 @@ class Supervisor:
                     reader.start()
                 code = self.wait(process)
         finally:
+            protect_from_cancel()  # before this: ending processes on a slow host takes a while
             swept = end_processes.end_on_all_hosts(self.run, RUN)
-            protect_from_cancel()
+            self.note(live_upload.end(uploads, RUN))
         for reader in readers:  # only now: leftover processes of a rank kept the pipes open
             reader.join(GRACE)
         self.check()
@@ -172,9 +182,13 @@ class Supervisor:
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
         files, why = closing.outputs(RUN)
-        self.state.unfinished += [why] if why else []
+        self.note(why)
         with self.state.counted():
             save("results/outputs.json", {"files": files})
+
+    def note(self, why: str) -> None:
+        """Add an unfinished step to the result; "" is none."""
+        self.state.unfinished += [why] if why else []
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
         """Wait until mpirun has ended; returns its exit code."""
@@ -187,7 +201,7 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            if CANCELLED.is_set() and not terminated:
+            if (CANCELLED.is_set() or self.only_servers_are_left()) and not terminated:
                 terminated = time_now
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
@@ -197,6 +211,11 @@ class Supervisor:
                 process.wait(0.2)
         return process.returncode
 
+    def only_servers_are_left(self) -> bool:
+        """Whether the chief has ended well a while ago: parameter servers would run for ever."""
+        ended = self.output.chief_ended
+        return ended is not None and time.monotonic() - ended > GRACE
+
     def check(self) -> None:
         """Raise the error of a reading thread."""
         if self.output.broken:
@@ -204,6 +223,8 @@ class Supervisor:
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
         """The content of result.json, from mpirun's exit code."""
+        if self.output.chief_ended is not None:
+            code = 0  # not that of the servers, which were ended
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,
@@ -265,8 +286,8 @@ def die_with_parent() -> None:
 def protect_from_cancel() -> None:
     """Take the process name that `end_processes` ignores.
 
-    The run's processes have ended. Listing and hashing the results may take minutes, and only this
-    process stops the machines after that.
+    mpirun has ended. Ending what its ranks left on slow hosts, and hashing the results, may take
+    minutes, and only this process writes the result and stops the machines after that.
     """
     LIBC.prctl(15, end_processes.FINISHING)  # PR_SET_NAME
 

@@ -51,6 +51,10 @@ class S3:
         if (stored["ContentLength"], stored.get("ChecksumSHA256", digest)) != (size, digest):
             raise OSError(f"{key} is in the bucket with another content")
 
+    def get(self, name: str, path: str) -> None:
+        """Download one object into a file."""
+        self.client.download_file(self.bucket, f"{self.prefix}/{name}", path)
+
 
 class Gcs:
     """A folder in a Google Cloud Storage bucket. The client verifies the crc32c."""
@@ -68,6 +72,10 @@ class Gcs:
         blob.upload_from_filename(path, checksum="crc32c")
         if blob.size != size:
             raise OSError(f"{blob.name} is in the bucket with another size")
+
+    def get(self, name: str, path: str) -> None:
+        """Download one object into a file. The client verifies the crc32c."""
+        self.bucket.blob(f"{self.prefix}/{name}").download_to_filename(path)
 
 
 def destination(url: str) -> Any:

@@ -12,7 +12,19 @@ import pytest
 
 from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, policy, previewed, world
+from tests.stacks.mocks import CLUSTER_ID, STASH
 
+UNTAGGED = {
+    "aws:ec2/route:Route",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    "aws:s3/bucketPolicy:BucketPolicy",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketVersioning:BucketVersioning",
+    "aws:scheduler/schedule:Schedule",
+}
 GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
@@ -60,6 +72,19 @@ def test_everything_has_our_tags_through_the_one_provider() -> None:
     for host in cluster.every(INSTANCE):
         disk = host.inputs["rootBlockDevice"]["tags"]
         assert disk["railhead:cluster"] == "c" and disk["railhead:owner"] == "ann"
+        assert disk["railhead:id"] == CLUSTER_ID
+
+
+def test_everything_with_tags_has_the_clusters_id() -> None:
+    """Also what keeps its own tags; a first preview, where nothing is known, shows the same."""
+    cluster = made()
+    tagged = [one for one in cluster.resources if one.inputs.get("tags")]
+    assert {one.inputs["tags"]["railhead:id"] for one in tagged} == {CLUSTER_ID}
+    untagged = {one.type for one in cluster.resources if one.type in cluster.kinds} - {
+        one.type for one in tagged
+    }
+    assert untagged == UNTAGGED
+    assert cluster.one(STASH).ignore_changes == ("input",)
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -129,6 +154,43 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
+def allowed(one: Any) -> list[tuple[Any, ...]]:
+    """(action, resources, prefixes that may be listed) of a role's policy."""
+    return [
+        (
+            statement["Action"],
+            statement["Resource"],
+            statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix"),
+        )
+        for statement in policy(one.inputs["policy"])
+        if statement["Effect"] == "Allow"
+    ]
+
+
+@pytest.mark.parametrize("bucket", [True, False])
+def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
+    cluster = made(bucket=bucket, data_buckets="s3://images/cassava/v1/, s3://all")
+    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-data"]
+    images, everything = "arn:aws:s3:::images", "arn:aws:s3:::all"
+    assert allowed(data) == [
+        (["s3:ListBucket"], [images], ["cassava/v1/*"]),
+        (["s3:GetObject"], [f"{images}/cassava/v1", f"{images}/cassava/v1/*"], None),
+        (["s3:ListBucket"], [everything], None),
+        (["s3:GetObject"], [f"{everything}/*"], None),
+    ]
+    names = {one.name for one in cluster.every(ROLE_POLICY)}
+    assert ("c-bucket" in names) == bucket
+    profile = cluster.one("aws:iam/instanceProfile:InstanceProfile")
+    assert data.urn in profile.depends_on, "a host that boots before its rights reads nothing"
+    assert all("iamInstanceProfile" in host.inputs for host in cluster.every(INSTANCE))
+
+
+def test_ten_long_prefixes_fit_into_a_role() -> None:
+    given = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
+    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "c-data"]
+    assert len(data.inputs["policy"]) < 10_240, "AWS counts all policies of a role together"
+
+
 @pytest.mark.parametrize(("spot", "verb"), [(False, "stop"), (True, "terminate")])
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
@@ -149,10 +211,9 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
     (statement,) = policy(rights.inputs["policy"])
     assert statement["Action"] == [f"ec2:{verb.capitalize()}Instances"]
     assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
-    tags = json.loads(cluster.one("pulumi:providers:aws").inputs["defaultTags"])["tags"]
-    wanted = statement["Condition"]["StringEquals"]
-    assert {"ec2:ResourceTag/railhead:cluster", "ec2:ResourceTag/railhead:stack"} <= wanted.keys()
-    assert all(tags[key.removeprefix("ec2:ResourceTag/")] == it for key, it in wanted.items())
+    assert statement["Condition"] == {"StringEquals": {"ec2:ResourceTag/railhead:id": CLUSTER_ID}}
+    for host in cluster.every(INSTANCE):
+        assert host.inputs["tags"]["railhead:id"] == CLUSTER_ID
 
 
 def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from stacks.data_buckets import data_prefixes
 from stacks.gcp.identity import account_id
-from tests.stacks.mocks import make
+from tests.stacks.mocks import CLUSTER_ID, make
 
 from .world import ACCOUNT, BUCKET, INSTANCE, MEMBER, cluster, config, made, world
 
@@ -63,6 +64,33 @@ def test_the_machines_can_read_this_bucket_and_write_only_runs() -> None:
     assert granting == {MEMBER}
 
 
+@pytest.mark.parametrize("bucket", [True, False])
+def test_the_machines_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
+    prefixes = data_prefixes("data_buckets", "gs://images/cassava/v1/, gs://all")
+    everything = made(bucket=bucket, data_buckets=prefixes)
+    account = everything.one(ACCOUNT).inputs["accountId"]
+    data = [one for one in everything.every(MEMBER) if one.name.startswith("t4-data-")]
+    for one in data:
+        member = f"serviceAccount:{account}@p-12345.iam.gserviceaccount.com"
+        assert one.inputs["member"] == member
+        assert one.inputs["role"] == "roles/storage.objectViewer"
+    rules = {one.inputs["bucket"]: one.inputs["condition"]["expression"] for one in data}
+    here = "projects/_/buckets"
+    assert rules == {
+        "images": f'resource.name == "{here}/images/objects/cassava/v1" || '
+        f'resource.name.startsWith("{here}/images/objects/cassava/v1/") || '
+        'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
+        '.startsWith("cassava/v1/")',
+        "all": f'resource.name == "{here}/all" || resource.name.startsWith("{here}/all/objects/")',
+    }
+    titles = {one.inputs["condition"]["title"] for one in data}
+    assert len(titles) == 2, "of one bucket and role, the title tells members apart"
+    assert len(everything.every(MEMBER)) == (4 if bucket else 2)
+    # A binding or a policy would remove the rights of others on a bucket that is not ours.
+    assert {kind for kind in everything.kinds if re.search(r"iam|policy", kind, re.I)} == {MEMBER}
+    assert all("serviceAccount" in one.inputs for one in everything.every(INSTANCE))
+
+
 @pytest.mark.parametrize("name", ["a", "t4", "a-cluster-with-a-very-long-name"])
 def test_an_account_has_a_name_that_google_takes(name: str) -> None:
     found = account_id(config(name=name))
@@ -72,7 +100,7 @@ def test_an_account_has_a_name_that_google_takes(name: str) -> None:
 
 def test_everything_that_can_be_labelled_is_labelled() -> None:
     everything = make(cluster(config(name="abc", owner="eve")), world())
-    ours = {"railhead-cluster": "abc", "railhead-owner": "eve"}
+    ours = {"railhead-cluster": "abc", "railhead-owner": "eve", "railhead-id": CLUSTER_ID}
     for one in [*everything.every(INSTANCE), everything.one(BUCKET)]:
         assert one.inputs["labels"] == ours
     (provider,) = everything.every("pulumi:providers:gcp")

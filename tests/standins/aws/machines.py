@@ -89,7 +89,9 @@ class Instance(OfEc2):
             kind = {"Value": new["instanceType"]}
             aws("ec2").modify_instance_attribute(InstanceId=id, InstanceType=kind)
             aws("ec2").start_instances(InstanceIds=[id])
-        known = {"instanceType", "rootBlockDevice", "tags", "tagsAll"}
+        if profile := new.get("iamInstanceProfile"):
+            _associate(aws("ec2"), id, old.get("iamInstanceProfile"), profile)
+        known = {"instanceType", "rootBlockDevice", "tags", "tagsAll", "iamInstanceProfile"}
         rest = {k for k in {**old, **new} if old.get(k) != new.get(k)} - known
         if rest:
             raise NotImplementedError(f"no update of {', '.join(rest)}")
@@ -97,6 +99,15 @@ class Instance(OfEc2):
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").terminate_instances(InstanceIds=[id])
+
+
+def _associate(ec2: Any, id: str, old: str | None, new: str) -> None:
+    """A machine that had no role gets one, as the provider does it; moto replaces none."""
+    if old == new:
+        return
+    if old:
+        raise NotImplementedError("no change from one profile to another")
+    ec2.associate_iam_instance_profile(IamInstanceProfile={"Name": new}, InstanceId=id)
 
 
 def _user_data(aws: Aws, id: str) -> Inputs:

@@ -92,6 +92,8 @@ class Cloud:
         """Make it; its id. Refused: its name is taken, or a test refuses it."""
         made = self.check(kind, inputs, where)
         path = PATHS[kind].format(**inputs)
+        if kind == MEMBER and inputs.get("condition"):
+            path = f"{path}/{inputs['condition']['title']}"
         if path in self.things:
             raise Refused(f"409: The resource '{path}' already exists")
         if why := self.refuse.get(path.rpartition("/")[2]):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from training.config import TrainConfig
-from training.data import idx
+from training.data.formats import idx
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
@@ -16,6 +16,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """The same from where Keras has it."""
-    from training.data.download import arrays_of
+    from training.data.formats.download import arrays_of
 
     return arrays_of("fashion_mnist")

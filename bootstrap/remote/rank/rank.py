@@ -6,6 +6,7 @@ The program's folder is first on sys.path, without our modules. Arguments, worki
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib
@@ -35,19 +36,28 @@ def main() -> int:
     with open(os.path.join(HERE, "run.json")) as file:
         run = json.load(file)
     redirect_output()
-    set_environment(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    set_environment(run, rank)
+    if is_chief(run, rank):
+        atexit.register(report_end, 0)  # registered first, so it runs after all others
+    code = outcome(lambda: prepare_data(run, host_of(run, rank))) or run_program(run)
+    if code:
+        atexit.unregister(report_end)
+        report_end(code)
+    return code
+
+
+def run_program(run: dict[str, Any]) -> int:
+    """Run our own training or the script; returns the exit code."""
     program = run["program"]
     if program["kind"] == "training":
-        code = outcome(run_training)
-    else:
-        if run["keras"] == 2:
-            sys.meta_path.insert(0, Keras2())
-        code = outcome(lambda: run_script(program["path"], program["args"]))
-        if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
-            print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
-            code = 1
-    if code:
-        report_failure(code)
+        return outcome(run_training)
+    if run["keras"] == 2:
+        sys.meta_path.insert(0, Keras2())
+    code = outcome(lambda: run_script(program["path"], program["args"]))
+    if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
+        print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+        return 1
     return code
 
 
@@ -87,11 +97,17 @@ def forward_output(source: int, rank: int) -> None:
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
-        rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+        rest = memoryview(encoded(data or b""))
         while rest:
             rest = rest[os.write(1, rest) :]
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
+
+
+def encoded(data: bytes) -> bytes:
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]"."""
+    plain = data.replace(b"\x1e", b"?").replace(b"\x1f", b"?")
+    return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 
 def is_gone(pid: int) -> bool:
@@ -113,6 +129,8 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
         RAILHEAD_RESULTS=os.path.join(HERE, "results"),
+        RAILHEAD_CHECKPOINT_DIR=os.path.join(HERE, "checkpoints"),
+        RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
         RAILHEAD_RANK=str(rank),
         RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
         RAILHEAD_SIZE=str(run["size"]),
@@ -122,11 +140,31 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
     if device := run["hosts"][host].get("interface"):
         # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
-    if run["tf_cluster"]:
-        task = {"type": "worker", "index": host}
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": run["tf_cluster"], "task": task})
+    if run["roles"]:
+        config = {"cluster": run["tf_cluster"], "task": run["roles"][rank]}
+        os.environ["TF_CONFIG"] = json.dumps(config)
+        if (devices := visible_devices(run, rank)) is not None:
+            os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
     if run["keras"] == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+def prepare_data(run: dict[str, Any], host: int) -> None:
+    """Make the data of the run available to this rank, and set the variables that name it."""
+    data = load("rank_data").prepare(run, HERE, host)
+    os.environ.update(data)
+    if run["program"].get("sagemaker"):
+        channels = {
+            item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
+        }
+        os.environ.update(load("rank_sagemaker").variables(run, HERE, host, channels))
+
+
+def load(name: str) -> Any:
+    """A module beside this one; a module of the script may have the same name."""
+    module = importlib.import_module(name)
+    del sys.modules[name]
+    return module
 
 
 def host_of(run: dict[str, Any], rank: int) -> int:
@@ -136,6 +174,22 @@ def host_of(run: dict[str, Any], rank: int) -> int:
         if rank < 0:
             return index
     raise ValueError("more ranks than slots")
+
+
+def is_chief(run: dict[str, Any], rank: int) -> bool:
+    """Whether this rank coordinates others, which end when it has ended."""
+    return bool(run["roles"]) and run["roles"][rank]["type"] == "chief"
+
+
+def visible_devices(run: dict[str, Any], rank: int) -> str | None:
+    """CUDA_VISIBLE_DEVICES: none for a chief and a parameter server, one for a worker that shares
+    its host with other workers; None for all of the host."""
+    roles = [task["type"] for task in run["roles"]]
+    if roles[rank] != "worker":
+        return "-1"
+    host = host_of(run, rank)
+    workers = [r for r, role in enumerate(roles) if role == "worker" and host_of(run, r) == host]
+    return str(workers.index(rank)) if len(workers) > 1 else None
 
 
 class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -229,8 +283,8 @@ def joined_mpi() -> bool:
     return bool(flag.value)
 
 
-def report_failure(code: int) -> None:
-    """Report this rank's failure to the supervisor: mpirun does not always name the first one."""
+def report_end(code: int) -> None:
+    """Report this rank's end to the supervisor: mpirun does not always name the first failure."""
     with contextlib.suppress(Exception):  # the program may have closed or replaced stdout
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """The same from where Keras has it."""
-    from training.data.download import arrays_of
+    from training.data.formats.download import arrays_of
 
     return arrays_of("cifar10")
 

@@ -40,7 +40,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """imdb.npz from where Keras has it."""
-    from training.data.download import fetched
+    from training.data.formats.download import fetched
 
     (texts, labels), (test_texts, test_labels) = fetched("imdb", num_words=config.vocabulary)
     return {

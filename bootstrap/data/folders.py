@@ -1,0 +1,207 @@
+"""The files of local data: listed before a host is contacted, hashed before they are sent.
+
+All regular files belong to the data, whatever .gitignore says. A link inside the folder stands for
+the file or folder that it points to. Everything else is refused by name: a run on other hosts
+would have other data than the folder here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.text import size
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
+from bootstrap.ssh.bundle_files import check_name
+
+THREADS = 4  # sha256 releases Python's lock
+SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
+PIECE = 1 << 20
+ByteReporter = Callable[[int], None]  # gets the bytes done so far
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file: its posix path in the data, its bytes, and the sha256 of its content; "" before it
+    is read."""
+
+    path: str
+    size: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """The files below `root`, sorted by path."""
+
+    root: Path
+    files: tuple[DataFile, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 over paths and contents: the name of the data on a host."""
+        lines = (f"{file.sha256} {file.path}\n" for file in self.files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of all files' sizes."""
+        return sum(file.size for file in self.files)
+
+    def share(self, index: int, count: int) -> LocalData:
+        """The files of host `index` of `count`: file i goes to host i modulo `count`."""
+        return replace(self, files=self.files[index::count])
+
+    def manifest(self) -> list[list[object]]:
+        """The files as JSON: path, bytes, sha256."""
+        return [[file.path, file.size, file.sha256] for file in self.files]
+
+
+def listed(path: Path, where: str) -> LocalData:
+    """The files of a folder, or one file; not read yet. `where` begins the messages.
+
+    Raises:
+        UsageError: it is empty, or has an entry that cannot be sent.
+    """
+    root = path.expanduser().resolve()
+    try:
+        if root.is_file():
+            check_name(root)
+            return LocalData(root.parent, (_readable(root, root.name),))
+        files = sorted(_walk(root, root, "", ()), key=lambda file: file.path)
+    except OSError as error:
+        raise UsageError(f"{where}: cannot read {error.filename}: {error.strerror}") from error
+    if not files:
+        raise UsageError(f"{where}: {path} has no files")
+    return LocalData(root, tuple(files))
+
+
+def _walk(root: Path, folder: Path, prefix: str, entered: tuple[Path, ...]) -> Iterator[DataFile]:
+    """Every file below `folder`; its path in the data begins with `prefix`."""
+    real = folder.resolve()
+    if real in entered:
+        raise UsageError(f"{folder} is a link to a folder that holds it: it has no end")
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        path, name = Path(entry.path), prefix + entry.name
+        check_name(path)
+        if entry.is_symlink():
+            _check_link(root, path)
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from _walk(root, path, f"{name}/", (*entered, real))
+        elif stat.S_ISREG(mode):
+            yield _readable(path, name)
+        else:
+            raise UsageError(f"{path} is not a file but a FIFO, a socket or a device: remove it")
+
+
+def _readable(path: Path, name: str) -> DataFile:
+    """A file that this user may read."""
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"cannot read {path}: Permission denied", hint=f"chmod u+r {path}")
+    return DataFile(name, path.stat().st_size)
+
+
+def _check_link(root: Path, path: Path) -> None:
+    """Refuse a link that is dangling or leads out of the data: its target would not be sent."""
+    target = path.resolve()
+    if not path.exists():
+        raise UsageError(f"{path} is a link to {target}, which does not exist: remove it")
+    if not target.is_relative_to(root):
+        raise UsageError(
+            f"{path} is a link to {target}, which is outside {root}",
+            hint="name the folder that holds both, or put the files themselves into it",
+        )
+
+
+def hashed(data: LocalData, report: ByteReporter) -> LocalData:
+    """The data with the sha256 of each file. Hashes of files that did not change since the last
+    time come from a cache; `report` gets the bytes read so far.
+
+    Raises:
+        RailheadError: a file cannot be read, or has another size than when it was listed.
+    """
+    cache = (
+        local_state.cache("data-hashes") / f"{hashlib.sha256(bytes(data.root)).hexdigest()}.json"
+    )
+    known = _read_cache(cache)
+
+    def one(file: DataFile) -> tuple[DataFile, bool]:
+        mark = _mark(data.root / file.path)
+        held = known.get(file.path, {})
+        sha256 = held.get("sha256") if held.get("mark") == mark else None
+        new = replace(file, sha256=sha256 or _sha256(data.root / file.path, file))
+        settled = time.time_ns() - max(mark[1], mark[2]) > SETTLED
+        marks[file.path] = {"mark": mark, "sha256": new.sha256}
+        return new, settled
+
+    found, done = [], 0
+    marks: dict[str, dict[str, Any]] = {}
+    with ThreadPoolExecutor(THREADS) as pool:
+        for file, settled in pool.map(one, data.files):
+            found.append(file)
+            done += file.size
+            report(done)
+            if not settled:
+                del marks[file.path]
+    atomic_write(cache, json.dumps(marks))
+    return replace(data, files=tuple(found))
+
+
+def _mark(path: Path) -> list[int]:
+    """What changes when a file's content does: size, times in ns, inode. ctime cannot be set."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise _changed(path) from error
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def _read_cache(path: Path) -> dict[str, dict[str, Any]]:
+    """Hashes by path in the data; empty if there is no cache yet or it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _sha256(path: Path, file: DataFile) -> str:
+    """The hash of a file's content."""
+    digest, count = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as content:
+            while piece := content.read(PIECE):
+                digest.update(piece)
+                count += len(piece)
+    except OSError as error:
+        raise RailheadError(f"cannot read {path}: {error.strerror}") from error
+    if count != file.size:
+        raise _changed(path)
+    return digest.hexdigest()
+
+
+def _changed(path: Path) -> RailheadError:
+    return RailheadError(
+        f"{path} changed since the command began",
+        hint="type the command again when nothing writes to the data any more",
+    )
+
+
+def summary(data: LocalData) -> str:
+    """`12 files, 3.4 GB`."""
+    files = f"{len(data.files)} file" + ("" if len(data.files) == 1 else "s")
+    return f"{files}, {size(data.total_bytes)}"

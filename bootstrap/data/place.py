@@ -1,0 +1,105 @@
+"""Makes the data of a run available on all hosts, and describes it for run.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bootstrap.console.live import Board
+from bootstrap.console.output import print_lines
+from bootstrap.data import folders
+from bootstrap.data.folders import LocalData
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.send import Progress, find_missing, folder_of, send_missing
+from bootstrap.errors import HostsNotReady
+from bootstrap.ssh.connect import Sessions, everywhere
+
+STATES = {
+    "missing": "there is no {path}",
+    "unreadable": "{path} cannot be read",
+    "empty": "{path} is an empty folder",
+}
+
+
+def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str, Any]]:
+    """Check data that is on the hosts, send local data that they lack; returns `data` of run.json.
+
+    Raises:
+        HostsNotReady: a path does not exist on a host, or a host has too little space.
+        HostsFailed: sending failed on a host.
+    """
+    check_host_paths(inputs, sessions)
+    inputs = [replace(item, files=_hashed(item)) for item in inputs]
+    local = [item for item in inputs if item.files]
+    shares = {
+        name: {item.spec.name: item.share(index, len(sessions)) for item in local}
+        for index, name in enumerate(sessions)
+    }
+    if local:
+        lacks = find_missing(shares, sessions)
+        with Board(sys.stdout, tuple(sessions)) as board:
+            send_missing(shares, sessions, lacks, board)
+        _report_present(shares, {name: lack.names for name, lack in lacks.items()})
+    return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
+
+
+def _hashed(item: DataInput) -> LocalData | None:
+    """The local files of an input with their hashes."""
+    if item.files is None:
+        return None
+    name = f"data {item.spec.name}"
+    progress = Progress(item.files.total_bytes)
+    with Board(sys.stdout, (name,)) as board:
+        board.line(name, f"{folders.summary(item.files)} in {item.files.root}")
+        return folders.hashed(
+            item.files, lambda done: board.line(name, f"read {progress.add(done - progress.done)}")
+        )
+
+
+def _report_present(
+    shares: Mapping[str, Mapping[str, LocalData]], lacks: Mapping[str, Sequence[str]]
+) -> None:
+    """One line for each name that no host lacked."""
+    for item, data in next(iter(shares.values())).items():
+        if all(item not in names for names in lacks.values()):
+            print_lines(f"data {item}: {folders.summary(data)}, already on all hosts")
+
+
+def _paths(
+    item: DataInput, shares: Mapping[str, Mapping[str, LocalData]], hosts: int
+) -> list[str] | None:
+    """The path of the data on each host; None for data that the hosts read from a bucket."""
+    if item.spec.kind == "host":
+        return [item.spec.path] * hosts
+    if item.files is None:
+        return None
+    return [folder_of(share[item.spec.name]) for share in shares.values()]
+
+
+def check_host_paths(inputs: Sequence[DataInput], sessions: Sessions) -> None:
+    """HostsNotReady names each host on which the path of a `host:` input cannot be used."""
+    paths = [item.spec.path for item in inputs if item.spec.kind == "host"]
+    if not paths:
+        return
+    found = everywhere(
+        sessions,
+        lambda session: session.call("paths_state", paths=paths),
+        what="looking for the data",
+        error=HostsNotReady,
+    )
+    outcomes = {
+        name: "\n".join(
+            STATES[state].format(path=path) for path, state in states.items() if state in STATES
+        )
+        for name, states in found.items()
+    }
+    if any(outcomes.values()):
+        raise HostsNotReady(
+            f"--data host:{paths[0]} must be on all hosts"
+            if len(paths) == 1
+            else "data of --data host: must be on all hosts",
+            {name: text or "ok" for name, text in outcomes.items()},
+            hint="put it there, or name a folder of this machine: it is sent once",
+        )

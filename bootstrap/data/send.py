@@ -1,0 +1,158 @@
+"""Sends local data to the hosts: each host gets a folder once, named by a digest of its content.
+
+The state of all hosts is read first, the space is computed, then all hosts receive at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bootstrap.console.live import Board
+from bootstrap.console.text import duration, size
+from bootstrap.data.folders import PIECE, LocalData, summary
+from bootstrap.errors import HostsNotReady, RailheadError
+from bootstrap.ssh.connect import everywhere
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
+
+HOME = "~/.railhead/data"
+Shares = Mapping[str, Mapping[str, LocalData]]  # by host, by name: the files that a host gets
+
+
+def folder_of(data: LocalData) -> str:
+    """The folder of data on a host."""
+    return f"{HOME}/{data.digest}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a host lacks: the names of its incomplete data and their bytes; `free` on its disk."""
+
+    names: tuple[str, ...]
+    needed: int
+    free: int
+
+
+def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Missing]:
+    """What each host lacks.
+
+    Raises:
+        HostsNotReady: a host has too little space; nothing was sent.
+    """
+
+    def one(session: Session) -> Missing:
+        share = shares[session.host.name]
+        state = session.call("data_state", folders=[folder_of(data) for data in share.values()])
+        found = {name: state["folders"][folder_of(data)] for name, data in share.items()}
+        names = tuple(name for name in share if not found[name]["complete"])
+        needed = sum(max(0, share[name].total_bytes - found[name]["there"]) for name in names)
+        return Missing(names, needed, int(state["free"]))
+
+    lacks = everywhere(opened, one, what="looking for the data", error=HostsNotReady)
+    short = {
+        name: f"needs {size(lack.needed)} for the data, {size(lack.free)} are free"
+        for name, lack in lacks.items()
+        if lack.needed > lack.free
+    }
+    if short:
+        raise HostsNotReady(
+            f"disk full: too little room for the data on {len(short)} of {len(lacks)} hosts",
+            {name: short.get(name, "ok") for name in lacks},
+            hint="fab exec --cmd 'du -sh ~/.railhead/data/*'   # data of earlier runs",
+        )
+    return lacks
+
+
+def send_missing(
+    shares: Shares,
+    opened: Mapping[str, Session],
+    lacks: Mapping[str, Missing],
+    board: Board,
+    prepare: Callable[[Session, LocalData], None] = lambda session, data: None,
+) -> None:
+    """Make the data complete on all hosts at once. `prepare` is called before each folder of a host
+    is filled over its connection.
+
+    Raises:
+        HostsFailed: it failed on a host; what arrived there stays for the next attempt.
+    """
+
+    def one(session: Session) -> None:
+        name = session.host.name
+        for item in lacks[name].names:
+            data = shares[name][item]
+            prepare(session, data)
+            _send(session, item, data, board)
+            board.line(name, f"data {item}: {summary(data)}, complete", state=f"{item} complete")
+
+    everywhere({n: s for n, s in opened.items() if lacks[n].names}, one, what="sending the data")
+
+
+def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
+    """Send the files of one folder that a host lacks."""
+    name = session.host.name
+
+    def content(event: Mapping[str, Any]) -> Iterator[bytes]:
+        needed = _checked(data, event["need"])
+        progress = Progress(sum(data.files[number].size - at for number, at in needed))
+        for number, offset in needed:
+            for piece in _pieces(data, number, offset):
+                yield piece
+                board.line(name, f"data {item}: {progress.add(len(piece))}")
+
+    answer = session.send_stream(
+        "receive_data", content, folder=folder_of(data), manifest=data.manifest()
+    )
+    if wrong := answer["wrong"]:
+        raise RailheadError(
+            f"{data.root / wrong[0]} changed while it was sent",
+            hint="type the command again when nothing writes to the data any more",
+        )
+
+
+def _checked(data: LocalData, needed: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The request of a host: file numbers and offsets; Hostile for impossible ones."""
+    found = [(int(number), int(offset)) for number, offset in needed]
+    for number, offset in found:
+        if not 0 <= number < len(data.files) or not 0 <= offset <= data.files[number].size:
+            raise Hostile("a request for a file that the data does not have")
+    return found
+
+
+def _pieces(data: LocalData, number: int, offset: int) -> Iterator[bytes]:
+    """A file from `offset` on, exactly as many bytes as it had when it was listed: the host finds
+    by the hash whether it changed."""
+    file = data.files[number]
+    path, left = data.root / file.path, file.size - offset
+    try:
+        with path.open("rb") as content:
+            content.seek(offset)
+            while left:
+                piece = content.read(min(left, PIECE)) or bytes(min(left, PIECE))
+                yield piece
+                left -= len(piece)
+    except OSError as error:
+        raise RailheadError(f"cannot read {path}: {error.strerror}") from error
+
+
+@dataclass
+class Progress:
+    """The progress of a transfer of `total` bytes: rate and time left. Thread-safe."""
+
+    total: int
+    done: int = 0
+    begun: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, count: int) -> str:
+        """Count bytes; returns `120 MB of 1.2 GB, 45 MB/s, 24 s left`."""
+        with self.lock:
+            self.done += count
+            seconds = max(time.monotonic() - self.begun, 1e-3)
+            rate = self.done / seconds
+            left = duration((self.total - self.done) / rate) if rate else "?"
+            return f"{size(self.done)} of {size(self.total)}, {size(rate)}/s, {left} left"

@@ -1,0 +1,164 @@
+"""`--data NAME=URI[,shard|replicate][,file|stream]`: parsed and checked before a host is contacted.
+
+Options are read from the right, so a URI may contain commas. Pure, but for one question: whether a
+local path exists.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+
+DISTRIBUTIONS = ("replicate", "shard")
+MODES = ("file", "stream")
+OF_TRAINING = ("train", "validation", "test")
+ON_HOSTS = "host:"
+FORM = "--data NAME=URI[,shard|replicate][,file|stream]"
+EXAMPLES = "a local folder or file, host:/path, s3://bucket/prefix or gs://bucket/prefix"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """One `--data` option. `kind` is `local` (a path here), `host` (a path on every host) or
+    `bucket`; `distribution` and `mode` are None where our own training decides."""
+
+    name: str
+    uri: str
+    kind: str
+    distribution: str | None = None
+    mode: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of local data, or of data that is on the hosts already."""
+        return self.uri.removeprefix(ON_HOSTS) if self.kind == "host" else self.uri
+
+
+def parse_all(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
+    """The `--data` options of a command, for a script or for our own training.
+
+    Raises:
+        UsageError: an option is not valid; the message gives the rule and the choices.
+    """
+    specs = tuple(parse(text, script=script) for text in texts)
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--data {name} is given twice: each name once")
+    if specs and not script and "train" not in names:
+        raise UsageError(
+            f"--data {names[0]} without --data train: our own training needs its training data too",
+            hint="fab train --data train=FOLDER ...",
+        )
+    return specs
+
+
+def parse(text: str, *, script: bool) -> DataSpec:
+    """One `--data` option; UsageError if it is not valid."""
+    name, equals, value = text.partition("=")
+    if not equals or not value:
+        raise UsageError(f"--data {text!r}: write {FORM}", hint="fab train --data train=FOLDER")
+    _check_name(name, script=script)
+    uri, distribution, mode = _split_options(text, value)
+    if not script and distribution is not None:
+        raise UsageError(
+            f"--data {text!r}: {distribution} is for --script; in our own training each rank picks"
+            " its records itself"
+        )
+    if script:
+        distribution, mode = distribution or "replicate", mode or "file"
+    return DataSpec(name, uri, _kind(text, uri), distribution, mode)
+
+
+def _check_name(name: str, *, script: bool) -> None:
+    if not script and name not in OF_TRAINING:
+        raise UsageError(
+            f"--data {name!r}: our own training takes {', '.join(OF_TRAINING)}; other names go with"
+            " --script"
+        )
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"--data {name!r}: a name is a small letter, then small letters, digits and '_':"
+            " it becomes RAILHEAD_DATA_<NAME>"
+        )
+    if name == "cache" or name.endswith("_mode"):
+        raise UsageError(f"--data {name!r}: RAILHEAD_DATA_{name.upper()} has another meaning")
+
+
+def _split_options(text: str, value: str) -> tuple[str, str | None, str | None]:
+    """The URI, the distribution and the mode; options are read from the right."""
+    chosen: dict[str, str] = {}
+    uri = value
+    while "," in uri:
+        rest, _, option = uri.rpartition(",")
+        group = next((group for group in (DISTRIBUTIONS, MODES) if option in group), None)
+        if group is None:
+            break
+        if group[0] in chosen:
+            raise UsageError(f"--data {text!r}: {' or '.join(group)}, not both or twice")
+        chosen[group[0]] = option
+        uri = rest
+    _refuse_unknown_option(text, uri)
+    return uri, chosen.get(DISTRIBUTIONS[0]), chosen.get(MODES[0])
+
+
+def _refuse_unknown_option(text: str, uri: str) -> None:
+    """Refuse a last word after a comma that looks like an option and is no part of a path."""
+    before, comma, word = uri.rpartition(",")
+    if not comma or not re.fullmatch(r"[A-Za-z]*", word) or Path(uri).expanduser().exists():
+        return
+    choices = [*DISTRIBUTIONS, *MODES]
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(
+        f"--data {text!r}: unknown option {word!r} after the comma; choices: {', '.join(choices)}",
+        hint=f"{guess}If the comma is part of the path, end it with a slash: {uri}/",
+    )
+
+
+def _kind(text: str, uri: str) -> str:
+    """`local`, `host` or `bucket`; UsageError for any other URI."""
+    if not uri:
+        raise UsageError(f"--data {text!r}: no URI; write {EXAMPLES}")
+    if found := _SCHEME.fullmatch(uri):
+        check_bucket_uri(uri, f"--data {text!r}", scheme=found[1], rest=found[2])
+        return "bucket"
+    if uri.startswith(ON_HOSTS):
+        return _host_kind(text, uri.removeprefix(ON_HOSTS))
+    if not Path(uri).expanduser().exists():
+        raise UsageError(f"--data {text!r}: there is no file or folder {uri} here", hint=_hint(uri))
+    return "local"
+
+
+def _host_kind(text: str, path: str) -> str:
+    if not path.startswith(("/", "~/")) or "\n" in path or "\0" in path:
+        raise UsageError(f"--data {text!r}: host: takes an absolute path, host:/path")
+    return "host"
+
+
+def _hint(uri: str) -> str:
+    """What a path that does not exist here probably means."""
+    if re.match(r"[\w.@-]+:/", uri):
+        return f"for data that is on all hosts already: {ON_HOSTS}{uri.partition(':')[2]}"
+    return f"write {EXAMPLES}"
+
+
+def check_bucket_uri(uri: str, where: str, *, scheme: str, rest: str) -> None:
+    """UsageError for a URI that does not name a bucket of S3 or Cloud Storage."""
+    if scheme not in ("s3", "gs"):
+        raise UsageError(f"{where}: {scheme}:// is not known; write {EXAMPLES}")
+    bucket = rest.partition("/")[0]
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(
+            f"{where}: {bucket!r} is not a bucket's name in {uri}", hint=f"{scheme}://BUCKET/PREFIX"
+        )
+    if any(ord(char) < 32 for char in rest):
+        raise UsageError(f"{where}: control characters in the URI")

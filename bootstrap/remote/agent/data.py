@@ -1,0 +1,189 @@
+"""Data of a run on a host: ~/.railhead/data/<digest>/ is complete, or it is not there.
+
+A folder is filled as `<digest>.part` and renamed at the end; `<digest>.json` beside it lists its
+files, to find out later whether one was removed. An interrupted transfer continues where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from bootstrap.remote.agent.channel import IN, send_message
+from bootstrap.remote.agent.files import remove, replace
+from bootstrap.remote.run.manifest import size_and_sha256
+
+PIECE = 1 << 20
+Entry = tuple[str, int, str]  # path, bytes, sha256
+
+
+def data_state(folders: list[str]) -> dict[str, Any]:
+    """For each folder whether it is complete and the bytes of an interrupted transfer; the free
+    bytes of the disk."""
+    found = {}
+    for name in folders:
+        folder = os.path.expanduser(name)
+        found[name] = {"complete": is_complete(folder), "there": size_of(f"{folder}.part")}
+    status = os.statvfs(os.path.expanduser("~"))
+    return {"folders": found, "free": status.f_bavail * status.f_frsize}
+
+
+def paths_state(paths: list[str]) -> dict[str, str]:
+    """What each path is: `folder`, `empty` for a folder without entries, `file`, `unreadable`, or
+    `missing`."""
+    return {path: kind_of(os.path.expanduser(path)) for path in paths}
+
+
+def kind_of(path: str) -> str:
+    """What is at a path."""
+    try:
+        if os.path.isdir(path):
+            return "folder" if os.listdir(path) else "empty"
+    except OSError:
+        return "unreadable"
+    if not os.path.exists(path):
+        return "missing"
+    return "file" if os.access(path, os.R_OK) else "unreadable"
+
+
+def receive_data(folder: str, manifest: list[Entry]) -> dict[str, Any]:
+    """Fill a folder with exactly these files, which are requested by an event `need`: a list of
+    (number in the manifest, first byte). The contents follow, without any framing.
+
+    Returns the paths whose content was not that of the manifest; then nothing was renamed.
+    """
+    folder = os.path.expanduser(folder)
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # hosts may share a home
+        needed = [] if is_complete(folder) else missing(folder, manifest)
+        send_message(event={"need": needed})
+        wrong = list(received(folder, manifest, needed))
+        if not wrong and not is_complete(folder):
+            finish(folder, manifest)
+    return {"wrong": wrong, "path": folder}
+
+
+def missing(folder: str, manifest: list[Entry]) -> list[tuple[int, int]]:
+    """The files to be sent, each with the number of its bytes that are there already."""
+    part = f"{folder}.part"
+    if os.path.isdir(folder) and not os.path.isdir(part):
+        os.rename(folder, part)  # a file of it was removed: the others are used
+    os.makedirs(part, mode=0o700, exist_ok=True)
+    needed = []
+    for number, (path, size, sha256) in enumerate(manifest):
+        if not has_content(os.path.join(part, path), size, sha256):
+            needed.append((number, size_of_file(incoming(folder, number), at_most=size)))
+    return needed
+
+
+def has_content(path: str, size: int, sha256: str) -> bool:
+    """Whether a file is there with this content; a power failure can damage it."""
+    try:
+        return os.path.getsize(path) == size and size_and_sha256(path)[1] == sha256
+    except OSError:
+        return False
+
+
+def incoming(folder: str, number: int) -> str:
+    """The path of a file while it is received."""
+    return f"{folder}.incoming-{number}"
+
+
+class Content:
+    """The bytes that follow a request on the channel: files without any framing."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; OSError if the channel closed."""
+        data = IN.read(min(size, PIECE))
+        if not data:
+            raise ConnectionError("the connection broke during a transfer")
+        self.left -= len(data)
+        return data
+
+    def drain(self) -> None:
+        """Read the rest, so that the next request is found; an error before it stays the error."""
+        with contextlib.suppress(OSError):
+            while self.left:
+                self.read(self.left)
+
+
+def received(folder: str, manifest: list[Entry], needed: list[tuple[int, int]]) -> Iterator[str]:
+    """Receive the files in this order; yields the path of each that has another content."""
+    content = Content(sum(manifest[number][1] - offset for number, offset in needed))
+    try:
+        for number, offset in needed:
+            path, size, sha256 = manifest[number]
+            part = incoming(folder, number)
+            if receive_rest(content, part, offset, size) == sha256:
+                place(part, os.path.join(f"{folder}.part", path))
+            else:
+                remove([part])
+                yield path
+    finally:
+        content.drain()
+
+
+def receive_rest(content: Content, path: str, offset: int, size: int) -> str:
+    """Append the bytes from `offset` to `size` of a file; returns the sha256 of the whole file."""
+    digest = hashlib.sha256()
+    with open(path, "r+b" if offset else "w+b") as file:
+        while file.tell() < offset:
+            digest.update(file.read(min(PIECE, offset - file.tell())))
+        while file.tell() < size:
+            data = content.read(size - file.tell())
+            digest.update(data)
+            file.write(data)
+    return digest.hexdigest()
+
+
+def place(part: str, path: str) -> None:
+    """Move a complete file to its path; what is in the way is removed."""
+    os.chmod(part, 0o444)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    os.replace(part, path)
+
+
+def finish(folder: str, manifest: list[Entry]) -> None:
+    """Write the list of files and rename the complete folder."""
+    replace(f"{folder}.json", json.dumps([entry[:2] for entry in manifest]).encode(), 0o600)
+    os.sync()  # the folder must not appear before its contents
+    os.rename(f"{folder}.part", folder)
+
+
+def is_complete(folder: str) -> bool:
+    """Whether a folder has every file of its list, with its size."""
+    try:
+        with open(f"{folder}.json") as file:
+            entries = json.load(file)
+        return all(os.path.getsize(os.path.join(folder, path)) == n for path, n in entries)
+    except (OSError, ValueError):
+        return False
+
+
+def size_of(folder: str) -> int:
+    """The bytes of the files below a folder; 0 if there is none."""
+    total = 0
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.path.getsize(os.path.join(inside, name))
+    return total
+
+
+def size_of_file(path: str, at_most: int) -> int:
+    """The bytes of a file, at most `at_most`; 0 if there is none."""
+    with contextlib.suppress(OSError):
+        return min(os.path.getsize(path), at_most)
+    return 0

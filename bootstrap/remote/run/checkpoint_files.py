@@ -1,0 +1,67 @@
+"""The files of a checkpoint folder that are complete, and the manifest of their upload.
+
+A folder `step-*` with a manifest.json is one checkpoint of our own training: complete, and never
+changed again. All other files belong to the program; names that begin with a dot are files in the
+making. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+STEP = re.compile(r"step-\d{8,}")
+FILES = 10_000  # of one checkpoint folder
+
+Stamp = tuple[int, int]  # bytes, and the time of the last change in nanoseconds
+
+
+def complete_files(folder: str) -> dict[str, Stamp]:
+    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted.
+
+    A folder `step-*` without its manifest is left out.
+    """
+    found: dict[str, Stamp] = {}
+    for path, status in walk(folder, ""):
+        top = path.partition("/")[0]
+        torn = STEP.fullmatch(top) and not os.path.exists(os.path.join(folder, top, MANIFEST))
+        if not torn and len(found) < FILES:
+            found[path] = (status.st_size, status.st_mtime_ns)
+    return dict(sorted(found.items()))
+
+
+def walk(root: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Regular files below `root`/`below` with their status; no link is followed."""
+    try:
+        entries = list(os.scandir(os.path.join(root, below)))
+    except OSError:  # removed meanwhile
+        return
+    for entry in entries:
+        path = f"{below}/{entry.name}" if below else entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from walk(root, path)
+            continue
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield path, status
+
+
+def is_fixed(path: str) -> bool:
+    """Whether a file belongs to a `step-*` folder, whose files never change."""
+    top, slash, _ = path.partition("/")
+    return bool(slash and STEP.fullmatch(top))
+
+
+def newest(paths: list[str] | dict[str, Stamp]) -> str:
+    """The newest `step-*` folder among the paths; "" if there is none."""
+    steps = {path.partition("/")[0] for path in paths if is_fixed(path)}
+    return max(steps, key=lambda name: int(name.rpartition("-")[2]), default="")

@@ -1,0 +1,274 @@
+"""Uploads checkpoints, metrics and TensorBoard events to the bucket while a run goes on.
+
+python live_upload.py FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|always
+
+The supervisor starts it with the Python of the uploader's environment, and never waits for it.
+Checkpoints go to numbered objects, checkpoints/files/0000 and so on; checkpoints/manifest.json
+names each file's number and sha256 and is written last. An object that the manifest in the bucket
+names is never overwritten; one that it no longer names is used again. So the bucket has what the
+folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
+to. Overwritten objects become old versions, which the bucket's lifecycle rule removes.
+
+Files that only grow go in pieces, live/NAME.OFFSET. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import bounded, checkpoint_files, manifest, upload
+    from bootstrap.remote.run.checkpoint_files import Stamp
+else:  # on a host they are in the same folder
+    import bounded
+    import checkpoint_files
+    import manifest
+    import upload
+
+STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and what failed
+LOG = "logs/upload.log"
+PAUSE = 5.0  # seconds between two looks at the folder
+LIVE_PAUSE = 60.0  # seconds between two pieces of a growing file
+SETTLED = 2.0  # seconds without a change, before a program's own files are taken as complete
+PIECE = 64 << 20  # bytes
+EVENTS = "tensorboard"
+
+
+class CheckpointUpload:
+    """Keeps the bucket's copy of the checkpoint folder; `files` is the manifest in the bucket."""
+
+    def __init__(self, run: str, bucket: Any) -> None:
+        self.run, self.bucket = run, bucket
+        self.folder = os.path.join(run, checkpoint_files.FOLDER)
+        self.files: list[dict[str, Any]] = load_status(run)["files"]
+
+    def step(self) -> bool:
+        """Upload what is new, if the folder is at rest; True if the bucket has all of it.
+
+        Raises:
+            OSError, or an error of the cloud's library: an upload failed; the bucket still has the
+                previous checkpoints.
+        """
+        found = checkpoint_files.complete_files(self.folder)
+        if found == {entry["path"]: stamp_of(entry) for entry in self.files}:
+            return True
+        if not is_settled(found):
+            return False
+        try:
+            entries = list(self._entries(found))
+        except FileNotFoundError:  # the training removed an old checkpoint meanwhile
+            return False
+        if checkpoint_files.complete_files(self.folder) != found:
+            return False
+        self._publish(entries)
+        return True
+
+    def _entries(self, found: dict[str, Stamp]) -> Iterator[dict[str, Any]]:
+        """An entry of the manifest for each file, uploaded where the bucket does not have it."""
+        known = {(entry["path"], *stamp_of(entry)): entry for entry in self.files}
+        taken = {entry["object"] for entry in self.files}
+        free = (n for n in range(2 * checkpoint_files.FILES) if n not in taken)
+        for path, stamp in found.items():
+            if entry := known.get((path, *stamp)):
+                yield entry
+                continue
+            number, file = next(free), os.path.join(self.folder, path)
+            size, sha256 = manifest.size_and_sha256(file)
+            self.bucket.put(file, object_of(number), size, sha256)
+            fields = {"path": path, "bytes": size, "sha256": sha256}
+            yield {**fields, "mtime_ns": stamp[1], "object": number}
+
+    def _publish(self, entries: list[dict[str, Any]]) -> None:
+        """Write the manifest to the bucket, then to the run's folder."""
+        path = os.path.join(self.run, f"{STATUS}.manifest")
+        write_json(path, {"schema": 1, "files": entries})
+        name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
+        self.bucket.put(path, name, *manifest.size_and_sha256(path))
+        self.files = entries
+
+
+class GrowingFiles:
+    """Uploads what was added to metrics.jsonl and to TensorBoard's files since the last piece."""
+
+    def __init__(self, run: str, bucket: Any) -> None:
+        self.run, self.bucket = run, bucket
+        self.sent: dict[str, int] = {}  # bytes, by name
+
+    def step(self) -> None:
+        """Upload the next piece of each file that has grown."""
+        results = os.path.join(self.run, "results")
+        for name in ("metrics.jsonl", *self._events(results)):
+            with contextlib.suppress(FileNotFoundError):
+                self._piece(os.path.join(results, name), name)
+
+    def _events(self, results: str) -> list[str]:
+        found = checkpoint_files.walk(results, EVENTS)
+        return sorted(path for path, _ in found if "tfevents" in path)
+
+    def _piece(self, path: str, name: str) -> None:
+        begin = self.sent.get(name, 0)
+        with manifest.open_regular(path) as file:
+            file.seek(begin)
+            data = file.read(PIECE)
+        if not data:
+            return
+        part = os.path.join(self.run, f"{STATUS}.piece")
+        with open(part, "wb") as file:
+            file.write(data)
+        self.bucket.put(part, f"live/{name}.{begin:012d}", *manifest.size_and_sha256(part))
+        self.sent[name] = begin + len(data)
+
+
+def object_of(number: int) -> str:
+    """The name of a numbered object, below the run's folder in the bucket."""
+    return f"{checkpoint_files.FOLDER}/files/{number:04d}"
+
+
+def stamp_of(entry: dict[str, Any]) -> Stamp:
+    """The stamp of an uploaded file."""
+    return entry["bytes"], entry["mtime_ns"]
+
+
+def is_settled(found: dict[str, Stamp]) -> bool:
+    """Whether the program's own files have not changed for SETTLED seconds."""
+    times = [ns for path, (_, ns) in found.items() if not checkpoint_files.is_fixed(path)]
+    return not times or time.time() - max(times) / 1e9 >= SETTLED
+
+
+def load_status(run: str) -> dict[str, Any]:
+    """What was uploaded so far: `files` is the manifest in the bucket, `why` the last error."""
+    with contextlib.suppress(OSError, ValueError), open(os.path.join(run, STATUS)) as file:
+        found: dict[str, Any] = json.load(file)
+        return found
+    return {"files": [], "at": None, "failed": 0, "why": None}
+
+
+def write_json(path: str, document: Any) -> None:
+    """Write a JSON document atomically."""
+    with open(f"{path}.part", "w") as file:
+        json.dump(document, file)
+    os.replace(f"{path}.part", path)
+
+
+class LiveUpload:
+    """The loop of this program; a failed upload is noted and tried again."""
+
+    def __init__(self, run: str, url: str) -> None:
+        bucket = upload.destination(url)
+        self.run = run
+        self.checkpoints, self.growing = CheckpointUpload(run, bucket), GrowingFiles(run, bucket)
+        self.failed = 0
+        self.why: str | None = None
+        self.at = load_status(run)["at"]
+
+    def attempt(self, work: Any) -> bool:
+        """Do one step; True if it succeeded. A failure is counted."""
+        try:
+            done = work() is not False
+        except Exception as error:
+            self.failed, self.why = self.failed + 1, f"{type(error).__name__}: {error}"[:400]
+            print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), self.why, flush=True)
+            return False
+        self.why = None
+        return done
+
+    def checkpoint_step(self) -> bool:
+        """One step for the checkpoints, and its outcome in the run's folder."""
+        before, failed = self.checkpoints.files, self.failed
+        done = self.attempt(self.checkpoints.step)
+        if self.checkpoints.files is not before:
+            self.at = time.time()
+        if self.checkpoints.files is not before or self.failed != failed:
+            self.save()
+        return done
+
+    def save(self) -> None:
+        """Write the outcome; a full disk does not end the uploads."""
+        status = {"files": self.checkpoints.files, "at": self.at}
+        with contextlib.suppress(OSError):
+            path = os.path.join(self.run, STATUS)
+            write_json(path, {**status, "failed": self.failed, "why": self.why})
+
+    def always(self) -> None:
+        """Look at the folder every PAUSE seconds, until the supervisor ends this process."""
+        last = time.monotonic()
+        while True:
+            self.checkpoint_step()
+            if time.monotonic() - last >= LIVE_PAUSE:
+                last = time.monotonic()
+                self.attempt(self.growing.step)
+            time.sleep(PAUSE)
+
+
+def start(run: dict[str, Any], folder: str) -> subprocess.Popen[bytes] | OSError | None:
+    """Start the uploads of a run, as a process that ends with this one; None without a bucket.
+
+    It has no RAILHEAD_RUN: ending the processes of the run does not end it.
+    """
+    if not run.get("bucket"):
+        return None
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")}
+    try:
+        with open(os.path.join(folder, LOG), "ab") as log:
+            return subprocess.Popen(
+                [*argv(run, folder), "always"],
+                env=kept,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=bounded.end_with_parent,
+            )
+    except OSError as error:
+        return error
+
+
+def argv(run: dict[str, Any], folder: str) -> list[str]:
+    """The command of this program, without its last argument."""
+    python = os.path.expanduser(f"~/.railhead/envs/{run['bucket']['client']}/bin/python")
+    url = f"{run['bucket']['url']}/runs/{run['run_id']}"
+    return [python, "-I", os.path.join(folder, "live_upload.py"), folder, url]
+
+
+def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
+    """End the process; returns why checkpoints were not uploaded during the run, or ""."""
+    if process is None:
+        return ""
+    if isinstance(process, OSError):
+        return f"no checkpoint was uploaded during the run: {process}"
+    if (code := process.poll()) is not None:
+        return f"the upload of checkpoints ended with exit code {code}: see {LOG}"
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it may read from a dead network mount
+        process.wait(bounded.GRACE)
+    status = load_status(folder)
+    if status["why"]:
+        return f"{status['failed']} uploads of checkpoints failed, last: {status['why']}"
+    return ""
+
+
+def main(folder: str, url: str, mode: str) -> int:
+    """Upload once, or until this process is killed; exit code 1 if the one upload failed."""
+    uploads = LiveUpload(folder, url)
+    if mode == "always":
+        os.nice(5)
+        uploads.always()
+    until = time.monotonic() + 10 * SETTLED
+    while not uploads.checkpoint_step():
+        if uploads.why or time.monotonic() > until:
+            print(uploads.why or "the checkpoints change all the time", file=sys.stderr)
+            return 1
+        time.sleep(0.5)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Fetches the checkpoints of a run from the bucket into a new folder, and verifies each file.
+
+python restore_checkpoints.py s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
+
+Runs on the chief with the Python of the uploader's environment. A file that differs from the
+manifest is left out: the program goes on from an older checkpoint. Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import checkpoint_files, manifest, upload
+    from bootstrap.remote.run.live_upload import object_of
+else:  # on a host they are in the same folder
+    import checkpoint_files
+    import manifest
+    import upload
+    from live_upload import object_of
+
+RESERVED = 1_000_000_000  # bytes of the disk that stay free
+
+
+def restore(bucket: Any, folder: str) -> dict[str, Any]:
+    """Fetch all files of the manifest; returns {"files", "bytes", "damaged": [paths]}.
+
+    Raises:
+        OSError: there is not enough space, or the bucket refuses.
+        ValueError: the manifest names a path outside the folder.
+    """
+    os.makedirs(folder, exist_ok=True)
+    listed = os.path.join(folder, ".manifest")
+    bucket.get(f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed)
+    with open(listed) as file:
+        entries = json.load(file)["files"]
+    os.remove(listed)
+    total = sum(entry["bytes"] for entry in entries)
+    free = shutil.disk_usage(folder).free
+    if total + RESERVED > free:
+        raise OSError(
+            f"the checkpoints have {total / 1e6:.0f} MB, {free / 1e6:.0f} MB are free, and "
+            f"{RESERVED / 1e6:.0f} MB of it must stay free"
+        )
+    damaged = [entry["path"] for entry in entries if not fetched(bucket, entry, folder)]
+    return {"files": len(entries) - len(damaged), "bytes": total, "damaged": damaged}
+
+
+def fetched(bucket: Any, entry: dict[str, Any], folder: str) -> bool:
+    """Fetch one file and put it in its place; False if its content is not as in the manifest."""
+    path = os.path.normpath(os.path.join(folder, entry["path"]))
+    if not path.startswith(os.path.join(os.path.abspath(folder), "")):
+        raise ValueError(f"the manifest names {entry['path']!r}")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = os.path.join(folder, f".part-{entry['object']}")
+    bucket.get(object_of(entry["object"]), part)
+    if manifest.size_and_sha256(part) != (entry["bytes"], entry["sha256"]):
+        os.remove(part)
+        return False
+    os.replace(part, path)
+    return True
+
+
+def main(url: str, folder: str) -> None:
+    """Restore, and print the outcome."""
+    print(json.dumps(restore(upload.destination(url), os.path.abspath(folder))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,31 @@
+"""A cluster with its open connections: what is known about the hosts, and how they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from bootstrap.plan.cluster import Cluster
+from bootstrap.ssh.agents import STARTING
+from bootstrap.ssh.connect import Sessions, everywhere
+
+
+@dataclass(frozen=True)
+class ConnectedCluster(Cluster):
+    """A cluster and an open session with each of its hosts.
+
+    `sessions` is shared by all copies of the cluster that `replace` makes: after a reboot it has
+    the new session of the host.
+    """
+
+    sessions: Sessions = field(kw_only=True, compare=False, repr=False)
+
+    def start_agents(self, names: Collection[str] | None = None) -> None:
+        """Start the agents of these hosts (None: of all), with the Python of the runtime."""
+        sessions = {n: s for n, s in self.sessions.items() if names is None or n in names}
+        pythons = {name: self.python_of(name) for name in sessions}
+        everywhere(sessions, lambda s: s.start_agent(pythons[s.host.name]), what=STARTING)
+
+    def python_of(self, name: str) -> str:
+        """The path of the Python on a host that its runtime is made with."""
+        return self.facts[name].pythons[self.environment.python]

@@ -1,0 +1,134 @@
+"""Local data: which files it has, what is refused by name, and when a file is read again."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.data import folders
+from bootstrap.data.folders import LocalData, hashed, listed
+from bootstrap.errors import RailheadError, UsageError
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with files, one of them in a folder that .gitignore excludes."""
+    for name, text in {
+        "a/1.jpg": "one",
+        "a/2.jpg": "two",
+        "b/3.jpg": "",
+        ".gitignore": "a/",
+    }.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text(text)
+    (tmp_path / "data" / "link").symlink_to("a")
+    return tmp_path / "data"
+
+
+def names(found: LocalData) -> list[str]:
+    return [file.path for file in found.files]
+
+
+def hash_all(found: LocalData) -> LocalData:
+    return hashed(found, lambda count: None)
+
+
+def test_every_file_belongs_to_the_data(data: Path) -> None:
+    found = listed(data, "--data train")
+    expected = [".gitignore", "a/1.jpg", "a/2.jpg", "b/3.jpg", "link/1.jpg", "link/2.jpg"]
+    assert names(found) == expected
+    assert found.total_bytes == 3 + 3 + 3 + 3 + 2
+
+
+def test_one_file_is_a_folder_with_this_file(data: Path) -> None:
+    assert names(listed(data / "a" / "1.jpg", "--data train")) == ["1.jpg"]
+
+
+def test_the_digest_is_of_names_and_contents(data: Path) -> None:
+    first = hash_all(listed(data, "")).digest
+    assert hash_all(listed(data, "")).digest == first
+    (data / "a/1.jpg").write_text("eno")
+    changed = hash_all(listed(data, "")).digest
+    (data / "b/3.jpg").rename(data / "b/4.jpg")
+    assert len({first, changed, hash_all(listed(data, "")).digest}) == 3
+
+
+def test_a_share_has_every_file_once(data: Path) -> None:
+    found = listed(data, "")
+    shares = [found.share(index, 3) for index in range(3)]
+    assert sorted(name for share in shares for name in names(share)) == names(found)
+    assert names(shares[1]) == ["a/1.jpg", "link/1.jpg"]
+
+
+def make_empty(data: Path) -> None:
+    for path in sorted(data.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    (data / "folder").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (make_empty, "has no files"),
+        (lambda data: os.mkfifo(data / "pipe"), "pipe is not a file but a FIFO"),
+        (
+            lambda data: (data / "away").symlink_to("/etc"),
+            "away is a link to /etc, which is outside",
+        ),
+        (lambda data: (data / "gone").symlink_to("nowhere"), "gone is a link to .*does not exist"),
+        (lambda data: (data / "a/up").symlink_to(".."), "a link to a folder that holds it"),
+        (lambda data: (data / "two\nlines").write_text(""), "is not one line of UTF-8"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(
+    data: Path, spoil: Callable[[Path], None], expected: str
+) -> None:
+    spoil(data)
+    with pytest.raises(UsageError) as caught:
+        listed(data, "--data train")
+    assert re.search(expected, str(caught.value)), caught.value
+
+
+def test_a_file_without_the_right_to_read_is_named(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).name != "2.jpg" and real(path, mode)
+    )
+    with pytest.raises(UsageError, match=r"cannot read .*2\.jpg: Permission denied"):
+        listed(data, "--data train")
+
+
+def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "SETTLED", 0)
+    first = hash_all(listed(data, ""))
+    monkeypatch.setattr(folders, "_sha256", lambda path, file: pytest.fail(f"{path} was read"))
+    assert hash_all(listed(data, "")).digest == first.digest
+    (data / "a/1.jpg").write_text("eno")
+    with pytest.raises(BaseException, match=r"1\.jpg was read"):
+        hash_all(listed(data, ""))
+
+
+def test_the_hash_of_a_file_that_just_changed_is_not_kept(data: Path) -> None:
+    first = hash_all(listed(data, ""))
+    status = (data / "a/1.jpg").stat()
+    (data / "a/1.jpg").write_text("eno")
+    os.utime(data / "a/1.jpg", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert time.time_ns() - status.st_mtime_ns < folders.SETTLED
+    assert hash_all(listed(data, "")).digest != first.digest
+
+
+@pytest.mark.parametrize("spoil", [lambda p: p.write_text("longer"), lambda p: p.unlink()])
+def test_a_file_that_changes_after_the_list_is_named(
+    data: Path, spoil: Callable[[Path], None]
+) -> None:
+    found = listed(data, "")
+    spoil(data / "a/1.jpg")
+    with pytest.raises(RailheadError, match=r"1\.jpg"):
+        hash_all(found)

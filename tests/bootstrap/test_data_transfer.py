@@ -1,0 +1,262 @@
+"""Local data reaches real hosts once, whole or not at all; an interrupted transfer continues."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.local import wait_until
+from hosts.person import Cluster
+
+from bootstrap.data import send
+from bootstrap.data.folders import PIECE, LocalData
+from bootstrap.data.inputs import DataInput, check_shares, read_inputs
+from bootstrap.data.place import place_data
+from bootstrap.data.spec import parse
+from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.ssh.session import Session
+
+Opened = Mapping[str, Session]
+
+
+@pytest.fixture
+def inventory(
+    cluster: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> Inventory:
+    monkeypatch.setenv("HOME", str(home_of_session))
+    return local_state.load_cluster("data_transfer")
+
+
+@pytest.fixture
+def opened(inventory: Inventory, cluster: Cluster) -> Iterator[Opened]:
+    """Sessions with three hosts that have no data yet."""
+    with reach.sessions(inventory) as opened:
+        for session in opened.values():
+            session.start_agent("python3")
+            session.call("remove", paths=["~/.railhead/data"])
+        yield opened
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Files of several sizes, one of more than a piece."""
+    folder = tmp_path / "data"
+    for name, size in {"a.bin": 3, "sub/b.bin": PIECE * 3 + 7, "sub/c.bin": 0, "d.bin": 50}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(os.urandom(size))
+    return folder
+
+
+def home_of(cluster: Cluster, name: str) -> Path:
+    return next(m.home for m in cluster.machines if m.name == name)
+
+
+def inputs_of(*texts: str) -> tuple[DataInput, ...]:
+    return read_inputs([parse(text, script=True) for text in texts])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
+
+
+def folder_on(cluster: Cluster, name: str, path: str) -> Path:
+    return home_of(cluster, name) / path.removeprefix("~/")
+
+
+class Sent:
+    """Counts the bytes of contents that a command sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        real = send._pieces
+
+        def counted(*args: Any) -> Iterator[bytes]:
+            for piece in real(*args):
+                self.bytes += len(piece)
+                yield piece
+
+        monkeypatch.setattr(send, "_pieces", counted)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return Sent(monkeypatch)
+
+
+def test_every_host_gets_the_folder_once(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    sent: Sent,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (document,) = place_data(inputs_of(f"train={data}"), inventory, opened)
+    assert document["name"] == "train" and document["mode"] == "file"
+    for name, path in zip(opened, document["paths"], strict=True):
+        folder = folder_on(cluster, name, path)
+        assert contents(folder) == contents(data)
+        assert stat.S_IMODE((folder / "a.bin").stat().st_mode) == 0o444
+        assert not list(folder.parent.glob("*.part")) and not list(
+            folder.parent.glob("*.incoming*")
+        )
+    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
+    assert place_data(inputs_of(f"train={data}"), inventory, opened) == [document]
+    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values()), "sent a second time"
+    assert "already on all hosts" in capsys.readouterr().out
+
+
+def test_shard_gives_each_host_its_own_files(
+    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
+) -> None:
+    (document,) = place_data(inputs_of(f"train={data},shard"), inventory, opened)
+    found = [
+        contents(folder_on(cluster, n, p)) for n, p in zip(opened, document["paths"], strict=True)
+    ]
+    assert [sorted(x) for x in found] == [["a.bin", "sub/c.bin"], ["d.bin"], ["sub/b.bin"]]
+    assert {k: v for x in found for k, v in x.items()} == contents(data)
+
+
+def test_an_interrupted_transfer_continues_inside_a_file(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = send._pieces
+
+    def arrived() -> int:
+        folders = [home_of(cluster, name) / ".railhead/data" for name in opened]
+        parts = [part for folder in folders for part in folder.glob("*.incoming-*")]
+        return sum(part.stat().st_size >= PIECE for part in parts)
+
+    def cut(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
+        big = files.files[number].path == "sub/b.bin"
+        yield from itertools.islice(real(files, number, offset), 2 if big else None)
+        if big:
+            wait_until(lambda: arrived() == 3, 20, "a part arrives on each host")
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(send, "_pieces", cut)
+    with pytest.raises(KeyboardInterrupt):
+        place_data(inputs_of(f"train={data}"), inventory, opened)
+    for session in opened.values():
+        session.close()
+    monkeypatch.setattr(send, "_pieces", real)
+    sent = Sent(monkeypatch)
+    with reach.sessions(inventory) as again:
+        for session in again.values():
+            session.start_agent("python3")
+        (document,) = place_data(inputs_of(f"train={data}"), inventory, again)
+    for name, path in zip(opened, document["paths"], strict=True):
+        assert contents(folder_on(cluster, name, path)) == contents(data)
+    assert sent.bytes < 3 * (2 * PIECE + 100), "a.bin, d.bin and the start of b.bin were there"
+
+
+def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
+    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster, sent: Sent
+) -> None:
+    (document,) = place_data(inputs_of(f"train={data}"), inventory, opened)
+    before = sent.bytes
+    folder = folder_on(cluster, "h2", document["paths"][1])
+    (folder / "d.bin").unlink()
+    place_data(inputs_of(f"train={data}"), inventory, opened)
+    assert contents(folder) == contents(data)
+    assert sent.bytes == before + 50
+
+
+def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = send._pieces
+
+    def changing(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
+        if files.files[number].path == "d.bin":
+            (data / "d.bin").write_bytes(b"x" * 20)
+        return real(files, number, offset)
+
+    monkeypatch.setattr(send, "_pieces", changing)
+    with pytest.raises(HostsFailed, match=r"d\.bin changed while it was sent"):
+        place_data(inputs_of(f"train={data}"), inventory, opened)
+    folder = home_of(cluster, "h1") / ".railhead/data"
+    assert not [p for p in folder.iterdir() if p.is_dir() and p.suffix != ".part"]
+    assert opened["h1"].call("data_state", folders=[])["free"], "the channel still works"
+
+
+def test_too_little_room_is_found_before_anything_is_sent(
+    data: Path, inventory: Inventory, opened: Opened, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Session.call
+
+    def full(self: Session, op: str, **kw: Any) -> Any:
+        answer = real(self, op, **kw)
+        return {**answer, "free": 1000} if op == "data_state" and self.host.name == "h2" else answer
+
+    monkeypatch.setattr(Session, "call", full)
+    with pytest.raises(HostsNotReady, match=r"h2 +needs 3.1 MB for the data, 1.0 kB are free"):
+        place_data(inputs_of(f"train={data}"), inventory, opened)
+    assert sent.bytes == 0
+
+
+def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
+    opened: Opened, cluster: Cluster
+) -> None:
+    (home_of(cluster, "h1") / ".railhead/data/x.part").mkdir(parents=True)
+    blocked = home_of(cluster, "h1") / ".railhead/data/x.incoming-0"
+    blocked.mkdir()  # a write that fails, as on a full disk
+    with pytest.raises(Exception, match="receive_data"):
+        opened["h1"].send_stream(
+            "receive_data",
+            lambda event: iter([bytes(PIECE + 1 - event["need"][0][1])]),
+            folder="~/.railhead/data/x",
+            manifest=[["f", PIECE + 1, "0" * 64]],
+        )
+    assert opened["h1"].call("paths_state", paths=["~"]) == {"~": "folder"}
+
+
+def test_a_path_must_be_on_all_hosts(
+    inventory: Inventory, opened: Opened, cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("h1", "h2", "h3"):
+        (home_of(cluster, name) / "there").mkdir(exist_ok=True)
+    (home_of(cluster, "h1") / "there/x").write_text("x")
+    (home_of(cluster, "h3") / "there").rmdir()
+    with pytest.raises(HostsNotReady) as caught:
+        place_data(inputs_of("train=host:~/there"), inventory, opened)
+    assert json.dumps(caught.value.outcomes) == json.dumps(
+        {"h1": "ok", "h2": "~/there is an empty folder", "h3": "there is no ~/there"}
+    )
+
+
+def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
+    (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), inventory, opened)
+    assert document == {
+        "name": "train",
+        "uri": "s3://b-1/x",
+        "distribution": "shard",
+        "mode": "file",
+        "paths": None,
+    }
+
+
+def test_fewer_files_than_hosts_cannot_be_sharded(data: Path) -> None:
+    check_shares(inputs_of(f"train={data},shard"), 4)
+    check_shares(inputs_of(f"train={data}"), 5)
+    with pytest.raises(UsageError, match="only 4 files for 5 hosts"):
+        check_shares(inputs_of(f"train={data},shard"), 5)

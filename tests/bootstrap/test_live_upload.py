@@ -1,0 +1,221 @@
+"""Checkpoints in the bucket during a run, and back from it, with the cloud's own library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
+
+from bootstrap.remote.run import live_upload, upload  # noqa: E402
+from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
+
+REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
+URL = "s3://results-b/runs/r1"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run's folder."""
+    folder = tmp_path / "r1"
+    for name in ("checkpoints", "results/tensorboard", "logs"):
+        (folder / name).mkdir(parents=True)
+    return folder
+
+
+def checkpoint(run: Path, step: int, text: str = "arrays") -> Path:
+    """A complete checkpoint as our own training writes them."""
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    folder.mkdir()
+    (folder / "state.npz").write_text(f"{text} {step}")
+    (folder / "manifest.json").write_text("{}")
+    return folder
+
+
+def own_file(run: Path, name: str, text: str, age: float = 60) -> Path:
+    """A file of the program itself, last changed so many seconds ago."""
+    path = run / "checkpoints" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path
+
+
+def uploads(run: Path) -> CheckpointUpload:
+    return CheckpointUpload(str(run), upload.destination(URL))
+
+
+def restored(tmp_path: Path) -> tuple[dict[str, str], Any]:
+    """What comes back from the bucket: {path: content}, and the reply."""
+    folder = tmp_path / f"back-{time.monotonic_ns()}"
+    argv = [sys.executable, "-I", str(REMOTE / "restore_checkpoints.py"), URL, str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    texts = {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+    return texts, json.loads(done.stdout)
+
+
+def names(s3: Any) -> list[str]:
+    found = s3.list_objects_v2(Bucket="results-b").get("Contents", [])
+    return sorted(item["Key"].removeprefix("runs/r1/") for item in found)
+
+
+def test_complete_checkpoints_come_back_and_torn_ones_stay_away(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    checkpoint(run, 10)
+    torn = checkpoint(run, 20)
+    (torn / "manifest.json").unlink()
+    partial = run / "checkpoints/.step-00000030.partial"
+    partial.mkdir()
+    (partial / "state.npz").write_text("half")
+    own_file(run, "chief/ckpt-1.index", "index")
+    assert uploads(run).step()
+    texts, reply = restored(tmp_path)
+    assert texts == {
+        "step-00000010/state.npz": "arrays 10",
+        "step-00000010/manifest.json": "{}",
+        "chief/ckpt-1.index": "index",
+    }
+    assert (reply["files"], reply["damaged"]) == (3, [])
+
+
+def test_the_bucket_keeps_what_the_folder_keeps_and_nothing_is_deleted(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    sender = uploads(run)
+    for step in range(1, 8):
+        old = run / "checkpoints" / f"step-{step - 2:08d}"
+        for path in old.glob("*"):
+            path.unlink()
+        if old.exists():
+            old.rmdir()
+        checkpoint(run, step)
+        assert sender.step()
+        texts, _ = restored(tmp_path)
+        assert {name[:13] for name in texts} == {f"step-{n:08d}" for n in (step - 1, step) if n}
+        assert all(text in ("{}", f"arrays {int(n[5:13])}") for n, text in texts.items())
+    objects = [name for name in names(s3) if "/files/" in name]
+    assert len(objects) == 6  # two checkpoints, and the place of the one that is uploaded next
+
+
+def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
+    s3: Any, run: Path
+) -> None:
+    checkpoint(run, 10)
+    loop = live_upload.LiveUpload(str(run), URL)
+    assert loop.checkpoint_step()
+    checkpoint(run, 20)
+    again = uploads(run)
+    sent: list[str] = []
+    put = again.bucket.put
+    again.bucket.put = lambda path, *rest: (sent.append(path), put(path, *rest))
+    assert again.step() and again.step()
+    assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2 + ["r1"]
+
+
+def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
+    path = own_file(run, "latest.weights.h5", "half", age=0)
+    sender = uploads(run)
+    assert not sender.step() and not names(s3)
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    assert sender.step() and "checkpoints/manifest.json" in names(s3)
+
+
+def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    sender = uploads(run)
+    checkpoint(run, 10)
+    assert sender.step()
+    newer = checkpoint(run, 20)
+    put = sender.bucket.put
+
+    def and_remove(path: str, *rest: Any) -> None:
+        put(path, *rest)
+        (newer / "state.npz").unlink(missing_ok=True)
+
+    sender.bucket.put = and_remove
+    assert not sender.step()
+    assert set(restored(tmp_path)[0]) == {"step-00000010/state.npz", "step-00000010/manifest.json"}
+
+
+def test_a_failed_upload_is_counted_and_the_next_one_succeeds(
+    s3: Any, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run, 10)
+    loop = live_upload.LiveUpload(str(run), URL)
+    put = loop.checkpoints.bucket.put
+
+    def refuse(*_: Any) -> None:
+        raise OSError("503 Slow Down")
+
+    monkeypatch.setattr(loop.checkpoints.bucket, "put", refuse)
+    assert not loop.checkpoint_step()
+    status = live_upload.load_status(str(run))
+    assert (status["failed"], status["why"]) == (1, "OSError: 503 Slow Down")
+    monkeypatch.setattr(loop.checkpoints.bucket, "put", put)
+    assert loop.checkpoint_step()
+    assert live_upload.load_status(str(run))["why"] is None
+
+
+def test_a_changed_object_is_left_out_and_named(s3: Any, run: Path, tmp_path: Path) -> None:
+    checkpoint(run, 10)
+    checkpoint(run, 20)
+    assert uploads(run).step()
+    s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/files/0003", Body=b"other")
+    texts, reply = restored(tmp_path)
+    assert reply["damaged"] == ["step-00000020/state.npz"]
+    assert set(texts) == {
+        "step-00000010/state.npz",
+        "step-00000010/manifest.json",
+        "step-00000020/manifest.json",
+    }
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "a/../../outside"])
+def test_a_manifest_that_leads_out_of_the_folder_is_refused(
+    s3: Any, run: Path, tmp_path: Path, path: str
+) -> None:
+    entry = {"path": path, "bytes": 1, "sha256": "0" * 64, "mtime_ns": 0, "object": 0}
+    body = json.dumps({"schema": 1, "files": [entry]})
+    s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/manifest.json", Body=body)
+    argv = [sys.executable, "-I", str(REMOTE / "restore_checkpoints.py"), URL]
+    done = subprocess.run([*argv, str(tmp_path / "back")], capture_output=True, text=True)
+    assert done.returncode and f"the manifest names {path!r}" in done.stderr
+
+
+def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> None:
+    growing = GrowingFiles(str(run), upload.destination(URL))
+    metrics = run / "results/metrics.jsonl"
+    events = run / "results/tensorboard/events.out.tfevents.1.h1"
+    for piece in ("one\n", "two\n", "three\n"):
+        with metrics.open("a") as file:
+            file.write(piece)
+        events.write_text("the same")
+        growing.step()
+    found = names(s3)
+    assert found == [
+        "live/metrics.jsonl.000000000000",
+        "live/metrics.jsonl.000000000004",
+        "live/metrics.jsonl.000000000008",
+        f"live/tensorboard/{events.name}.000000000000",
+    ]
+    bodies = [s3.get_object(Bucket="results-b", Key=f"runs/r1/{n}")["Body"].read() for n in found]
+    assert b"".join(bodies[:3]) == metrics.read_bytes()
+
+
+def test_the_process_ends_with_its_starter_and_a_broken_one_is_reported(run: Path) -> None:
+    document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
+    missing = live_upload.start(document, str(run))
+    assert "No such file" in live_upload.end(missing, str(run))
+    assert live_upload.start({"bucket": None}, str(run)) is None
+    assert live_upload.end(None, str(run)) == ""
