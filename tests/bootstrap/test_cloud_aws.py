@@ -173,7 +173,12 @@ def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> No
     assert all("can end it, not stop it" in s.reason for s in asked.instance_states().values())
     with pytest.raises(UsageError, match="can end it, not stop it") as told:
         asked.stop()
-    assert "--destroy" in told.value.hint
+    assert told.value.hint.startswith("fab stop")
+    assert asked.cannot_stop() == [h.name for h in inventory.hosts]
+    asked.end()
+    assert {s.state for s in asked.instance_states().values()} == {"gone"}
+    assert asked.cannot_stop() == []
+    asked.end()
     assert states(asked) == ["running", "running"]
 
 

@@ -76,6 +76,16 @@ class Gcp:
             if _state(instance) in ("running", "starting"):
                 self._client("POST", f"{_path(host)}/stop")
 
+    def end(self) -> None:
+        """Delete every instance that exists, with its disk."""
+        for host, instance in self._instances():
+            if instance is not None:
+                self._client("DELETE", _path(host))
+
+    def cannot_stop(self) -> list[str]:
+        """None: Google stops every machine, spot ones too."""
+        return []
+
     def deadlines(self) -> dict[str, Deadline]:
         """When Compute itself stops each instance that exists."""
         return {h.name: _deadline(h, one) for h, one in self._instances() if one is not None}
