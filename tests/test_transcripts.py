@@ -86,12 +86,12 @@ class Reader:
         paths = f"{self.home / 'bin'}:{os.environ['PATH']}"
         environment = {**os.environ, "HOME": str(self.home), "PATH": paths, "TERM": "dumb"}
         environment["XDG_CACHE_HOME"] = str(self.caches)
-        words = command.replace("make demo", "fab demo")
+        args = command.replace("make demo", "fab demo")
         done = subprocess.run(
-            ["sh", "-c", f"(exit {last}); {words}"], cwd=self.folder, env=environment,
+            ["sh", "-c", f"(exit {last}); {args}"], cwd=self.folder, env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        if "--detach" in words:
+        if "--detach" in args:
             time.sleep(8)  # until every rank is there
         return done.stdout, done.returncode
 

@@ -58,8 +58,8 @@ def test_64_hosts_at_once_and_none_is_lost(
     monkeypatch.setenv("HOME", str(home_of_session))
     try:
         with reach.sessions(local_cluster.start("many", 64)) as opened:
-            said = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
-        assert len(set(said.values())) == 64
+            output = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
+        assert len(set(output.values())) == 64
     finally:
         local_cluster.destroy("many")
 
@@ -81,9 +81,9 @@ def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cl
 def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_way_on(
     person: Person, cluster: Cluster
 ) -> None:
-    told = outcome(cluster.host(0))["h1"]
-    assert fingerprint(cluster.machines[0].folder / "host_key.pub") in told
-    assert f"next: fab trust --hosts {cluster.host(0)}" in told
+    output = outcome(cluster.host(0))["h1"]
+    assert fingerprint(cluster.machines[0].folder / "host_key.pub") in output
+    assert f"next: fab trust --hosts {cluster.host(0)}" in output
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
@@ -94,11 +94,11 @@ def test_a_changed_key_is_refused(
     machine, known = cluster.machines[0], person.home / where
     known.parent.mkdir(exist_ok=True)
     known.write_text(line(machine, make_key(tmp_path / "old", kind)))
-    told = outcome(cluster.host(0))["h1"]
-    assert "REFUSED, its host key changed" in told
-    assert fingerprint(machine.folder / "host_key.pub") in told
-    assert "fab trust" not in told
-    _, _, hint = told.partition("know why: ")
+    output = outcome(cluster.host(0))["h1"]
+    assert "REFUSED, its host key changed" in output
+    assert fingerprint(machine.folder / "host_key.pub") in output
+    assert "fab trust" not in output
+    _, _, hint = output.partition("know why: ")
     subprocess.run(hint, shell=True, check=True, capture_output=True)
     assert "unknown host key" in outcome(cluster.host(0))["h1"]
 
@@ -171,14 +171,14 @@ def closed() -> Host:
         return Host("closed", "127.0.0.1", port=server.getsockname()[1])
 
 
-def test_every_host_is_told_in_one_report(
+def test_every_host_is_reported_in_one_report(
     person: Person, cluster: Cluster, quick: None, mute: Host, silent: Host
 ) -> None:
     person.knows(*cluster.machines)
     nameless = Host("nameless", "no-such-host.invalid")
     stranger = replace(cluster.host(1), user="railhead-nobody")
     began = time.monotonic()
-    told = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
+    output = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
     assert time.monotonic() - began < 8
     says = {
         "h1": "ok",
@@ -188,19 +188,19 @@ def test_every_host_is_told_in_one_report(
         "mute": "is open, but no sshd speaks there",
         "h2": "none of your keys is accepted",
     }
-    assert {name: says[name] in text for name, text in told.items()} == dict.fromkeys(says, True)
+    assert {name: says[name] in text for name, text in output.items()} == dict.fromkeys(says, True)
 
 
-def test_one_dead_among_four_is_told_beside_three_that_are_well(
+def test_one_dead_among_four_is_reported_beside_three_that_are_well(
     person: Person, cluster: Cluster
 ) -> None:
     person.knows(*cluster.machines)
-    told = outcome(*(cluster.host(i) for i in range(3)), closed())
-    assert [text.partition(":")[0] for text in told.values()] == ["ok", "ok", "ok", "refused"]
+    output = outcome(*(cluster.host(i) for i in range(3)), closed())
+    assert [text.partition(":")[0] for text in output.values()] == ["ok", "ok", "ok", "refused"]
 
 
 @pytest.mark.parametrize("keys", ["none", "another"])
-def test_a_host_that_wants_a_password_is_told_at_once(
+def test_a_host_that_wants_a_password_is_reported_at_once(
     person: Person, cluster: Cluster, tmp_path: Path, keys: str
 ) -> None:
     person.knows(cluster.machines[0])
@@ -209,9 +209,9 @@ def test_a_host_that_wants_a_password_is_told_at_once(
         person.has(make_key(tmp_path / "another"))
     with taking_passwords(cluster):
         began = time.monotonic()
-        told = outcome(cluster.host(0))["h1"]
-    assert told.startswith("none of your keys is accepted (no password is asked for)")
-    assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in told
+        output = outcome(cluster.host(0))["h1"]
+    assert output.startswith("none of your keys is accepted (no password is asked for)")
+    assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in output
     assert time.monotonic() - began < 3
 
 
@@ -225,18 +225,20 @@ class taking_passwords:
         self.before = self.config.read_text()
 
     def __enter__(self) -> None:
-        self._say(self.before.replace("PasswordAuthentication no", "PasswordAuthentication yes"))
+        self._configure(
+            self.before.replace("PasswordAuthentication no", "PasswordAuthentication yes")
+        )
 
     def __exit__(self, *failure: object) -> None:
-        self._say(self.before)
+        self._configure(self.before)
 
-    def _say(self, text: str) -> None:
+    def _configure(self, text: str) -> None:
         self.config.write_text(text)
         os.kill(self.pid, 1)
         time.sleep(0.3)
 
 
-def test_a_key_with_a_passphrase_is_told(person: Person, cluster: Cluster) -> None:
+def test_a_key_with_a_passphrase_is_reported(person: Person, cluster: Cluster) -> None:
     person.knows(cluster.machines[0])
     lock = ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(person.ssh / "id_ed25519")]
     subprocess.run(lock, check=True, capture_output=True)
@@ -338,8 +340,8 @@ def test_a_swapped_key_of_the_jump_host_is_refused(
 ) -> None:
     jump, inner = cluster.machines[:2]
     traveller.write_known([line(jump, make_key(tmp_path / "old")), line(inner)])
-    told = outcome(INNER)["inner"]
-    assert f"REFUSED, its host key changed: [{jump.address}]:{jump.port}" in told
+    output = outcome(INNER)["inner"]
+    assert f"REFUSED, its host key changed: [{jump.address}]:{jump.port}" in output
 
 
 @pytest.mark.parametrize(
@@ -406,9 +408,9 @@ def test_what_only_breaks_rules_has_started_nothing(opened: dict[str, Session]) 
 
 def test_all_work_at_the_same_time_and_answers_keep_the_order(opened: dict[str, Session]) -> None:
     began = time.monotonic()
-    said = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
+    output = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
     assert time.monotonic() - began < 1.9
-    assert list(said) == ["h1", "h2", "h3"]
+    assert list(output) == ["h1", "h2", "h3"]
 
 
 def test_facts_of_all_hosts_are_read(opened: dict[str, Session], cluster: Cluster) -> None:

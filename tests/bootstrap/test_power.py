@@ -57,11 +57,11 @@ class Sky:
         for name, (at, state) in self.due.items():
             if self.time >= at:
                 self.states[name] = state
-        told = {}
+        values = {}
         for number, (name, state) in enumerate(self.states.items(), 1):
             address = f"203.0.113.{100 + number}" if state == "running" else None
-            told[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
-        return told
+            values[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
+        return values
 
     def start(self) -> None:
         self.calls.append("start")
@@ -138,8 +138,8 @@ def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
     assert Target(stack="dev").running().stack == "dev"
     assert addresses(Target("a,b").running()) == ["a", "b"]
     lines = capsys.readouterr().out.splitlines()
-    told = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
-    assert lines[3] == told + "ubuntu@203.0.113.102:22"
+    expected = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
+    assert lines[3] == expected + "ubuntu@203.0.113.102:22"
     assert lines[4].endswith("(hosts): a, b")
 
 
@@ -156,9 +156,9 @@ def test_machines_that_do_not_run_end_with_2_and_name_the_command(
     person: pytest.MonkeyPatch,
 ) -> None:
     sky = under(person, Sky("running", "stopped"))
-    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as told:
+    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as caught:
         Target(stack="dev").running()
-    assert told.value.hint.startswith("fab start")
+    assert caught.value.hint.startswith("fab start")
     assert sky.calls == []
 
 
@@ -168,23 +168,23 @@ def test_machines_that_are_lost_are_not_started(
 ) -> None:
     sky = under(person, Sky("stopped", state))
     for begin in (True, False):
-        with pytest.raises(HostsNotReady, match=state) as told:
+        with pytest.raises(HostsNotReady, match=state) as caught:
             Target(stack="dev", start=begin).running()
-        assert told.value.hint.startswith(hint)
+        assert caught.value.hint.startswith(hint)
     assert sky.calls == []
 
 
-@pytest.mark.parametrize(("said", "starts"), [("y", True), ("", False), ("n", False)])
-def test_at_a_terminal_the_person_is_asked(
-    person: pytest.MonkeyPatch, said: str, starts: bool
+@pytest.mark.parametrize(("output", "starts"), [("y", True), ("", False), ("n", False)])
+def test_at_a_terminal_the_user_is_queried(
+    person: pytest.MonkeyPatch, output: str, starts: bool
 ) -> None:
     sky = under(person, Sky("stopped", "stopped", takes=0))
     person.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
-    asked: list[str] = []
+    requests: list[str] = []
 
     def answer(text: str) -> str:
-        asked.append(text)
-        return said
+        requests.append(text)
+        return output
 
     person.setattr("builtins.input", answer)
     person.setattr(power, "Clock", sky.clock)
@@ -194,7 +194,7 @@ def test_at_a_terminal_the_person_is_asked(
         with pytest.raises(UsageError, match="were not started"):
             Target(stack="dev").running()
     assert ("start" in sky.calls) == starts
-    assert "7.82 USD per hour" in asked[0]
+    assert "7.82 USD per hour" in requests[0]
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
@@ -237,7 +237,7 @@ def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPa
     assert addresses(local_state.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
 
 
-def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
+def test_hours_are_those_that_were_queried(person: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     sky.set_deadline(1)
     start(person, sky, hours=2.5)
@@ -300,12 +300,14 @@ def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
 
     person.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
     person.setattr(reachability, "own_address", lambda _: "198.51.100.9")
-    with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as told:
+    with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as caught:
         start(person, Sky("stopped", "stopped"))
-    assert told.value.hint.startswith("pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32")
+    assert caught.value.hint.startswith(
+        "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
+    )
 
 
-def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
+def test_stopping_waits_for_the_clouds_word_and_reports_what_still_bills(
     person: pytest.MonkeyPatch,
 ) -> None:
     sky, lines = under(person, Sky(takes=90)), list[str]()
@@ -359,8 +361,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     cluster.stop("dev")
 
 
-def fab(shell: dict[str, str], *words: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *words]
+def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
+    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *args]
     done = subprocess.run(argv, env=shell, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 

@@ -50,7 +50,7 @@ def content(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_without_a_bucket_nothing_is_asked(folder: Path) -> None:
+def test_without_a_bucket_nothing_is_queried(folder: Path) -> None:
     assert find_cached_wheel(Inventory("c", HOSTS, cloud="aws"), folder) is None
 
 
@@ -112,18 +112,18 @@ def after(world: World, folder: Path) -> CachedWheel:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "output"),
     [
         ("flip", "has another sha256 than the one that was written down"),
         ("take", "is not there any more"),
     ],
 )
 def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
-    world: World, folder: Path, kept: str, how: str, told: str
+    world: World, folder: Path, kept: str, how: str, output: str
 ) -> None:
     (wheel,) = (name for name in world.names() if name.endswith(".whl"))
     getattr(world, how)(wheel)
-    assert after(world, folder).note == f"the wheel in {kept} is not used: {NAME} {told}"
+    assert after(world, folder).note == f"the wheel in {kept} is not used: {NAME} {output}"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_names_no_wheel_is_not_used_and_makes_room(
         Refused("AWS refuses get_object: AccessDenied: no", "AccessDenied"),
     ],
 )
-def test_a_bucket_that_cannot_be_asked_is_a_note(
+def test_a_bucket_that_cannot_be_queried_is_a_note(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception
 ) -> None:
     def of(_: Inventory) -> bucket.Bucket:

@@ -98,7 +98,7 @@ def test_what_never_answered_is_no_connection(person: Person) -> None:
     assert traffic.host_traffic("closed").connections == 0
 
 
-def test_it_is_told_in_a_few_words() -> None:
+def test_it_is_reported_briefly() -> None:
     now = time.monotonic()
     assert traffic.Traffic(now - 41, 1, 88_200_000).summary() == "41 s, 1 connection, 88 MB sent"
     assert traffic.Traffic(now - 100, 2, 812).summary() == "1 min 40 s, 2 connections, 812 B sent"

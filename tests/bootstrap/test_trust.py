@@ -13,15 +13,15 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import trust
 
 
-class Asked:
+class Confirmation:
     """Agrees to all, or to none, and remembers the questions."""
 
     def __init__(self, answer: bool = True) -> None:
         self.questions: list[str] = []
         self.answer = answer
 
-    def __call__(self, said: str) -> bool:
-        self.questions.append(said)
+    def __call__(self, output: str) -> bool:
+        self.questions.append(output)
         return self.answer
 
 
@@ -32,9 +32,9 @@ def pins(person: Person) -> str:
 
 
 def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cluster) -> None:
-    both, asked = named(cluster.host(0), cluster.host(1)), Asked()
-    told = trust.pin_keys(trust.unknown_keys(both), asked)
-    assert told == [f"pinned {said}" for said in asked.questions]
+    both, request = named(cluster.host(0), cluster.host(1)), Confirmation()
+    output = trust.pin_keys(trust.unknown_keys(both), request)
+    assert output == [f"pinned {reported}" for reported in request.questions]
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
     assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
     with reach.sessions(both) as opened:
@@ -44,19 +44,19 @@ def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cl
 
 def test_earlier_pins_stay(person: Person, cluster: Cluster) -> None:
     for index in range(2):
-        trust.pin_keys(trust.unknown_keys(named(cluster.host(index))), Asked())
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(index))), Confirmation())
     assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
 
 
 def test_without_agreement_nothing_is_pinned(person: Person, cluster: Cluster) -> None:
-    asked = Asked(answer=False)
+    request = Confirmation(answer=False)
     with pytest.raises(UsageError, match="is not trusted; nothing was pinned"):
-        trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), asked)
-    assert len(asked.questions) == 1
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), request)
+    assert len(request.questions) == 1
     assert pins(person) == ""
 
 
-def test_known_hosts_are_not_asked_about(person: Person, cluster: Cluster) -> None:
+def test_known_hosts_are_not_queried_about(person: Person, cluster: Cluster) -> None:
     person.knows(cluster.machines[0])
     assert list(trust.unknown_keys(named(cluster.host(0), cluster.host(1)))) == ["h2"]
 
@@ -74,7 +74,7 @@ def test_a_key_that_changes_after_it_was_pinned_is_refused(
     person: Person, cluster: Cluster, tmp_path: Path
 ) -> None:
     alone = named(cluster.host(0))
-    trust.pin_keys(trust.unknown_keys(alone), Asked())
+    trust.pin_keys(trust.unknown_keys(alone), Confirmation())
     path = person.home / ".railhead/known_hosts"
     path.write_text(line(cluster.machines[0], make_key(tmp_path / "before")))
     with pytest.raises(HostsNotReady, match="REFUSED"):
@@ -87,7 +87,7 @@ def test_a_host_that_does_not_answer_cannot_be_trusted(person: Person, cluster: 
         trust.unknown_keys(named(cluster.host(0), dead))
 
 
-def test_a_jump_host_of_several_is_asked_about_once_and_first(
+def test_a_jump_host_of_several_is_queried_about_once_and_first(
     person: Person, cluster: Cluster
 ) -> None:
     jump, *inner = cluster.machines
@@ -98,7 +98,7 @@ def test_a_jump_host_of_several_is_asked_about_once_and_first(
         text += "  ProxyJump jump\n"
     person.configures(text)
     behind = named(*(Host(machine.name, machine.name) for machine in inner))
-    first, second = Asked(), Asked()
+    first, second = Confirmation(), Confirmation()
     trust.pin_keys(trust.unknown_keys(behind), first)
     assert pins(person) == line(jump)
     trust.pin_keys(trust.unknown_keys(behind), second)

@@ -30,8 +30,8 @@ def ssh(host: FullHost, command: str, *, user: str = "root") -> subprocess.Compl
     pins.write_text(host.known_hosts_line())
     options = [f"UserKnownHostsFile={pins}", "StrictHostKeyChecking=yes", "BatchMode=yes"]
     options += ["ConnectTimeout=2", "IdentitiesOnly=yes", f"IdentityFile={host.key}"]
-    words = [word for option in options for word in ("-o", option)]
-    argv = ["ssh", "-F", "none", *words, f"{user}@{host.address}", command]
+    args = [word for option in options for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *args, f"{user}@{host.address}", command]
     return subprocess.run(argv, text=True, capture_output=True, timeout=20)
 
 
@@ -148,7 +148,7 @@ def test_a_slow_way_is_slow_to_that_peer_and_from_nobody(full_hosts: Start) -> N
     assert seconds(h2, h1) < 0.5 and seconds(h1, h3) < 0.5
 
 
-def test_a_frozen_host_takes_the_connection_and_says_nothing(full_hosts: Start) -> None:
+def test_a_frozen_host_takes_the_connection_and_reports_nothing(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     h1.freeze()
     with socket.create_connection((h1.address, 22), timeout=1) as connection:
@@ -178,8 +178,8 @@ def test_a_host_has_the_python_it_was_made_with(network: Network, python: str, a
     host = FullHost(network, "snake", python=python)
     host.start()
     code = "import sys; v = sys.version_info; print(v[0], v.minor, sep=chr(46), end=chr(32))"
-    told = ssh(host, f"python3 -I -S -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
-    assert (told.stdout.strip(), told.returncode) == (answer, 0 if python else 127)
+    output = ssh(host, f"python3 -I -S -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
+    assert (output.stdout.strip(), output.returncode) == (answer, 0 if python else 127)
     host.remove()
 
 

@@ -50,8 +50,8 @@ def test_a_bare_machine_with_a_card_that_does_not_get_out_becomes_ready(
     laptop: Person, shut_in: SystemdHost
 ) -> None:
     hosts = introduce(laptop, shut_in)
-    words = ("bootstrap", "--hosts", hosts, "--system")
-    laptop.fab(*words, seconds=2400).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
+    args = ("bootstrap", "--hosts", hosts, "--system")
+    laptop.fab(*args, seconds=2400).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
     shut_in.wait()
     assert who_ran(shut_in)[-2:] == [PIN, DRIVER]
     assert shut_in.exec("apt-mark", "showhold").stdout.split() == [PIN, DRIVER]

@@ -63,8 +63,8 @@ def test_a_missing_package_is_planned_and_nothing_is_touched(
     hosts = introduce(laptop, h1, without_mpirun(h2), user=user)
     before = written(h1), written(h2)
     for task in ("train", "bootstrap", "plan"):
-        told = laptop.fab(task, "--hosts", hosts).ended(2, "these are ad-hoc hosts", "add --system")
-        assert "[lap-h2] mpirun missing: apt openmpi-bin" in told.out
+        done = laptop.fab(task, "--hosts", hosts).ended(2, "these are ad-hoc hosts", "add --system")
+        assert "[lap-h2] mpirun missing: apt openmpi-bin" in done.out
     assert (written(h1), written(h2)) == before
 
 
@@ -72,8 +72,8 @@ def test_system_changes_need_root_or_sudo(laptop: Person, full_hosts: Start) -> 
     (h1,) = full_hosts("h1")
     hosts = introduce(laptop, without_mpirun(h1), user="rail")
     before = written(h1)
-    told = laptop.fab("train", "--hosts", hosts, "--system")
-    told.ended(2, "lap-h1 has no sudo without a password", "apt-get install", "openmpi-bin")
+    done = laptop.fab("train", "--hosts", hosts, "--system")
+    done.ended(2, "lap-h1 has no sudo without a password", "apt-get install", "openmpi-bin")
     assert written(h1) == before
 
 
@@ -123,9 +123,9 @@ def test_no_wheel_and_no_host_that_can_build_one(
 ) -> None:
     h1, h2 = full_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
-    told = replace(laptop, caches=tmp_path / "caches").fab("train", "--hosts", hosts)
-    told.ended(2, "[lap-h1] g++, cmake, make, mpi.h missing: apt cmake g++ libopenmpi-dev make")
-    assert "[lap-h2]" not in told.out
+    done = replace(laptop, caches=tmp_path / "caches").fab("train", "--hosts", hosts)
+    done.ended(2, "[lap-h1] g++, cmake, make, mpi.h missing: apt cmake g++ libopenmpi-dev make")
+    assert "[lap-h2]" not in done.out
 
 
 @pytest.mark.parametrize("python", ["3.8", ""])
@@ -135,8 +135,8 @@ def test_a_python_that_does_not_serve(
     (h1,) = full_hosts("h1")
     h2 = odd_host("h2", python=python)
     before = written(h2)
-    told = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
-    told.ended(2, "these are ad-hoc hosts", "[lap-h2] python3 missing: apt python3", "add --system")
+    done = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
+    done.ended(2, "these are ad-hoc hosts", "[lap-h2] python3 missing: apt python3", "add --system")
     assert written(h2) == before
 
 
@@ -147,9 +147,9 @@ def test_a_disk_too_small_for_the_runtime(
     h2 = odd_host("h2", disk_mb=300)
     hosts = introduce(laptop, h1, h2)
     before = written(h1), written(h2)
-    told = laptop.fab("train", "--hosts", hosts, "--system")
-    told.ended(2, "disk full", "[lap-h2] runtime needs")
-    assert " MB are free" in told.out and "[lap-h1] runtime needs" not in told.out
+    done = laptop.fab("train", "--hosts", hosts, "--system")
+    done.ended(2, "disk full", "[lap-h2] runtime needs")
+    assert " MB are free" in done.out and "[lap-h1] runtime needs" not in done.out
     assert (written(h1), written(h2)) == before
 
 
@@ -162,10 +162,10 @@ def test_a_disk_that_fills_while_the_program_is_shipped(laptop: Person, ready_ho
     (laptop.folder / "data.bin").write_bytes(os.urandom(8_000_000))
     train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
     h2.disk.leave(4)
-    told = laptop.fab(*train)
-    assert told.code in (1, 2) and "started" not in told.out, told.out
-    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
-    assert "the disk is full" in said["lap-h2"] and said["lap-h1"].split()[1] == "ok"
+    done = laptop.fab(*train)
+    assert done.code in (1, 2) and "started" not in done.out, done.out
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert "the disk is full" in values["lap-h2"] and values["lap-h1"].split()[1] == "ok"
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
     assert not any("railhead/runs/" in path for path in [*written(h1), *written(h2)])
     laptop.fab("fetch", "--hosts", hosts).ended(2, "no run is recorded")
@@ -183,13 +183,13 @@ def test_every_dead_host_is_reported_with_its_own_reason(laptop: Person, full_ho
     refusing.block(port=22, refuse=True)
     cut.partition()
     begun = time.monotonic()
-    told = laptop.fab("train", "--hosts", hosts).ended(2, "4 of 5 hosts cannot be reached")
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "4 of 5 hosts cannot be reached")
     assert time.monotonic() - begun < 40
-    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
-    assert said["lap-alive"].split()[1] == "ok"
-    assert "No route to host" in said["lap-stopped"] or "no answer" in said["lap-stopped"]
-    assert "no sshd speaks there" in said["lap-frozen"] and "no answer" in said["lap-cut"]
-    assert "refused" in said["lap-refusing"]
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert values["lap-alive"].split()[1] == "ok"
+    assert "No route to host" in values["lap-stopped"] or "no answer" in values["lap-stopped"]
+    assert "no sshd speaks there" in values["lap-frozen"] and "no answer" in values["lap-cut"]
+    assert "refused" in values["lap-refusing"]
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Person, two: Two)
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
 
 
-def test_a_killed_supervisor_ends_the_ranks_and_is_told(laptop: Person, two: Two) -> None:
+def test_a_killed_supervisor_ends_the_ranks_and_is_reported(laptop: Person, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))
     wait_for_ticks(h1, h2)
@@ -306,8 +306,8 @@ def test_teardown_ends_what_outlived_its_chief(laptop: Person, two: Two) -> None
     wait_for_ticks(h1, h2)
     h1.stop(silent=True)
     assert ranks_on(h2)
-    told = laptop.fab("teardown", "--hosts", hosts).ended(1, "none is left")
-    assert "lap-h1  NOT VERIFIED  not reached" in told.out
+    done = laptop.fab("teardown", "--hosts", hosts).ended(1, "none is left")
+    assert "lap-h1  NOT VERIFIED  not reached" in done.out
     assert h2.busy(seconds=2) == [] and our_keys(h2) == []
     h1.start()
     laptop.fab("fetch", "--hosts", hosts).ended(0, "logs/rank-0.log")

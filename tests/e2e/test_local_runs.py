@@ -62,21 +62,21 @@ def test_our_training_comes_back_with_all_its_results(person: Person) -> None:
     assert json.loads((person.last / "run.json").read_text())["launcher"] == "horovod"
 
 
-@pytest.mark.parametrize("words", [(), ("--strategy", "multiworker")])
-def test_tensorflow_launches_over_both_hosts(person: Person, words: tuple[str, ...]) -> None:
-    person.fab("train", "--launcher", "tensorflow", "--preset", "smoke", *words).ended(0)
+@pytest.mark.parametrize("text", [(), ("--strategy", "multiworker")])
+def test_tensorflow_launches_over_both_hosts(person: Person, text: tuple[str, ...]) -> None:
+    person.fab("train", "--launcher", "tensorflow", "--preset", "smoke", *text).ended(0)
     run = json.loads((person.last / "run.json").read_text())
     assert run["strategy"] == "multiworker" and len(set(run["tf_cluster"]["worker"])) == 2
 
 
-def test_a_second_bootstrap_changes_nothing_and_says_so(person: Person) -> None:
+def test_a_second_bootstrap_changes_nothing_and_reports_so(person: Person) -> None:
     person.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
     person.fab("plan").ended(0, "[h2] nothing to do")
 
 
 def test_a_threshold_that_is_missed_is_exit_3(person: Person) -> None:
-    words = ("--preset", "smoke", "--set", "min_accuracy=0.99")
-    person.fab("train", *words).ended(3, "below min_accuracy")
+    args = ("--preset", "smoke", "--set", "min_accuracy=0.99")
+    person.fab("train", *args).ended(3, "below min_accuracy")
     assert (person.last / "model.keras").exists()
 
 
@@ -102,7 +102,7 @@ def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> No
         "stacks/__init__.py",
         "tests/__init__.py",
     ]
-    words = [
+    argv = [
         "--epochs",
         "3",
         "",
@@ -116,7 +116,7 @@ def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> No
         ";reboot",
         "`id`",
     ]
-    assert found["argv"] == ["train.py", *words]
+    assert found["argv"] == ["train.py", *argv]
     assert found["path"] == found["cwd"] == str(Path(found["file"]).parent)
     assert found["name"] == "__main__"
     assert found["cores"] == sorted(os.sched_getaffinity(0)), "a rank was bound to some cores"
@@ -204,8 +204,8 @@ def test_a_secret_reaches_the_program_and_nothing_else(person: Person) -> None:
         "print(open('/proc/self/cmdline').read())\n"
         "pathlib.Path('proof.txt').write_text(os.environ['TOKEN'][::-1])\n",
     )
-    words = ("--secret", "TOKEN", "--env", "PLAIN=seen", "--script", "train.py")
-    done = person.fab("train", *words, env={"TOKEN": "hunter2\nsecond-line"}).ended(0)
+    args = ("--secret", "TOKEN", "--env", "PLAIN=seen", "--script", "train.py")
+    done = person.fab("train", *args, env={"TOKEN": "hunter2\nsecond-line"}).ended(0)
     everything = done.out + "".join(
         p.read_text(errors="replace") for p in person.last.rglob("*") if p.is_file()
     )
@@ -216,7 +216,7 @@ def test_a_secret_reaches_the_program_and_nothing_else(person: Person) -> None:
     assert left == [], "the secret outlived its run on a host"
 
 
-def test_a_script_that_exits_3_on_one_rank_is_told_with_its_last_lines(person: Person) -> None:
+def test_a_script_that_exits_3_on_one_rank_is_reported_with_its_last_lines(person: Person) -> None:
     person.write(
         "bad.py",
         JOIN + "if rank == 1:\n    print('about to fail')\n    os._exit(3)\ntime.sleep(60)\n",
@@ -226,13 +226,15 @@ def test_a_script_that_exits_3_on_one_rank_is_told_with_its_last_lines(person: P
     assert person.result()["culprit"]["exit"] == 3
 
 
-def test_an_exception_is_told_with_the_scripts_own_frames_only(person: Person) -> None:
+def test_an_exception_is_reported_with_the_scripts_own_frames_only(person: Person) -> None:
     person.write("bad.py", "def inner():\n    raise ValueError('wrong shape')\n\ninner()\n")
     done = person.fab("train", "--script", "bad.py").ended(1, "ValueError: wrong shape", "in inner")
     assert "rank.py" not in done.out
 
 
-def test_a_script_that_never_joins_is_told_that_it_ran_as_separate_worlds(person: Person) -> None:
+def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
+    person: Person,
+) -> None:
     person.write("alone.py", "print('I train by myself')\n")
     person.fab("train", "--script", "alone.py").ended(
         1, "never called hvd.init()", "2 separate worlds"
@@ -270,12 +272,12 @@ def _pid_of_rank(person: Person, rank: int) -> int:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                words = (entry / "cmdline").read_bytes()
+                text = (entry / "cmdline").read_bytes()
                 around = b"\0" + (entry / "environ").read_bytes()
             except OSError:
                 continue
             this = f"\0OMPI_COMM_WORLD_RANK={rank}\0".encode()
-            if b"rank.py" in words and whose in around and this in around:
+            if b"rank.py" in text and whose in around and this in around:
                 return int(entry.name)
     raise AssertionError(f"rank {rank} does not run")
 
@@ -382,18 +384,18 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
-def test_bad_input_is_told_and_starts_nothing(
-    person: Person, words: tuple[str, ...], said: str
+@pytest.mark.parametrize("text, output", BAD.values(), ids=BAD)
+def test_bad_input_is_reported_and_starts_nothing(
+    person: Person, text: tuple[str, ...], output: str
 ) -> None:
     runs = sorted((person.home / ".railhead").rglob("run.json"))
-    person.fab("train", *words).ended(2, said)
+    person.fab("train", *text).ended(2, output)
     assert sorted((person.home / ".railhead").rglob("run.json")) == runs
     assert not (person.folder / "results").exists()
 
 
 @pytest.mark.parametrize("task", ["status", "logs", "fetch", "cancel", "attach"])
-def test_a_run_that_is_no_run_is_told(person: Person, task: str) -> None:
+def test_a_run_that_is_no_run_is_reported(person: Person, task: str) -> None:
     person.fab(task, "--run", "20200101-000000-ffff").ended(2, "20200101-000000-ffff")
     person.fab(task, "--run", "../../etc").ended(2, "is not a run's id")
 

@@ -43,7 +43,7 @@ def local(person: Person, verb: str) -> Any:
 
 def running(person: Person) -> list[str]:
     """The names of the hosts whose sshd runs."""
-    return [name for name, said in local(person, "read").items() if said["running"]]
+    return [name for name, output in local(person, "read").items() if output["running"]]
 
 
 def stopped(person: Person, seconds: float = 30) -> float:
@@ -86,8 +86,8 @@ def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Person) ->
     assert running(owner) == []
     assert "[h2] stopped" in done.out
     assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
-    said = machines(owner, owner.last.name)
-    assert said["results"] == "fetched" and said["stopped"]["h2"] == "ok"
+    output = machines(owner, owner.last.name)
+    assert output["results"] == "fetched" and output["stopped"]["h2"] == "ok"
 
 
 def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Person) -> None:
@@ -159,8 +159,8 @@ def s3(person: Person) -> Iterator[Any]:
         (home / ".aws/credentials").write_text(keys)
     import boto3
 
-    words = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    client = boto3.client("s3", endpoint_url=endpoint, **words)
+    options = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=endpoint, **options)
     client.create_bucket(Bucket="results-b")
     yield client
     server.stop()
@@ -200,11 +200,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
-def test_bad_words_about_the_end_start_nothing(
-    person: Person, words: tuple[str, ...], said: str
+@pytest.mark.parametrize("text, output", BAD.values(), ids=BAD)
+def test_bad_options_for_the_end_start_nothing(
+    person: Person, text: tuple[str, ...], output: str
 ) -> None:
-    person.fab("train", *words).ended(2, said)
+    person.fab("train", *text).ended(2, output)
 
 
 def test_no_path_leads_to_a_power_off() -> None:

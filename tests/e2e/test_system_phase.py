@@ -48,7 +48,7 @@ def test_bare_hosts_get_each_its_packages_at_once(team: Start, repository: Repos
     with both.sessions() as opened:
         facts = both.work_on(opened, {n: Changes(packages=p) for n, p in wanted.items()})
     meanwhile.join()
-    assert facts["a"].openmpi and "[a] system: Setting up openmpi-bin" in both.said.getvalue()
+    assert facts["a"].openmpi and "[a] system: Setting up openmpi-bin" in both.messages.getvalue()
     assert facts["a"].python and who_ran(both.hosts[1]) == ["quick"]
     for host in both.hosts:
         assert timers(host) == {"active"} and not host.systemctl("--failed", "--quiet")

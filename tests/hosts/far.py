@@ -31,9 +31,9 @@ def lay(outer: str, namespace: str, inner: str, rtt_ms: int, percent: int) -> su
     end = interface(outer)
     try:
         enter = ["nsenter", f"--net=/run/netns/{namespace}"]
-        words = [str(end), inner, str(rtt_ms / 2), str(percent)]
+        args = [str(end), inner, str(rtt_ms / 2), str(percent)]
         process = subprocess.Popen(
-            [*enter, sys.executable, "-I", "-S", __file__, *words],
+            [*enter, sys.executable, "-I", "-S", __file__, *args],
             pass_fds=[end],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

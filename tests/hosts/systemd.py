@@ -172,6 +172,6 @@ class SystemdHost(FullHost):
         """Its kernel's id of this boot, which is not the machine's."""
         return self.exec("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
 
-    def systemctl(self, *words: str) -> str:
+    def systemctl(self, *args: str) -> str:
         """What systemctl prints there."""
-        return self.exec("systemctl", *words).stdout.strip()
+        return self.exec("systemctl", *args).stdout.strip()
