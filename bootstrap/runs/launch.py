@@ -29,12 +29,18 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     args: tuple[str, ...] = ()
+    sagemaker: bool = False
 
     def document(self) -> dict[str, Any]:
         """The `program` of run.json."""
         if self.kind == "training":
             return {"kind": "training", "settings": dict(self.settings)}
-        return {"kind": "script", "path": self.path, "args": list(self.args)}
+        return {
+            "kind": "script",
+            "path": self.path,
+            "args": list(self.args),
+            "sagemaker": self.sagemaker,
+        }
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,7 @@ def run_document(
     created: str,
     options: RunOptions,
     program: Program,
+    data: Sequence[Mapping[str, Any]] = (),
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
@@ -172,6 +179,7 @@ def run_document(
         "keras": options.resolved_keras(strategy)[0],
         "runtime": dict(runtime),
         "program": program.document(),
+        "data": [dict(item) for item in data],
         "bundle": bundle,
         "hosts": [
             {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
+from bootstrap.data.inputs import check_shares
+from bootstrap.data.place import place_data
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -40,6 +42,7 @@ class TrainOptions:
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
+    check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
     with surveyed(inventory, options.options) as cluster:
@@ -65,7 +68,8 @@ def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    return start.start(cluster, options.request, options.results, options.stop_policy)
+    data = place_data(options.request.data, cluster.sessions)
+    return start.start(cluster, options.request, data, options.results, options.stop_policy)
 
 
 def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
@@ -73,7 +77,7 @@ def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
     chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
     if why:
-        print_lines(f"strategy auto: {chosen.strategy}, for there is {why}")
+        print_lines(f"strategy auto: {chosen.strategy}, because there is {why}")
     return replace(request, options=chosen)
 
 
