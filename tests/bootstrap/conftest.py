@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.person import Cluster, Person
-from standins.cards import with_cards
+from hosts.operator import Cluster, Operator
+from standins.gpu_hosts import with_cards
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.clouds.local import cluster as local_cluster
@@ -155,8 +155,8 @@ def session(
 
 
 @pytest.fixture
-def person(home: Path, cluster: Cluster) -> Person:
+def operator(home: Path, cluster: Cluster) -> Operator:
     """Somebody with the key, who knows no host yet."""
-    person = Person(home)
-    person.has(cluster.key)
-    return person
+    operator = Operator(home)
+    operator.has(cluster.key)
+    return operator

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from e2e.local import wait_until
+from e2e.local_hosts import wait_until
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from standins.bare import BareHost
+from standins.bare_host import BareHost
 
 SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/cuda.sh"
 TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]

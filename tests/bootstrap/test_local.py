@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hosts.person import line
+from hosts.operator import line
 
 from bootstrap.clouds.local import cluster, processes
 from bootstrap.clouds.local import host as local_host

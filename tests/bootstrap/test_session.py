@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.person import Cluster
+from hosts.operator import Cluster
 
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError

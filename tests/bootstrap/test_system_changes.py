@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.cards import CARD_OF, card, with_cards
+from standins.gpu_hosts import CARD_OF, card, with_cards
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts.gpu import Driver

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hosts import sweep
+from hosts import cleanup
 from hosts.bastion import Bastion
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 pytestmark = pytest.mark.root
@@ -278,16 +278,16 @@ def test_a_killed_run_is_swept_by_the_next_network(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
     tag, relay = killed_run()
-    assert (sweep.ROOT / tag).exists() and not sweep.is_zombie(relay)
+    assert (cleanup.ROOT / tag).exists() and not cleanup.is_zombie(relay)
     Network().close()
-    assert run_processes(tag) == [] and sweep.is_zombie(relay)
+    assert run_processes(tag) == [] and cleanup.is_zombie(relay)
 
 
 def test_mounts_whose_namespace_is_gone_are_swept_too(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
     tag, _ = killed_run()
-    sweep.end_processes(f"{tag}_0")
+    cleanup.end_processes(f"{tag}_0")
     subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
     assert any("overlay" in line for line in run_processes(tag))
     Network().close()
@@ -297,7 +297,7 @@ def test_mounts_whose_namespace_is_gone_are_swept_too(
 def killed_run() -> tuple[str, int]:
     """Start one far host in a process that dies by kill -9: the tag of its network, and the pid
     of what stands between them."""
-    code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
+    code = "import os, signal; from hosts.network import Network; from hosts.full_host import *\n"
     code += "n = Network(); h, = start_hosts(n, 'h1'); h.far(rtt_ms=100)\n"
     code += "print(n.tag, h.legs.relay.pid, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"
@@ -313,4 +313,4 @@ def run_processes(tag: str) -> list[str]:
     shown = [["ip", "link"], ["ip", "netns"], ["nft", "list", "tables"], ["mount"]]
     text = [subprocess.run(argv, text=True, capture_output=True).stdout for argv in shown]
     lines = [line for part in text for line in part.splitlines() if tag in line]
-    return lines + [str(path) for path in sweep.ROOT.glob(f"{tag}*")]
+    return lines + [str(path) for path in cleanup.ROOT.glob(f"{tag}*")]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hosts import systemd
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 from bootstrap.clouds.base import InstanceState

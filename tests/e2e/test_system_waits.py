@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from e2e.mirror import Mirror, use_mirror
-from e2e.team import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
+from e2e.apt_mirror import Mirror, use_mirror
+from e2e.systemd_hosts import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
 
 from bootstrap.errors import RailheadError
 from bootstrap.plan.system_changes import Changes

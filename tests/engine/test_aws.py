@@ -322,14 +322,14 @@ if asked == "invoke":
 """
 
 
-@pytest.mark.parametrize("request", ["type", "input", "invoke"])
+@pytest.mark.parametrize("unknown", ["type", "input", "invoke"])
 def test_the_stand_in_knows_its_limits(
-    engine: Path, tmp_path: Path, cloud: Cloud, request: str
+    engine: Path, tmp_path: Path, cloud: Cloud, unknown: str
 ) -> None:
     """Else a typo, or a resource that nobody has thought of, would pass unseen."""
     with serve(cloud) as (_, port):
         stack = Stack(engine, tmp_path / "p", providers={"aws": port}, program=PROGRAM)
-        stack.config(asked=request).up().ended(1, "the stand-in does not know")
+        stack.config(asked=unknown).up().ended(1, "the stand-in does not know")
 
 
 def test_moto_refuses_what_aws_refuses(cloud: Cloud) -> None:

@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
 from hosts.command import PATH, run
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 from hosts.process import child_of
 
@@ -106,7 +106,7 @@ class SystemdHost(FullHost):
 
     def _boot(self) -> None:
         self.boots += 1
-        groups = sweep.cgroups(self.legs.namespace)
+        groups = cleanup.cgroups(self.legs.namespace)
         for group in groups:
             group.mkdir(exist_ok=True)
         # In control groups of its own, or all such hosts would share the machine's.

@@ -3,7 +3,7 @@
 The kernel's own delay (netem) is missing in many virtual machines. Here a process stands between
 the two ends of the host's wire, hands on every frame when it is due, and drops some.
 
-    far.py OUTER INNER MILLISECONDS PERCENT     OUTER: the machine's end, an open file
+    latency.py OUTER INNER MILLISECONDS PERCENT     OUTER: the machine's end, an open file
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
-from e2e.card import RAN
-from e2e.local import wait_until
+from e2e.gpu_standin import RAN
+from e2e.local_hosts import wait_until
 from hosts.systemd import SystemdHost
 
 from bootstrap.console.live import Board
@@ -31,7 +31,7 @@ echo 'status: {status}'; echo 'errors:'; echo '  - (scripts_user, RuntimeError(1
 """
 
 
-class Team:
+class SystemdHosts:
     """Some systemd hosts, and what somebody here does to them."""
 
     def __init__(self, hosts: list[SystemdHost], user: str) -> None:
@@ -85,7 +85,7 @@ class Team:
             reboot(self.inventory, session, facts, lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
-Start = Callable[..., Team]
+Start = Callable[..., SystemdHosts]
 
 
 def who_ran(host: SystemdHost) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.cards import with_cards
 from standins.connected import connected
+from standins.gpu_hosts import with_cards
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
-from e2e.team import Start, give_cloud_init, runs, start_apt, timers, who_ran
+from e2e.local_hosts import wait_until
+from e2e.systemd_hosts import Start, give_cloud_init, runs, start_apt, timers, who_ran
 
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.drivers import DriverRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
+from e2e.local_hosts import wait_until
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e.local import FAB, REPO
-from e2e.pages import blocks, matches, steady
+from e2e.local_hosts import FAB, REPO
+from e2e.transcripts import blocks, matches, steady
 from engine.stack import BIN
 
 PARTS = ("bootstrap", "stacks", "training", "locks", "Pulumi.yaml", "fabfile.py")

@@ -19,7 +19,7 @@ FAB = Path(sys.executable).parent / "fab"
 
 
 @dataclass(frozen=True)
-class Person:
+class Operator:
     """Somebody with a home and a folder, who types commands."""
 
     home: Path
