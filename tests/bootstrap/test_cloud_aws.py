@@ -152,7 +152,12 @@ def test_one_time_spot_machines_report_that_they_cannot_be_stopped(aws: None) ->
     assert all("can end it, not stop it" in s.reason for s in cloud.instance_states().values())
     with pytest.raises(UsageError, match="can end it, not stop it") as caught:
         cloud.stop()
-    assert "--destroy" in caught.value.hint
+    assert caught.value.hint.startswith("fab stop")
+    assert cloud.cannot_stop() == [h.name for h in inventory.hosts]
+    cloud.end()
+    assert {s.state for s in cloud.instance_states().values()} == {"gone"}
+    assert cloud.cannot_stop() == []
+    cloud.end()
     assert states(cloud) == ["running", "running"]
 
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
-from bootstrap.clouds import bucket
+from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.stack_state import StackState
 from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle.consent import confirm_by_name
 from bootstrap.lifecycle.receipt import Receipt, check
+from bootstrap.lifecycle.stack_machines import StackMachines
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -40,6 +44,7 @@ class Fake:
     refuses: bool = False
     time: float = 0.0
     stop_requested: float | None = None
+    ended: bool = False
 
     def instance_states(self) -> dict[str, InstanceState]:
         since = -1.0 if self.stop_requested is None else self.time - self.stop_requested
@@ -57,6 +62,13 @@ class Fake:
                 "AWS refuses stop_instances: UnauthorizedOperation", "UnauthorizedOperation"
             )
         self.stop_requested = self.time
+
+    def end(self) -> None:
+        self.stop()
+        self.ended = True
+
+    def cannot_stop(self) -> list[str]:
+        return []
 
     def deadline(self) -> Deadline | None:
         return None
@@ -208,7 +220,15 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **options: Any) -> Receipt:
     fake = fake or Fake(lambda *_: "gone", costs_now=[])
     options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
-    return destroy_stack.destroy(inventory, fake, lambda _: None, **options)
+    machines = StackMachines(state_of(inventory), inventory, inventory)
+    with mock.patch.object(base, "cloud_of", lambda _: fake):
+        return destroy_stack.destroy(machines, lambda _: None, **options)
+
+
+def state_of(inventory: Inventory) -> StackState:
+    """A state that lists no machines in a cloud."""
+    nothing = dict.fromkeys(("document", "cluster", "cluster_id", "cloud", "region", "project"))
+    return StackState("dev", **nothing, bucket=inventory.bucket, price=None, machines=(), kinds=())
 
 
 def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
@@ -242,7 +262,7 @@ def test_files_that_were_too_large_to_fetch_are_results_too(destroyed: list[str]
     (here / "result.json").write_text("{}")
     destroy()
     (here / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
-    with pytest.raises(UsageError, match="would lose them"):
+    with pytest.raises(UsageError, match="would be deleted"):
         destroy()
 
 
@@ -254,7 +274,7 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents("r1"))
     ours = replace(OURS, bucket="s3://b")
     if lost:
-        with pytest.raises(UsageError, match="would lose them"):
+        with pytest.raises(UsageError, match="would be deleted"):
             destroy(ours, with_bucket=with_bucket)
     else:
         destroy(ours, with_bucket=with_bucket)
@@ -270,7 +290,7 @@ def test_a_bucket_that_is_gone_holds_no_results(
     save_run()
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
     monkeypatch.setattr(BucketContents, "manifest", gone)
-    with pytest.raises(UsageError, match="would lose them"):
+    with pytest.raises(UsageError, match="would be deleted"):
         destroy(replace(OURS, bucket="gs://b"))
 
 
@@ -327,19 +347,36 @@ def test_what_pulumi_leaves_is_reported(
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
     with pytest.raises(UsageError, match="nobody can answer"):
-        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+        destroy(agree=confirm_by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+        destroy(agree=confirm_by_name("dev", yes=False))
     assert destroyed == []
     monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
-    destroy(agree=destroy_stack.confirm_by_name("dev", yes=True))
+    destroy(agree=confirm_by_name("dev", yes=False))
+    destroy(agree=confirm_by_name("dev", yes=True))
     assert destroyed == ["dev", "dev"]
 
 
-def test_a_stack_that_nobody_knows_is_not_destroyed(destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody knows the stack"):
-        destroy(replace(OURS, stack=None))
-    assert destroyed == []
+def test_the_machines_end_before_pulumi_removes_their_deadlines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`pulumi destroy` may break off, and has then removed the schedules already."""
+    fake = Fake(lambda _, since: "running" if since < 90 else "gone", costs_now=[])
+    seen: list[tuple[bool, float]] = []
+    monkeypatch.setattr(pulumi_stack, "destroy", lambda _: seen.append((fake.ended, fake.time)))
+    assert destroy(fake=fake).verified
+    assert [ended for ended, _ in seen] == [True] and seen[0][1] >= 90
+
+
+def test_while_a_machine_runs_pulumi_removes_nothing(destroyed: list[str]) -> None:
+    receipt = destroy(fake=Fake(never))
+    assert not receipt.verified and destroyed == []
+    assert "not started: machines remain" in receipt.lines[-1].text
+
+
+def test_a_cloud_that_refuses_the_end_keeps_the_stack(destroyed: list[str]) -> None:
+    receipt = destroy(fake=Fake(lambda *_: "running", refuses=True))
+    assert "UnauthorizedOperation" in receipt.lines[0].text and destroyed == []
+    assert not receipt.verified

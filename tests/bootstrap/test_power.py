@@ -24,7 +24,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory import pulumi_stack as pulumi
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, key_rotation, power
+from bootstrap.lifecycle import cloud_host_keys, key_rotation, power, stop
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
@@ -46,6 +46,7 @@ class Sky:
         self.full: set[str] = set()  # machines that find no room
         self.refuses: str | None = None
         self.armed: Deadline | None = None
+        self.spot: list[str] = []  # machines that cannot be stopped
 
     def clock(self) -> Clock:
         return Clock(lambda: self.time, self._sleep)
@@ -76,6 +77,14 @@ class Sky:
         self.calls.append("stop")
         for name in self.states:
             self.states[name], self.due[name] = "stopping", (self.time + self.takes, "stopped")
+
+    def end(self) -> None:
+        self.calls.append("end")
+        for name in self.states:
+            self.states[name], self.due[name] = "stopping", (self.time + self.takes, "gone")
+
+    def cannot_stop(self) -> list[str]:
+        return self.spot
 
     def deadline(self) -> Deadline | None:
         return self.armed
@@ -162,7 +171,9 @@ def test_machines_that_do_not_run_end_with_2_and_name_the_command(
     assert sky.calls == []
 
 
-@pytest.mark.parametrize(("state", "hint"), [("gone", "pulumi up"), ("unknown", "fab status")])
+@pytest.mark.parametrize(
+    ("state", "hint"), [("gone", "fab up --refresh"), ("unknown", "fab status")]
+)
 def test_machines_that_are_lost_are_not_started(
     operator: pytest.MonkeyPatch, state: str, hint: str
 ) -> None:
@@ -311,14 +322,32 @@ def test_stopping_waits_for_the_clouds_word_and_reports_what_still_bills(
     operator: pytest.MonkeyPatch,
 ) -> None:
     sky, lines = under(operator, Sky(takes=90)), list[str]()
-    power.stop(GOLDEN, lines.append, clock=sky.clock())
+    stop.stop(GOLDEN, lines.append, clock=sky.clock())
     assert 90 <= sky.time < 120
     assert (
         "still bills: disk vol-1, 100 GB: 0.26 USD per day; fab teardown --destroy ends it" in lines
     )
     sky = under(operator, Sky(takes=10**9))
     with pytest.raises(HostsFailed, match="do not stop"):
-        power.stop(GOLDEN, lines.append, clock=sky.clock())
+        stop.stop(GOLDEN, lines.append, clock=sky.clock())
+
+
+def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word(
+    operator: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sky = under(operator, Sky())
+    sky.spot = [ONE, TWO]
+    ours = replace(GOLDEN, stack="g4dn", bucket=None)
+    local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
+    with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
+        stop.stop(ours, print, clock=sky.clock())
+    assert caught.value.hint == "fab fetch --run r1   # or: fab stop --discard-results"
+    with pytest.raises(UsageError, match="nobody can answer") as caught:
+        stop.stop(ours, print, discard=True, clock=sky.clock())
+    assert caught.value.hint == "fab stop --yes" and sky.calls == []
+    stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())
+    assert sky.calls == ["end"] and set(sky.states.values()) == {"gone"}
+    assert "their disks are deleted with them" in capsys.readouterr().out
 
 
 # --- The report --------------------------------------------------------------------------------
@@ -353,8 +382,12 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     """The environment of a person with two local hosts in a stack, which is the selected one."""
     monkeypatch.setenv("HOME", str(tmp_path))
     made = cluster.start("dev", 2)
-    (tmp_path / "out.json").write_text(json.dumps(to_document(made)))
-    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;; *) echo dev;; esac\n"
+    document = to_document(made)
+    (tmp_path / "out.json").write_text(json.dumps(document))
+    root = {"type": "pulumi:pulumi:Stack", "urn": "urn::dev", "outputs": {"cluster": document}}
+    (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": [root]}}))
+    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;;"
+    script += f" export) cat {tmp_path}/state.json;; *) echo dev;; esac\n"
     (tmp_path / "pulumi").write_text(script)
     (tmp_path / "pulumi").chmod(0o755)
     yield os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}

@@ -51,10 +51,16 @@ def answers(pulumi: Path, **by_command: str) -> None:
     pulumi.chmod(0o755)
 
 
+OWN = ("pulumi:pulumi:Stack", "railhead:aws:Cluster")
+
+
 def exported(*kinds: str) -> str:
     """What answers `pulumi stack export` for a state with these kinds of resources."""
-    held: list[dict[str, Any]] = [{"type": "pulumi:pulumi:Stack"}, {"type": "railhead:aws:Cluster"}]
-    held += [{"type": k, "custom": True, "id": f"i-{n}"} for n, k in enumerate(kinds, 1)]
+    held: list[dict[str, Any]] = [{"type": k, "urn": f"urn::{k}::x"} for k in OWN]
+    held += [
+        {"type": k, "urn": f"urn::{k}::x", "custom": True, "id": f"i-{n}"}
+        for n, k in enumerate(kinds, 1)
+    ]
     return f"echo '{json.dumps({'deployment': {'resources': held}})}'"
 
 
@@ -129,7 +135,7 @@ def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> 
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as caught:
         pulumi_stack.cluster_of("dev")
-    assert "pulumi destroy --stack dev" in caught.value.hint
+    assert "fab teardown --destroy --stack dev" in caught.value.hint
 
 
 def test_no_login_and_unknown_text(pulumi: Path) -> None:
