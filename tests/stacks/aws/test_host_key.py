@@ -53,7 +53,7 @@ def test_the_console_is_the_default() -> None:
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
     assert [one.name for one in cluster.every(HOST_KEY)] == ["c-1", "c-2", "c-3"]
-    for host, told in zip(
+    for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
         message = yaml.safe_load(given(host))
@@ -63,8 +63,8 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
             "ed25519_public": own["public"],
             "ed25519_private": own["private"],
         }
-        assert told["name"] == host.name
-        assert (told["host_key"], told["host_key_source"]) == (own["public"], "injected")
+        assert output["name"] == host.name
+        assert (output["host_key"], output["host_key_source"]) == (own["public"], "injected")
 
 
 def test_every_machine_has_its_timer_in_its_user_data() -> None:
