@@ -41,7 +41,8 @@ class Program:
 class RunOptions:
     """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
 
-    `servers`: how many parameter servers; 0: one where the strategy has any.
+    `servers`: how many parameter servers; 0: one where the strategy has any. `metrics`: names and
+    patterns of --metric. `resumes`: the id of the run whose checkpoints this one goes on from.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -52,6 +53,8 @@ class RunOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
+    metrics: tuple[tuple[str, str], ...] = ()
+    resumes: str | None = None
 
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
@@ -190,6 +193,8 @@ def run_document(
         "env": dict(options.env),
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
+        "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
+        "resumes": options.resumes,
         "max_hours": stop_policy.max_hours,
         "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,
