@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "metric")
 
 
 @task(lists=TRAIN_LISTS)
@@ -34,6 +34,8 @@ def train(
     env_file: str | None = None,
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
+    metric: list[str] | None = None,
+    resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
     slots: str | None = None,
@@ -48,6 +50,7 @@ def train(
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
+    from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
     from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import train as workflow
 
@@ -55,14 +58,22 @@ def train(
     train_args = TrainArgs(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
+        tuple(metric or ()), requirements, runtime,
     )  # fmt: skip
-    request = read_request(train_args)
-    launcher = request.options.launcher
-    options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
+    earlier = earlier_run(resume) if resume else None
+    if earlier:
+        request, train_args = resumed_request(earlier, train_args)
+        print_lines(*changed_program(earlier, request))
+    else:
+        request = read_request(train_args)
+    options = options_of(
+        system, train_args.requirements, peer_address, train_args.runtime,
+        request.options.launcher, mixed=allow_mixed,
+    )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy),
+        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
     )
 
 

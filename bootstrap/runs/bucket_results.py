@@ -71,7 +71,7 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
     total = sum(entry.bytes for entry in manifest.files)
     report(f"from {source.store.url}: {count(len(manifest.files), 'file')}, {size(total)}")
     with unpack.stage(run.results) as stage:
-        _refuse_too_much(total, stage)
+        refuse_too_much(total, stage)
         for entry in manifest.files:
             _fetch_file(source, run, entry, stage / entry.path, report)
         refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
@@ -81,7 +81,7 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
         report(line)
 
 
-def _refuse_too_much(total: int, folder: Path) -> None:
+def refuse_too_much(total: int, folder: Path) -> None:
     """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
     free = shutil.disk_usage(folder).free
     if total > free - RESERVED:

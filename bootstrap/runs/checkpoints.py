@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.console.output import Reporter
@@ -155,24 +153,3 @@ def refuse_none(run: Run, places: Sequence[str]) -> UsageError:
         hint="start it again without --resume; our own training writes checkpoints with "
         "--set checkpoint_steps=N or checkpoint_minutes=N, a script in RAILHEAD_CHECKPOINT_DIR",
     )
-
-
-def send_from_here(session: Session, earlier: Run, run: Run) -> None:
-    """Send the checkpoint files of the earlier run on this machine into a run's folder, one by
-    one."""
-    from bootstrap.ssh.bundle import Bundle, pack_folder
-
-    folder = earlier.results / FOLDER
-    names = {path for path, _ in here(earlier).files}
-    bundle = pack_folder(folder, limit=here(earlier).bytes + 1)
-    for file in bundle.files:
-        if file.path in names:
-            one = Bundle(bundle.root, (file,))
-            session.send_tree(one, f"{run.folder}/{FOLDER}", prune=False)
-            session.call("remove", paths=[f"~/.railhead/blobs/{file.sha256}"])
-
-
-def outcome(reply: Any) -> dict[str, Any]:
-    """The JSON line that restore_checkpoints.py prints."""
-    found: dict[str, Any] = json.loads(reply)
-    return found

@@ -66,16 +66,18 @@ def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, 
         return read_request(args, resumes=earlier.run.run_id), args
 
 
-def changed_program(earlier: EarlierRun, request: RunRequest) -> str:
-    """A line that says that the program is not as it was; "" if it is."""
+def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
+    """One line if the program is not as it was; none if it is."""
     if request.bundle.digest == earlier.document["bundle"]:
-        return ""
-    return f"the program has changed since run {earlier.run.run_id}: the files of today are used"
+        return []
+    run_id = earlier.run.run_id
+    return [f"the program has changed since run {run_id}: its present files are used"]
 
 
 def _args(earlier: EarlierRun) -> TrainArgs:
     """The options of the run; values that could have changed since come from its document."""
-    document, paths = earlier.document, {}
+    document = earlier.document
+    paths: dict[str, Any] = {}
     for name in PATHS:
         if (value := getattr(earlier.args, name)) is not None:
             paths[name] = str(earlier.folder / value)

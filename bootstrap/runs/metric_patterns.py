@@ -23,7 +23,9 @@ def read_metric(text: str) -> tuple[str, str]:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(f"--metric {name}: {pattern!r} is not a regular expression: {error}")
+        raise UsageError(
+            f"--metric {name}: {pattern!r} is not a regular expression: {error}"
+        ) from None
     if groups != 1:
         raise UsageError(f"--metric {name}: {pattern!r} has {groups} groups: {RULE}")
     return name, pattern
