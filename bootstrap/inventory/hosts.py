@@ -78,7 +78,8 @@ class Host:
 class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
-    `stack` is the Pulumi stack that made them; None for other hosts.
+    `stack` is the Pulumi stack that made them; None for other hosts. `cluster_id` is that stack's
+    id, which its resources have as a tag; None for other hosts and for older documents.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Inventory:
     deadlines: tuple[Mapping[str, Any], ...] = ()
     price: Mapping[str, Any] | None = None
     stack: str | None = None
+    cluster_id: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")

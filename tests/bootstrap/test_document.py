@@ -41,6 +41,7 @@ def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
         key_file="/home/ann/.railhead/clusters/aws-g4dn/key",
         deadlines=tuple(document["deadlines"]),
         price=document["price"],
+        cluster_id="0a1b2c3d4e5f",
         hosts=tuple(
             Host(
                 name=f"aws-g4dn-{i}",

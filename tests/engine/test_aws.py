@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from standins.aws.provider import serve
 
 RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
-OURS = {"railhead:cluster": "g4dn", "railhead:owner": "ann", "railhead:stack": "g4dn"}
+STASH = "pulumi:index:Stash"
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +58,13 @@ def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
 
 def check_machine(aws: OnAws, one: dict[str, Any]) -> None:
     ec2 = aws.cloud.client("ec2")
-    assert tags(one) == {**OURS, "Name": tags(one)["Name"]}
+    assert tags(one) == {**aws.tags, "Name": tags(one)["Name"]}
     assert one["MetadataOptions"]["HttpTokens"] == "required"
     assert one["KeyName"] and one["IamInstanceProfile"] and len(aws.cloud.extra.groups) == 1
     asked = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
     (disk,) = ec2.describe_volumes(Filters=asked)["Volumes"]
     assert disk["Encrypted"] and disk["VolumeType"] == "gp3" and disk["Size"] == 100
-    assert tags(disk) == {**OURS, "Name": tags(one)["Name"]}
+    assert tags(disk) == {**aws.tags, "Name": tags(one)["Name"]}
     words = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
     said = ec2.describe_instance_attribute(**words)
     assert said["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
@@ -104,7 +105,7 @@ def check_bucket(aws: OnAws, name: str) -> None:
     (refusal,) = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"]
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     said = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
-    assert said == OURS
+    assert said == aws.tags
 
 
 def check_nothing_is_left(aws: OnAws) -> None:
@@ -140,6 +141,35 @@ def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
     assert aws.stack.output()["cluster"]["deadlines"][0]["at"] == "2031-02-03T04:05:06Z"
 
 
+def test_a_stack_from_before_ids_gets_one_and_keeps_its_machines(aws: OnAws) -> None:
+    aws.stack.up().ended(0)
+    before = [one["InstanceId"] for one in aws.instances()]
+    state = json.loads(aws.stack.run("stack", "export", "--stack", "g4dn").ended(0).text)
+    held = state["deployment"]["resources"]
+    old = json.loads(without_id(json.dumps([r for r in held if r["type"] != STASH])))
+    for one in old:
+        kept = [urn for urn in one.get("dependencies") or () if f"::{STASH}::" not in urn]
+        among = one.get("propertyDependencies") or {}
+        one["dependencies"] = kept
+        one["propertyDependencies"] = {
+            key: [u for u in urns or () if f"::{STASH}::" not in u] for key, urns in among.items()
+        }
+    state["deployment"]["resources"] = old
+    (aws.stack.folder / "old.json").write_text(json.dumps(state))
+    aws.stack.run("stack", "import", "--stack", "g4dn", "--file", "old.json").ended(0)
+    assert not [r for r in aws.stack.resources() if r["type"] == STASH]
+    done = aws.stack.up().ended(0)
+    assert {step.op for step in done.steps if step.type.startswith("aws:")} == {"update"}
+    assert [one["InstanceId"] for one in aws.instances()] == before
+    assert {tags(one)["railhead:id"] for one in aws.instances()} == {aws.id}
+    aws.stack.up("--expect-no-changes").ended(0)
+
+
+def without_id(text: str) -> str:
+    """A state without the tag of the id."""
+    return re.sub(r'"railhead:id": "[0-9a-f]+",? ?', "", text).replace(", }", "}")
+
+
 def test_a_change_changes_what_was_said_and_no_more(aws: OnAws) -> None:
     aws.stack.up().ended(0)
     first = [one["InstanceId"] for one in aws.instances()]
@@ -170,9 +200,12 @@ def test_a_bucket_with_results_stays_and_nothing_else(aws: OnAws) -> None:
     s3.put_object(Bucket=name, Key="runs/1/result.json", Body=b"{}")
     aws.stack.destroy().ended(1, "BucketNotEmpty")
     left = {one["type"] for one in aws.stack.resources()}
-    assert left - {"pulumi:pulumi:Stack", "pulumi:providers:aws", "railhead:aws:Cluster"} == {
-        "aws:s3/bucket:Bucket"
-    }
+    assert left - {"pulumi:pulumi:Stack", "railhead:aws:Cluster"} == {
+        "aws:s3/bucket:Bucket",
+        "pulumi:providers:aws",
+        "pulumi:providers:pulumi",
+        STASH,
+    }, "the id stays with the bucket that has it"
     assert not aws.instances() and not aws.schedules()
     check_bucket(aws, name)
     aws.stack.up().ended(0)

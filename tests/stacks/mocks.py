@@ -25,6 +25,8 @@ from pulumi.runtime.stack import run_in_stack
 Answer = Callable[[dict[str, Any]], Mapping[str, Any]]
 Computed = Callable[[str, dict[str, Any]], Mapping[str, Any]]
 PROVIDERS = "pulumi:providers:"
+STASH = "pulumi:index:Stash"
+CLUSTER_ID = "0a1b2c3d4e5f"
 _NOBODY: Any = object()
 
 
@@ -84,9 +86,10 @@ class Made:
 
     @property
     def kinds(self) -> set[str]:
-        """The types of all that was made in the cloud: no components, no providers."""
+        """The types of all that was made in the cloud: no components, no providers, no
+        value that the engine alone keeps."""
         ours = (one for one in self.resources if one.custom)
-        return {one.type for one in ours if not one.type.startswith(PROVIDERS)}
+        return {one.type for one in ours if not one.type.startswith((PROVIDERS, STASH))}
 
     @property
     def text(self) -> str:
@@ -112,6 +115,8 @@ class World:
         self.computed = computed or {}
 
     def state(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        if kind == STASH:  # the engine's own: keeps the value of the first `up`
+            inputs = {**inputs, "output": CLUSTER_ID}
         compute = self.computed.get(kind)
         added = compute(name, inputs) if compute else {}
         return {"arn": f"arn:mock:{name}", "id": f"{name}-id", **inputs, **added}

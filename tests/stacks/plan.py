@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tests.stacks.mocks import PROVIDERS, Made, Resource
+from tests.stacks.mocks import Made, Resource
 
 TYPES = {
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "aws_default_security_group",
@@ -66,7 +66,7 @@ MAPS = ("labels", "metadata", "tags")  # their keys are the user's own
 
 def plan(made: Made) -> dict[str, Any]:
     """The plan of all that a program made; KeyError for what has no Terraform name here."""
-    ours = [one for one in made.resources if one.custom and not one.type.startswith(PROVIDERS)]
+    ours = [one for one in made.resources if one.type in made.kinds]
     addresses = {one.urn: address(one) for one in ours}
     asked = {"resources": [_asked(one, addresses) for one in ours]}
     written = {"resources": [_written(one, addresses) for one in ours]}

@@ -12,7 +12,19 @@ import pytest
 
 from stacks.aws import machine_types
 from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, policy, previewed, world
+from tests.stacks.mocks import CLUSTER_ID, STASH
 
+UNTAGGED = {
+    "aws:ec2/route:Route",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    "aws:s3/bucketPolicy:BucketPolicy",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketVersioning:BucketVersioning",
+    "aws:scheduler/schedule:Schedule",
+}
 GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
@@ -60,6 +72,19 @@ def test_everything_has_our_tags_through_the_one_provider() -> None:
     for host in cluster.every(INSTANCE):
         disk = host.inputs["rootBlockDevice"]["tags"]
         assert disk["railhead:cluster"] == "c" and disk["railhead:owner"] == "ann"
+        assert disk["railhead:id"] == CLUSTER_ID
+
+
+def test_everything_with_tags_has_the_clusters_id() -> None:
+    """Also what keeps its own tags; a first preview, where nothing is known, shows the same."""
+    cluster = made()
+    tagged = [one for one in cluster.resources if one.inputs.get("tags")]
+    assert {one.inputs["tags"]["railhead:id"] for one in tagged} == {CLUSTER_ID}
+    untagged = {one.type for one in cluster.resources if one.type in cluster.kinds} - {
+        one.type for one in tagged
+    }
+    assert untagged == UNTAGGED
+    assert cluster.one(STASH).ignore_changes == ("input",)
 
 
 @pytest.mark.parametrize("spot", [False, True])
