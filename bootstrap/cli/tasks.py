@@ -170,12 +170,26 @@ def attach(
 
 @task()
 def fetch(
-    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    checkpoints: bool = False,
 ) -> None:
     """Fetch what a run has written so far."""
     from bootstrap.workflows import attach
 
-    attach.fetch(target_of(hosts, stack).status(), run)
+    attach.fetch(target_of(hosts, stack).status(), run, with_checkpoint=checkpoints)
+
+
+@task()
+def tensorboard(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
+    """Show a run in TensorBoard on this machine, also while it goes on; Ctrl-C ends it."""
+    from bootstrap.workflows import tensorboard as workflow
+
+    workflow.show(target_of(hosts, stack).status(), run)
 
 
 @task()

@@ -13,7 +13,7 @@ from bootstrap.console.text import count, size
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.results import LEFT, accept, result_of
+from bootstrap.runs.results import LEFT, accept, draw, result_of
 from bootstrap.runs.start import Run, find_run
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import Entry, Manifest, refuse_changed, skipped_line
@@ -76,6 +76,7 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
             _fetch_file(source, run, entry, stage / entry.path, report)
         refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
         accept(stage, run.results, [entry.path for entry in manifest.files])
+        draw(stage, run)
     (run.results / LEFT).unlink(missing_ok=True)
     for line in skipped_line(manifest.skipped):
         report(line)

@@ -17,7 +17,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.remote.run import checkpoint_files
 from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
 from bootstrap.runs.bucket_results import refuse_too_much
-from bootstrap.runs.start import Run
+from bootstrap.runs.start import Run, read_json
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Entry
@@ -68,6 +68,23 @@ def here(run: Run) -> Checkpoints:
     return Checkpoints(f"in {folder}", tuple((path, stamp[0]) for path, stamp in found.items()))
 
 
+def status_lines(session: Session, run: Run) -> list[str]:
+    """One line about the checkpoints on the chief and their upload; none if there are none."""
+    found = on_host(session, run)
+    status = read_json(session, f"{run.folder}/uploads.json") or {}
+    try:
+        uploaded = [str(entry["path"]) for entry in status.get("files", ())]
+        why = status.get("why")
+    except (KeyError, TypeError, AttributeError):
+        raise unpack.Hostile("an upload status that is none") from None
+    if not found.files:
+        return []
+    newest = checkpoint_files.newest(uploaded) or (uploaded and count(len(uploaded), "file"))
+    sent = f"; uploaded: {clean(str(newest))}" if newest else ""
+    failed = f"; the upload fails: {clean(str(why))[:200]}" if why else ""
+    return [f"checkpoints: {found}{sent}{failed}"]
+
+
 def _complete(files: Sequence[File]) -> tuple[File, ...]:
     """Without names that begin with a dot, and without `step-*` folders that have no manifest."""
     paths = {path for path, _ in files}
@@ -98,20 +115,18 @@ def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: Non
     found = on_host(session, run)
     wanted = [file for file in found.files if file[0].startswith(found.newest)]
     total = sum(size for _, size in wanted)
+    if not wanted:
+        report(f"no checkpoint {found.place}")
+        return here(run)
     report(f"checkpoints: {found}")
     with unpack.stage(run.results) as stage:
         refuse_too_much(2 * total, stage)
         packed, files = stage / "packed", stage / "files"
-        patterns = [_literal(path) for path, _ in wanted]
+        patterns = [unpack.literal(path) for path, _ in wanted]
         session.get(f"{run.folder}/{FOLDER}", patterns, packed, limit=total)
         for path in unpack.unpack(packed, files, total):
             unpack.place(files / path, run.results, f"{FOLDER}/{path}")
     return here(run)
-
-
-def _literal(path: str) -> str:
-    """A pattern that matches this path only."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
 
 
 def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
@@ -122,6 +137,9 @@ def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: Non
     """
     found = in_bucket(bucket, run)
     entries = [item for item in _entries(bucket, run) if item[0].path.startswith(found.newest)]
+    if not entries:
+        report(f"no checkpoint {found.place}")
+        return here(run)
     report(f"checkpoints: {found}")
     with unpack.stage(run.results) as stage:
         refuse_too_much(sum(entry.bytes for entry, _ in entries), stage)

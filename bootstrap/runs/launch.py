@@ -18,6 +18,7 @@ from bootstrap.runs import strategies
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
 SCHEMA = 2
+MOST_METRICS = 16
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,6 +69,9 @@ class RunOptions:
                 raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
             if name.startswith("RAILHEAD_"):
                 raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
+        names = [name for name, _ in self.metrics]
+        if len({*names}) < len(names) or len(names) > MOST_METRICS:
+            raise UsageError(f"--metric: at most {MOST_METRICS}, each name once: {names}")
         if both := sorted({*self.env} & {*self.secrets}):
             raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 

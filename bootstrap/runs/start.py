@@ -30,6 +30,7 @@ REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
+    "metric_lines.py",
 )
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
