@@ -15,6 +15,8 @@ import pytest
 from invoke import Collection
 
 from bootstrap.cli import tasks
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.spec import parse
 from bootstrap.inventory import document
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
@@ -112,6 +114,7 @@ def test_every_key_of_the_run_document_is_described(kind: str) -> None:
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
         peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
         ports=[1], stop_policy=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        data=[DataInput(parse("train=s3://bucket", script=True)).document(None)],
     )  # fmt: skip
     assert set(keys_of(run)) <= named(section(page("architecture.md"), "The run document"))
 
@@ -161,7 +164,7 @@ def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
     found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
     found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
-    rank = (REMOTE / "run/rank.py").read_text()
+    rank = (REMOTE / "rank/rank.py").read_text()
     found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
     found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
     return found | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))

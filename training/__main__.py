@@ -15,7 +15,7 @@ from typing import Any
 
 from training import configs, job
 from training.config import STRATEGIES, ConfigError, describe_fields
-from training.data import DataError
+from training.data import DataError, folder_of
 from training.results import METRICS, Records, TrainingError
 
 
@@ -70,6 +70,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
         return
     document: dict[str, Any] = {
         "settings": settings,
+        "folder": folder_of(chosen.config.data),
         "presets": configs.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),

@@ -41,6 +41,8 @@ HELP = {
     "script": "your own program, instead of our own training",
     "workdir": "the folder to ship with --script and to run in; default: the script's folder",
     "args": "arguments of --script, quoted as in a shell: --args='--epochs 3'",
+    "data": "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, s3://, gs://",
+    "sagemaker": "give --script the variables that Amazon SageMaker gives: SM_CHANNEL_TRAIN, ...",
     "keras": "2 or 3; default: 2 for a script with several workers, else 3",
     "env": "an environment variable of the program, NAME=value; repeatable",
     "env-file": "a file of NAME=value lines",

@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "metric")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
 
 
 @task(lists=TRAIN_LISTS)
@@ -29,6 +29,8 @@ def train(
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
+    data: list[str] | None = None,
+    sagemaker: bool = False,
     keras: str | None = None,
     env: list[str] | None = None,
     env_file: str | None = None,
@@ -58,6 +60,7 @@ def train(
     train_args = TrainArgs(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
+        tuple(data or ()), sagemaker,
         tuple(metric or ()), requirements, runtime,
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None

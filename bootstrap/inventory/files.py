@@ -1,9 +1,12 @@
-"""Atomic writes of files on this machine."""
+"""Atomic writes of files and folders on this machine."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -23,3 +26,21 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """An empty folder, renamed to `path` when the block ends without an error. Its parent is for
+    temporary files; it is removed afterwards, or by the next call after a crash.
+
+    The caller holds a lock (`local_state.alone`), so that no other process fills the same folder.
+    """
+    parent = path.with_name(f".{path.name}.part")
+    shutil.rmtree(parent, ignore_errors=True)
+    folder = parent / path.name
+    folder.mkdir(parents=True, mode=0o700)
+    try:
+        yield folder
+        folder.replace(path)
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)

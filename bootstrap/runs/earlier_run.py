@@ -95,7 +95,7 @@ def _refuse_contradictions(earlier: EarlierRun, given: TrainArgs) -> None:
     """UsageError for the first option that was given and is not the earlier run's."""
     for item in fields(TrainArgs):
         value, before = getattr(given, item.name), getattr(earlier.args, item.name)
-        if value in (None, ()) or _same(item.name, value, before, earlier.folder):
+        if value in (None, (), False) or _same(item.name, value, before, earlier.folder):
             continue
         flag = FLAGS.get(item.name, item.name.replace("_", "-"))
         shown = ", ".join(value) if isinstance(value, tuple) else value

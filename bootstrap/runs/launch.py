@@ -30,12 +30,18 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     args: tuple[str, ...] = ()
+    sagemaker: bool = False
 
     def document(self) -> dict[str, Any]:
         """The `program` of run.json."""
         if self.kind == "training":
             return {"kind": "training", "settings": dict(self.settings)}
-        return {"kind": "script", "path": self.path, "args": list(self.args)}
+        return {
+            "kind": "script",
+            "path": self.path,
+            "args": list(self.args),
+            "sagemaker": self.sagemaker,
+        }
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ def run_document(
     created: str,
     options: RunOptions,
     program: Program,
+    data: Sequence[Mapping[str, Any]] = (),
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
@@ -179,6 +186,7 @@ def run_document(
         "keras": options.resolved_keras(strategy)[0],
         "runtime": dict(runtime),
         "program": program.document(),
+        "data": [dict(item) for item in data],
         "bundle": bundle,
         "hosts": [
             {

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console import log
+from bootstrap.data.inputs import DataInput, read_inputs
+from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
@@ -45,6 +47,8 @@ class TrainArgs:
     env_file: str | None = None
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    sagemaker: bool = False
     metrics: tuple[str, ...] = ()
     requirements: str | None = None
     runtime: str | None = None
@@ -64,7 +68,7 @@ class TrainArgs:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run: validated options, the program, its files, and the secrets' values.
+    """What to run: validated options, the program, its files, the secrets' values, its data.
 
     `record`: the options as they were given, for a run that resumes this one.
     """
@@ -73,6 +77,7 @@ class RunRequest:
     program: Program
     bundle: Bundle
     secrets: Mapping[str, str]
+    data: tuple[DataInput, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -103,17 +108,17 @@ def read_request(
         metrics=tuple(read_metric(text) for text in args.metrics),
         resumes=resumes,
     )
+    data = read_inputs(parse_all(args.data, script=args.script is not None))
     if args.script is None:
         _refuse_script_options(args)
-        settings = training_settings(args.preset, args.settings)
-        program = Program("training", settings=settings)
-        return RunRequest(options, program, pack_training(REPO), secrets, args.record())
+        program = Program("training", settings=training_settings(args.preset, args.settings, data))
+        return RunRequest(options, program, pack_training(REPO), secrets, data, args.record())
     if args.preset or args.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
-    program = Program("script", path=path, args=argv)
-    return RunRequest(options, program, bundle, secrets, args.record())
+    program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
+    return RunRequest(options, program, bundle, secrets, data, args.record())
 
 
 def _refuse_script_options(args: TrainArgs) -> None:
@@ -121,6 +126,8 @@ def _refuse_script_options(args: TrainArgs) -> None:
     for name, value in given.items():
         if value not in (None, ()):
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
+    if args.sagemaker:
+        raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")
 
 
 def _keras(text: str | None) -> int | None:
@@ -196,7 +203,9 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
 
-def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
+def training_settings(
+    preset: str | None, settings: Sequence[str], data: Sequence[DataInput] = ()
+) -> dict[str, Any]:
     """The resolved settings of our own training, from `python -m training --check`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
@@ -209,5 +218,23 @@ def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, 
     done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if done.returncode:
         raise UsageError(done.stderr.strip())
-    resolved: dict[str, Any] = json.loads(done.stdout)["settings"]
+    document = json.loads(done.stdout)
+    resolved: dict[str, Any] = document["settings"]
+    _check_training_data(resolved["data"], document["folder"], data)
     return resolved
+
+
+def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:
+    """UsageError if the data set `name` needs data that is not given, or takes none. `folder` is
+    `required`, `optional` or `none`; shards are recognised whatever the data set is."""
+    if folder == "required" and not data:
+        raise UsageError(
+            f"data={name} needs the data itself", hint="fab train --data train=FOLDER ..."
+        )
+    for item in data if folder == "none" else ():
+        if item.files and "manifest.json" not in {file.path for file in item.files.files}:
+            raise UsageError(
+                f"--data {item.spec.name} with data={name}, which takes no files: name what"
+                f" {item.spec.uri} holds",
+                hint="add --set data=images, or another of: mnist, cifar10, imdb, csv, numpy, ...",
+            )

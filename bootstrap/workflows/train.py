@@ -7,6 +7,8 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
+from bootstrap.data.inputs import check_shares
+from bootstrap.data.place import place_data
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -42,6 +44,7 @@ class TrainOptions:
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
+    check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
     restore = resume.find_checkpoints(inventory, options.earlier) if options.earlier else None
@@ -68,8 +71,9 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
+    data = place_data(options.request.data, cluster.sessions)
     request, policy = options.request, options.stop_policy
-    return start.start(cluster, request, options.results, policy, restore)
+    return start.start(cluster, request, data, options.results, policy, restore)
 
 
 def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
@@ -77,7 +81,7 @@ def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
     chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
     if why:
-        print_lines(f"strategy auto: {chosen.strategy}, for there is {why}")
+        print_lines(f"strategy auto: {chosen.strategy}, because there is {why}")
     return replace(request, options=chosen)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from standins.connected import connected
 
 from bootstrap.console.live import Board
 from bootstrap.facts.egress import Egress, EgressCheck
@@ -116,10 +117,8 @@ def cluster(debian: HostFacts) -> Cluster:
 
 def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, Asked]:
     hosts = {name: Asked(name) for name in cluster.facts}
-    opened = cast("dict[str, Session]", hosts)
-    apply_plan.apply(
-        cluster, Plan(tuple(hosts), tuple(steps)), opened, Board(io.StringIO(), list(hosts))
-    )
+    board = Board(io.StringIO(), list(hosts))
+    apply_plan.apply(connected(cluster, hosts), Plan(tuple(hosts), tuple(steps)), board)
     return hosts
 
 

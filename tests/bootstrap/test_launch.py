@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import (
@@ -162,6 +164,7 @@ RUNS: dict[str, dict[str, Any]] = {
             outputs=("*.keras", "plots/**"),
         ),
         "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
+        "data": [DataInput(parse("train=s3://bucket-1/images,shard", script=True)).document(None)],
         "peers": (
             Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),

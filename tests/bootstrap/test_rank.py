@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "rank.py"
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
 RECORD = "@railhead "
 
 
@@ -28,10 +28,12 @@ def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
         "launcher": "tensorflow",
         "keras": 3,
         "tf_cluster": None,
+        "data": [],
         "roles": None,
     }
     (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    shutil.copy(RANK, folder / "rank.py")
+    for path in RANK.glob("rank*.py"):
+        shutil.copy(path, folder)
 
 
 def rank(
@@ -41,7 +43,7 @@ def rank(
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started([python, str(folder / "rank.py")], folder / "work", world)
     assert "\n" not in done.stdout
-    done.stdout = done.stdout.replace("\x1e", "\n")
+    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
     return done
 
 

@@ -97,6 +97,7 @@ def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> N
         "kind": "script",
         "path": "train.py",
         "args": ["--name", "a b", "", "--", "3"],
+        "sagemaker": False,
     }
     assert [file.path for file in request.bundle.files] == ["data.csv", "train.py"]
     assert request.options.script

@@ -171,7 +171,7 @@ def test_a_full_disk_here_is_a_note(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("bootstrap.provision.wheel_store.atomic_write", full)
     found = find_cached_wheel(world.inventory, folder)
     assert found and found.holds is None and "No space left" in found.note
     assert content(folder) == []

@@ -30,6 +30,8 @@ DATASETS = {
     "shards": "training.data.shard_files",
 }
 SPLITS = ("train", "validation", "test")
+WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or made up
+ONLY_FOLDER = ("images", "csv", "numpy", "shards")  # Keras has no such data set
 
 
 class DataError(Exception):
@@ -79,6 +81,13 @@ class Dataset:
     inputs: Inputs
     classes: int
     names: tuple[str, ...]
+
+
+def folder_of(name: str) -> str:
+    """Whether a data set is read from a folder: `required`, `optional`, or `none` but shards."""
+    if name in WITHOUT_FOLDER:
+        return "none"
+    return "required" if name in ONLY_FOLDER else "optional"
 
 
 def load(config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:

@@ -40,19 +40,24 @@ def main() -> int:
     set_environment(run, rank)
     if is_chief(run, rank):
         atexit.register(report_end, 0)  # registered first, so it runs after all others
-    program = run["program"]
-    if program["kind"] == "training":
-        code = outcome(run_training)
-    else:
-        if run["keras"] == 2:
-            sys.meta_path.insert(0, Keras2())
-        code = outcome(lambda: run_script(program["path"], program["args"]))
-        if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
-            print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
-            code = 1
+    code = outcome(lambda: prepare_data(run, host_of(run, rank))) or run_program(run)
     if code:
         atexit.unregister(report_end)
         report_end(code)
+    return code
+
+
+def run_program(run: dict[str, Any]) -> int:
+    """Run our own training or the script; returns the exit code."""
+    program = run["program"]
+    if program["kind"] == "training":
+        return outcome(run_training)
+    if run["keras"] == 2:
+        sys.meta_path.insert(0, Keras2())
+    code = outcome(lambda: run_script(program["path"], program["args"]))
+    if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
+        print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+        return 1
     return code
 
 
@@ -92,11 +97,17 @@ def forward_output(source: int, rank: int) -> None:
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
-        rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+        rest = memoryview(encoded(data or b""))
         while rest:
             rest = rest[os.write(1, rest) :]
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
+
+
+def encoded(data: bytes) -> bytes:
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]"."""
+    plain = data.replace(b"\x1e", b"?").replace(b"\x1f", b"?")
+    return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 
 def is_gone(pid: int) -> bool:
@@ -136,6 +147,24 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
     if run["keras"] == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+def prepare_data(run: dict[str, Any], host: int) -> None:
+    """Make the data of the run available to this rank, and set the variables that name it."""
+    data = load("rank_data").prepare(run, HERE, host)
+    os.environ.update(data)
+    if run["program"].get("sagemaker"):
+        channels = {
+            item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
+        }
+        os.environ.update(load("rank_sagemaker").variables(run, HERE, host, channels))
+
+
+def load(name: str) -> Any:
+    """A module beside this one; a module of the script may have the same name."""
+    module = importlib.import_module(name)
+    del sys.modules[name]
+    return module
 
 
 def host_of(run: dict[str, Any], rank: int) -> int:
