@@ -44,3 +44,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         folder.replace(path)
     finally:
         shutil.rmtree(parent, ignore_errors=True)
+
+
+def refuse_too_much(total: int, folder: Path, what: str) -> None:
+    """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
+    free = shutil.disk_usage(folder).free
+    if total > free - RESERVED:
+        raise UsageError(
+            f"{what} have {size(total)}, and {folder.parent} has {size(free)} free: "
+            f"{size(RESERVED)} of it must stay free",
+            hint="free some disk space, then the same command again",
+        )

@@ -14,9 +14,9 @@ from bootstrap.clouds.bucket import Bucket
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, size
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.files import refuse_too_much
 from bootstrap.remote.run import checkpoint_files
 from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
-from bootstrap.runs.bucket_results import refuse_too_much
 from bootstrap.runs.start import Run, read_json
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
@@ -120,7 +120,7 @@ def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: Non
         return here(run)
     report(f"checkpoints: {found}")
     with unpack.stage(run.results) as stage:
-        refuse_too_much(2 * total, stage)
+        refuse_too_much(2 * total, stage, "the checkpoints")
         packed, files = stage / "packed", stage / "files"
         patterns = [unpack.literal(path) for path, _ in wanted]
         session.get(f"{run.folder}/{FOLDER}", patterns, packed, limit=total)
@@ -142,7 +142,7 @@ def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: Non
         return here(run)
     report(f"checkpoints: {found}")
     with unpack.stage(run.results) as stage:
-        refuse_too_much(sum(entry.bytes for entry, _ in entries), stage)
+        refuse_too_much(sum(entry.bytes for entry, _ in entries), stage, "the checkpoints")
         for entry, number in entries:
             file = stage / f"{number}"
             try:

@@ -77,11 +77,12 @@ class MetricLines:
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self.reader.join(GRACE)
+        stuck = self.reader.is_alive()
         code = self.process.poll()
         self.process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
-        if code == -signal.SIGVTALRM:
+        if stuck or code == -signal.SIGVTALRM:
             name = self.names[os.pread(self.at, 1, 0)[0]]
             return f"--metric {name} took more than {LIMIT:g} s on one line: no metric after it"
         if self.lost:
