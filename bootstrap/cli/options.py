@@ -58,7 +58,7 @@ HELP = {
     "run": "a run id; default: the last run",
     "yes": "do not ask for confirmation",
     "purge": "also remove ~/.railhead from the hosts",
-    "discard-results": "with --purge or --destroy: go on even if results were not fetched",
+    "discard-results": "go on even if results that would be deleted were not fetched",
     "destroy": "also delete local hosts, or all resources of the stack",
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
     "rank": "a rank's number, mpirun or supervisor",

@@ -144,7 +144,9 @@ def status(
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from bootstrap.cli import status
 
-    status.show(target_of(hosts, stack).status(), run)
+    target = target_of(hosts, stack)
+    machines = target.machines()
+    status.show(target.status_of(machines), run, machines)
 
 
 @task()
@@ -220,7 +222,13 @@ def teardown(
     from bootstrap.workflows import teardown as workflow
 
     options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
-    workflow.teardown(target_of(hosts, stack).status().inventory, options)
+    target = target_of(hosts, stack)
+    if machines := target.machines():
+        if machines.inventory:
+            target.status_of(machines)
+        workflow.teardown_stack(machines, options)
+    else:
+        workflow.teardown(target.status().inventory, options)
 
 
 @task()
@@ -232,16 +240,29 @@ def start(
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(target_of(hosts, stack).status().inventory, print_lines, hours=length)
+    target = target_of(hosts, stack)
+    machines = target.machines()
+    status = target.status_of(machines)
+    if machines:
+        machines.refuse_undocumented()
+    started = power.start(status.inventory, print_lines, hours=length)
     print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
-def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Stop a stack's machines, and wait until the cloud reports them stopped; disks stay."""
-    from bootstrap.lifecycle import power
+def stop(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    yes: bool = False,
+    discard_results: bool = False,
+) -> None:
+    """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
+    from bootstrap.lifecycle import stop
 
-    power.stop(target_of(hosts, stack).status().inventory, print_lines)
+    target = target_of(hosts, stack)
+    status = target.status_of(target.machines())
+    stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
 
 
 @task()

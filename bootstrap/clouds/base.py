@@ -84,6 +84,12 @@ class Cloud(Protocol):
     def stop(self) -> None:
         """Stop every instance that is not stopped; returns when the cloud has accepted it."""
 
+    def end(self) -> None:
+        """End every instance for good, with its disk; returns when the cloud has accepted it."""
+
+    def cannot_stop(self) -> list[str]:
+        """The names of running hosts that the cloud can only end: one-time spot on AWS."""
+
     def deadline(self) -> Deadline | None:
         """The cloud's own deadline; None where the stack has none (local hosts)."""
 

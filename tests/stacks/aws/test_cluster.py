@@ -259,10 +259,10 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
     "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
 )
 def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
-    (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
+    (request,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
     maker = "deeplearning" if image.startswith("dlami") else "canonical"
-    assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
-    assert image[-5:] in asked
+    assert request.startswith(f"/aws/service/{maker}/") and request.endswith("/ami-id")
+    assert image[-5:] in request
 
 
 def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
@@ -401,11 +401,11 @@ def test_the_document_is_the_golden_one() -> None:
     assert document["price"]["per_hour"] == golden["price"]["per_hour"]
 
 
-def test_a_first_preview_says_have_and_need_with_nothing_known() -> None:
+def test_a_first_preview_reports_have_and_need_with_nothing_known() -> None:
     seen = previewed(count=3)
     assert "have 9999, need 12 vCPU" in seen.text
     assert len(seen.every(INSTANCE)) == 3
 
 
-def test_config_is_what_a_person_wrote() -> None:
+def test_config_is_what_a_user_wrote() -> None:
     assert config().public_key.startswith(KEY)

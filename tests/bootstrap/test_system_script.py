@@ -22,7 +22,7 @@ from bootstrap.provision.reboot import OUR_BOOT, _refuse_this_machine
 
 # What apt and dpkg said on hosts that were made to fail, and in reports of others; whether that
 # mostly passes by itself, and whether it was a lock.
-WORDS = {
+APT_OUTPUT = {
     "no name server": (
         "Err:1 http://mirror.example/debian bookworm InRelease\n"
         "  Temporary failure resolving 'mirror.example'\n"
@@ -106,16 +106,16 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(("words", "passes", "locked"), WORDS.values(), ids=WORDS)
-def test_what_apt_says_is_told_apart(words: str, passes: bool, locked: bool) -> None:
-    assert (o.transient(words), o.locked(words)) == (passes, locked)
+@pytest.mark.parametrize(("text", "passes", "locked"), APT_OUTPUT.values(), ids=APT_OUTPUT)
+def test_what_apt_reports_is_distinguished(text: str, passes: bool, locked: bool) -> None:
+    assert (o.transient(text), o.locked(text)) == (passes, locked)
 
 
-@pytest.mark.parametrize(("words", "passes", "locked"), WORDS.values(), ids=WORDS)
-def test_grep_on_a_host_reads_the_words_as_we_do(words: str, passes: bool, locked: bool) -> None:
+@pytest.mark.parametrize(("args", "passes", "locked"), APT_OUTPUT.values(), ids=APT_OUTPUT)
+def test_grep_on_a_host_reads_the_text_as_we_do(args: str, passes: bool, locked: bool) -> None:
     def found(pattern: str) -> bool:
         argv = ["grep", "-Eq", "-e", pattern]
-        return subprocess.run(argv, input=words, text=True, check=False).returncode == 0
+        return subprocess.run(argv, input=args, text=True, check=False).returncode == 0
 
     assert found(o.LOCKED) == locked
     assert (found(o.TRANSIENT) and not found(o.FINAL)) == passes
@@ -128,7 +128,7 @@ ROW = DriverRow(
     repository=True, pin="nvidia-driver-pinning-580", hold=("*nvidia*",),
 )  # fmt: skip
 KEYRING = o.KEYRINGS["debian-12"]
-TOLD = [
+VARIABLES = [
     (Changes(), {}),
     (Changes(wait_cloud_init=True), {"FIRST_BOOT": "yes"}),
     (Changes(mend_dpkg=True), {"MEND": "yes"}),
@@ -152,19 +152,19 @@ PARTS: tuple[str, ...] = ("FIRST_BOOT", "MEND", "PACKAGES", "KEYRING", "KEYRING_
 PARTS += ("PIN", "DRIVER", "INSTALLER", "HOLD", "REBOOT")
 
 
-@pytest.mark.parametrize(("changes", "told"), TOLD, ids=range(len(TOLD)))
-def test_changes_become_words(changes: Changes, told: dict[str, str]) -> None:
+@pytest.mark.parametrize(("changes", "output"), VARIABLES, ids=range(len(VARIABLES)))
+def test_changes_become_variables(changes: Changes, output: dict[str, str]) -> None:
     ring = KEYRING if changes.driver and changes.driver.repository else None
-    words = o.variables(changes, ring, o.RetryPolicy())
-    assert {name: words[name] for name in PARTS} == dict.fromkeys(PARTS, "") | told
+    text = o.variables(changes, ring, o.RetryPolicy())
+    assert {name: text[name] for name in PARTS} == dict.fromkeys(PARTS, "") | output
 
 
 def test_every_word_reaches_the_shell_as_it_is() -> None:
     text = o.script(Changes(driver=ROW), "debian-12").replace(o.SCRIPT.read_text(), "")
     echo = 'printf "%s|" "$DRIVER" "$TRANSIENT" "$PATIENCE"'
     argv = ["sh", "-c", f"{text}\n{echo}"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert said == f"cuda-drivers-580 linux-headers-amd64|{o.TRANSIENT}|600|"
+    done = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert done == f"cuda-drivers-580 linux-headers-amd64|{o.TRANSIENT}|600|"
 
 
 def test_the_script_uses_every_word_and_no_other() -> None:
@@ -193,21 +193,21 @@ def test_unattended_upgrades_leave_alone_what_is_held() -> None:
 # What its words become
 
 
-def heard(text: str) -> tuple[list[str], o._ScriptOutput]:
-    told: list[str] = []
-    listener = o._ScriptOutput(told.append, {"system": "x missing"})
+def parse(text: str) -> tuple[list[str], o._ScriptOutput]:
+    lines: list[str] = []
+    listener = o._ScriptOutput(lines.append, {"system": "x missing"})
     for line in text.splitlines():
         listener.line(line)
-    return told, listener
+    return lines, listener
 
 
 def test_lines_become_progress_and_the_last_command_is_kept() -> None:
-    told, listener = heard(
+    output, listener = parse(
         "| an earlier fab bootstrap is still at work here: waiting for it\n@alive\n@step system\n"
         "@try\n| Hit:1 http://a\n@alive\n|  \n| .....\n@try\n| (Reading database ... 5%\n"
         "| E: it fails\n@failed apt\n\n"
     )
-    assert told == [
+    assert output == [
         "an earlier fab bootstrap is still at work here: waiting for it",
         "system: x missing",
         "system: Hit:1 http://a",
@@ -228,17 +228,17 @@ ENDS = [
     ("", ["sudo: a password is required"], "without a message\nsudo: a password is required"),
     (
         "@failed apt",
-        WORDS["mirror's bad minute"][0].splitlines(),
+        APT_OUTPUT["mirror's bad minute"][0].splitlines(),
         r"apt gets no packages from http://10.77.0.1:8000: .*503  Service Unavailable",
     ),
     (
         "@failed apt",
-        WORDS["no name server"][0].splitlines(),
+        APT_OUTPUT["no name server"][0].splitlines(),
         r"from http://mirror.example/debian: Temporary failure resolving 'mirror.example'",
     ),
     (
         "@failed mend",
-        WORDS["another dpkg"][0].splitlines(),
+        APT_OUTPUT["another dpkg"][0].splitlines(),
         "apt's lock is held for more than 10 minutes: .*pid 42",
     ),
     (
@@ -249,7 +249,7 @@ ENDS = [
         ],
         "apt is sent to http://n.example, which the host's lists did not name",
     ),
-    ("@failed apt", WORDS["unmet"][0].splitlines(), r"apt failed\n.*\n needs-more : Depends"),
+    ("@failed apt", APT_OUTPUT["unmet"][0].splitlines(), r"apt failed\n.*\n needs-more : Depends"),
 ]
 
 
@@ -259,15 +259,15 @@ ENDS = [
      ("502  This computer gets no answer either: timed out", "this computer")],
 )  # fmt: skip
 def test_the_next_command_waits_for_the_one_that_gets_no_answer(cause: str, who: str) -> None:
-    said = [f"Err:1 http://m.example/d b InRelease {cause}", f"  {cause}"]
-    assert o.why("@failed apt", "system", said, o.RetryPolicy()).hint.endswith(
+    lines = [f"Err:1 http://m.example/d b InRelease {cause}", f"  {cause}"]
+    assert o.why("@failed apt", "system", lines, o.RetryPolicy()).hint.endswith(
         f"answers from {who}"
     )
 
 
-@pytest.mark.parametrize(("end", "said", "message"), ENDS)
-def test_an_end_becomes_an_error(end: str, said: list[str], message: str) -> None:
-    assert re.search(message, o.why(end, "system", said, o.RetryPolicy()).message)
+@pytest.mark.parametrize(("end", "output", "message"), ENDS)
+def test_an_end_becomes_an_error(end: str, output: list[str], message: str) -> None:
+    assert re.search(message, o.why(end, "system", output, o.RetryPolicy()).message)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 The kernel's own delay (netem) is missing in many virtual machines. Here a process stands between
 the two ends of the host's wire, hands on every frame when it is due, and drops some.
 
-    far.py OUTER INNER MILLISECONDS PERCENT     OUTER: the machine's end, an open file
+    latency.py OUTER INNER MILLISECONDS PERCENT     OUTER: the machine's end, an open file
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def lay(outer: str, namespace: str, inner: str, rtt_ms: int, percent: int) -> su
     end = interface(outer)
     try:
         enter = ["nsenter", f"--net=/run/netns/{namespace}"]
-        words = [str(end), inner, str(rtt_ms / 2), str(percent)]
+        args = [str(end), inner, str(rtt_ms / 2), str(percent)]
         process = subprocess.Popen(
-            [*enter, sys.executable, "-I", "-S", __file__, *words],
+            [*enter, sys.executable, "-I", "-S", __file__, *args],
             pass_fds=[end],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

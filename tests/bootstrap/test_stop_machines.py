@@ -68,20 +68,20 @@ class Kept:
         """What state.json says of the machines when the keeper is done."""
         assert self.start().wait(seconds) == 0, (self.home / "err").read_text()
         assert not (self.home / "err").read_text()
-        return self.told()
+        return self.record()
 
-    def told(self) -> Any:
+    def record(self) -> Any:
         return json.loads((self.folder / "state.json").read_text()).get("machines")
 
     def until(self, phase: str) -> Any:
         for _ in range(100):
-            if (said := self.told()) and said["phase"] == phase:
-                return said
+            if (output := self.record()) and output["phase"] == phase:
+                return output
             time.sleep(0.05)
-        raise AssertionError(f"never {phase!r}: {self.told()}")
+        raise AssertionError(f"never {phase!r}: {self.record()}")
 
     @property
-    def asked(self) -> list[str]:
+    def requests(self) -> list[str]:
         path = self.home / "asked"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -94,54 +94,54 @@ def test_sixteen_hosts_stop_at_once(home: Path) -> None:
     slow = SSH.replace('echo "no route"', 'sleep 2; echo "no route"')
     (home / "bin" / "ssh").write_text(slow)
     began = time.monotonic()
-    said = kept.end()["stopped"]
-    assert len(said) == 16 and time.monotonic() - began < 15
+    output = kept.end()["stopped"]
+    assert len(output) == 16 and time.monotonic() - began < 15
 
 
-def orders(asked: list[str]) -> list[str]:
+def orders(caught: list[str]) -> list[str]:
     """What was asked, without the looking whether a host still answers."""
-    return [line for line in asked if not line.endswith(": true")]
+    return [line for line in caught if not line.endswith(": true")]
 
 
 def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) -> None:
     kept = Kept(home)
-    said = kept.end()
-    asked = orders(kept.asked)
-    assert (sorted(asked[:2]), asked[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
-    assert said["stopped"] == {"b": "ok", "c": "ok", "a": "told to stop"}
-    assert (said["phase"], said["results"]) == ("stopping", "only on a")
+    output = kept.end()
+    request = orders(kept.requests)
+    assert (sorted(request[:2]), request[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
+    assert output["stopped"] == {"b": "ok", "c": "ok", "a": "told to stop"}
+    assert (output["phase"], output["results"]) == ("stopping", "only on a")
 
 
-def test_a_host_that_goes_while_it_is_told_to_is_stopped(home: Path) -> None:
+def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:
     argv = [["true"], ["cut"], ["off"]]
-    said = Kept(home, stop={"argv": argv, "keep_minutes": 0}).end()
-    assert said["stopped"]["b"] == "ok"
+    output = Kept(home, stop={"argv": argv, "keep_minutes": 0}).end()
+    assert output["stopped"]["b"] == "ok"
 
 
-def test_what_does_not_stop_is_told_and_the_rest_stops(
+def test_what_does_not_stop_is_reported_and_the_rest_stops(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = [["true"], ["wrong"], None]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
     text = (kept.folder / "stop_machines.py").read_text()
     (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
-    said = kept.end()["stopped"]
-    assert said == {
+    output = kept.end()["stopped"]
+    assert output == {
         "b": "its command ended with 127: no such command",
         "c": "has no stop command",
         "a": "told to stop",
     }
-    assert orders(kept.asked) == ["railhead-2: wrong"] * 3
+    assert orders(kept.requests) == ["railhead-2: wrong"] * 3
 
 
-def test_a_host_that_answers_on_is_told(home: Path) -> None:
+def test_a_host_that_answers_on_is_reported(home: Path) -> None:
     kept = Kept(home, stop={"argv": [["true"], ["never"], ["off"]], "keep_minutes": 0})
     text = (kept.folder / "stop_machines.py").read_text()
     (kept.folder / "stop_machines.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
     assert kept.end()["stopped"]["b"] == "was told to stop and still answers"
 
 
-def test_a_chief_whose_own_command_fails_says_so(home: Path) -> None:
+def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:
     argv = [["sh", "-c", "echo may not >&2; exit 5"], ["off"], ["off"]]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
     text = (kept.folder / "stop_machines.py").read_text()
@@ -149,14 +149,14 @@ def test_a_chief_whose_own_command_fails_says_so(home: Path) -> None:
     assert kept.end()["stopped"]["a"] == "its command ended with 5: may not"
 
 
-def test_a_failure_keeps_them_and_says_until_when(home: Path) -> None:
+def test_a_failure_keeps_them_and_reports_until_when(home: Path) -> None:
     kept = Kept(home, "failed")
     process = kept.start()
-    said = kept.until("keeping")
-    assert said["until"].endswith("Z") and said["results"] == "only on a"
+    output = kept.until("keeping")
+    assert output["until"].endswith("Z") and output["results"] == "only on a"
     process.terminate()  # a late word to end the run
     time.sleep(1)
-    assert process.poll() is None and kept.asked == []
+    assert process.poll() is None and kept.requests == []
     process.kill()
     process.wait()
 
@@ -173,24 +173,24 @@ def test_a_later_run_takes_the_machines_over(home: Path) -> None:
     kept.until("keeping")
     kept.lock.write_text("r2")
     process.wait(10)
-    assert kept.asked == [] and kept.told()["phase"] == "left to r2"
+    assert kept.requests == [] and kept.record()["phase"] == "left to r2"
 
 
 def test_a_run_that_begins_at_this_very_moment_is_not_stopped(home: Path) -> None:
     kept = Kept(home)
     with kept.lock.open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        said = kept.end()
-    assert kept.asked == [] and said["phase"] == "left to a later run"
+        output = kept.end()
+    assert kept.requests == [] and output["phase"] == "left to a later run"
 
 
 def test_no_stop_leaves_them(home: Path) -> None:
     kept = Kept(home, stop=None, bucket={"url": "s3://b", "client": "none"})
     text = (kept.folder / "stop_machines.py").read_text()
     (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
-    said = kept.end()
-    assert kept.asked == [] and said["phase"] == "left to you"
-    assert "No such file" in said["shipped"]["why"] and said["results"] == "only on a"
+    output = kept.end()
+    assert kept.requests == [] and output["phase"] == "left to you"
+    assert "No such file" in output["shipped"]["why"] and output["results"] == "only on a"
 
 
 def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
@@ -206,10 +206,10 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
         text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0")
     )
     began = time.monotonic()
-    said = kept.end()
+    output = kept.end()
     assert time.monotonic() - began < 15
-    assert said["shipped"] == {"why": "it had not ended after 1 s"}
-    assert said["results"] == "only on a" and orders(kept.asked)[-1] == "chief"
+    assert output["shipped"] == {"why": "it had not ended after 1 s"}
+    assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"
     assert (home / "tries").read_text() == "tried\n"
 
 
@@ -225,12 +225,12 @@ def test_a_controller_that_watches_is_waited_for(home: Path) -> None:
     process = kept.start()
     kept.until("waiting for the results to be fetched")
     time.sleep(1)
-    assert kept.asked == []
+    assert kept.requests == []
     kept.write("fetched", {"left": 0})
     process.wait(10)
     controller.kill()
     controller.wait()
-    assert kept.told()["results"] == "fetched" and orders(kept.asked)[-1] == "chief"
+    assert kept.record()["results"] == "fetched" and orders(kept.requests)[-1] == "chief"
 
 
 @pytest.mark.parametrize("ago, waits", [(5, True), (120, False)])
@@ -249,7 +249,7 @@ def test_one_whose_connection_broke_has_a_moment_to_come_back(
         kept.until("waiting for the results to be fetched")
         process.kill()
     process.wait(10)
-    assert (orders(kept.asked) == []) == waits
+    assert (orders(kept.requests) == []) == waits
 
 
 def test_somebody_else_who_has_its_number_now_is_no_controller(home: Path) -> None:
@@ -258,4 +258,4 @@ def test_somebody_else_who_has_its_number_now_is_no_controller(home: Path) -> No
     then = time.time() - 120
     os.utime(kept.folder / "attached", (then, then))
     kept.end()
-    assert orders(kept.asked)[-1] == "chief"
+    assert orders(kept.requests)[-1] == "chief"

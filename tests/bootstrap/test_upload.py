@@ -159,11 +159,11 @@ def python(shared_caches: Path) -> str:
     digest = sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
     made = shared_caches / "railhead" / "test-bucket" / digest
     if not (made / ".ok").exists():
-        words = {**os.environ, **uv.ENVIRONMENT}
+        parameters = {**os.environ, **uv.ENVIRONMENT}
         venv = [uv.local_uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable]
-        subprocess.run([*venv, str(made)], check=True, env=words)
+        subprocess.run([*venv, str(made)], check=True, env=parameters)
         sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
-        subprocess.run([*sync, str(made / "bin/python"), str(lock)], check=True, env=words)
+        subprocess.run([*sync, str(made / "bin/python"), str(lock)], check=True, env=parameters)
         (made / ".ok").touch()
     return str(made / "bin/python")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from e2e.local import Person, cluster
+from e2e.local_hosts import Operator, cluster
 
 from bootstrap.clouds import bucket
 from bootstrap.clouds.base import Refused
@@ -50,7 +50,7 @@ def content(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_without_a_bucket_nothing_is_asked(folder: Path) -> None:
+def test_without_a_bucket_nothing_is_queried(folder: Path) -> None:
     assert find_cached_wheel(Inventory("c", HOSTS, cloud="aws"), folder) is None
 
 
@@ -112,18 +112,18 @@ def after(world: World, folder: Path) -> CachedWheel:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "output"),
     [
         ("flip", "has another sha256 than the one that was written down"),
         ("take", "is not there any more"),
     ],
 )
 def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
-    world: World, folder: Path, kept: str, how: str, told: str
+    world: World, folder: Path, kept: str, how: str, output: str
 ) -> None:
     (wheel,) = (name for name in world.names() if name.endswith(".whl"))
     getattr(world, how)(wheel)
-    assert after(world, folder).note == f"the wheel in {kept} is not used: {NAME} {told}"
+    assert after(world, folder).note == f"the wheel in {kept} is not used: {NAME} {output}"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_names_no_wheel_is_not_used_and_makes_room(
         Refused("AWS refuses get_object: AccessDenied: no", "AccessDenied"),
     ],
 )
-def test_a_bucket_that_cannot_be_asked_is_a_note(
+def test_a_bucket_that_cannot_be_queried_is_a_note(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception
 ) -> None:
     def of(_: Inventory) -> bucket.Bucket:
@@ -195,14 +195,16 @@ def test_the_key_is_the_folders_name_and_so_are_two_kinds_of_hosts_apart(
 
 
 @pytest.fixture
-def team(tmp_path: Path, s3_server: object) -> Iterator[list[Person]]:
+def team(tmp_path: Path, s3_server: object) -> Iterator[list[Operator]]:
     """Two people, each with a home, caches and hosts of their own; the bucket is for both."""
-    people = [Person(tmp_path / who, tmp_path, tmp_path / f"{who}-caches") for who in ("ann", "bo")]
+    people = [
+        Operator(tmp_path / who, tmp_path, tmp_path / f"{who}-caches") for who in ("ann", "bo")
+    ]
     with ExitStack() as stack:
-        for person in people:
-            name = f"kept-{person.home.name}"
-            stack.enter_context(cluster(person.home, name, person.caches))
-            path = person.home / ".railhead/clusters" / name / "cluster.json"
+        for operator in people:
+            name = f"kept-{operator.home.name}"
+            stack.enter_context(cluster(operator.home, name, operator.caches))
+            path = operator.home / ".railhead/clusters" / name / "cluster.json"
             bucket = {"bucket": "s3://results-b", "region": "us-east-1"}
             path.write_text(json.dumps({**json.loads(path.read_text()), **bucket}))
         yield people
@@ -210,7 +212,7 @@ def team(tmp_path: Path, s3_server: object) -> Iterator[list[Person]]:
 
 @pytest.mark.slow
 def test_what_one_has_built_the_other_finds(
-    team: list[Person], monkeypatch: pytest.MonkeyPatch
+    team: list[Operator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, bo = team
     url = "s3://results-b/wheels/"

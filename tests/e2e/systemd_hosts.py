@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
-from e2e.card import RAN
-from e2e.local import wait_until
+from e2e.gpu_standin import RAN
+from e2e.local_hosts import wait_until
 from hosts.systemd import SystemdHost
 
 from bootstrap.console.live import Board
@@ -31,7 +31,7 @@ echo 'status: {status}'; echo 'errors:'; echo '  - (scripts_user, RuntimeError(1
 """
 
 
-class Team:
+class SystemdHosts:
     """Some systemd hosts, and what somebody here does to them."""
 
     def __init__(self, hosts: list[SystemdHost], user: str) -> None:
@@ -39,7 +39,7 @@ class Team:
         key = str(hosts[0].network.key)
         named = tuple(Host(host.name, host.address, user=user) for host in hosts)
         self.inventory = Inventory("team", named, key_file=key)
-        self.said = StringIO()
+        self.messages = StringIO()
 
     def sessions(self) -> Sessions:
         opened = connect.open_sessions(self.inventory)
@@ -53,18 +53,18 @@ class Team:
 
     def work_on(self, opened: Sessions, wanted: Mapping[str, Changes]) -> dict[str, HostFacts]:
         facts = connect.all_facts(opened)
-        with Board(self.said, list(opened), every=0) as board:
+        with Board(self.messages, list(opened), every=0) as board:
             return change_system(opened, facts, wanted, board)
 
     def run_system_script(self, pace: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
         """The script alone on the first host; what it told."""
-        heard: list[str] = []
+        lines: list[str] = []
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
             (session, *_) = opened.values()
             changes = Changes(**kw)
-            run_system_script(session, session.facts(), changes, heard.append, pace=pace, **options)
-        return heard
+            run_system_script(session, session.facts(), changes, lines.append, pace=pace, **options)
+        return lines
 
     def killed_at(self, step: str, **changes: Any) -> None:
         """A controller of its own that is killed when this step says its first word."""
@@ -85,7 +85,7 @@ class Team:
             reboot(self.inventory, session, facts, lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
-Start = Callable[..., Team]
+Start = Callable[..., SystemdHosts]
 
 
 def who_ran(host: SystemdHost) -> list[str]:
@@ -105,8 +105,8 @@ def runs(host: SystemdHost, word: str) -> list[int]:
 
 def start_apt(host: SystemdHost, package: str, maintainer_script: str) -> threading.Thread:
     """Another apt on the host, at work until that script of the package sleeps."""
-    words = ("apt-get", "install", "-y", "-q", package)
-    other = threading.Thread(target=host.exec, args=words, daemon=True)
+    argv = ("apt-get", "install", "-y", "-q", package)
+    other = threading.Thread(target=host.exec, args=argv, daemon=True)
     other.start()
     path = f"/var/lib/dpkg/info/{package}.postinst"
     script = path if maintainer_script == "postinst" else "/var/lib/dpkg/tmp.ci/preinst"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from e2e.local import Person, wait_until
-from hosts.full import FullHost
+from e2e.local_hosts import Operator, wait_until
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 # Joins the ranks as Horovod would, without a second of TensorFlow's import, and ticks for as many
@@ -25,26 +25,26 @@ if os.environ["RAILHEAD_RANK"] == "0":
 """
 
 
-def introduce(person: Person, *hosts: FullHost, user: str = "root", pinned: bool = True) -> str:
+def introduce(operator: Operator, *hosts: FullHost, user: str = "root", pinned: bool = True) -> str:
     """Give the person's ssh an alias and a pin for each host; the aliases, as --hosts has them.
 
     `lap-h1` is a name that no host has ever heard of.
     """
     for host in hosts:
-        write_ssh(person, host.ssh_config(f"lap-{host.name}", user=user))
+        write_ssh(operator, host.ssh_config(f"lap-{host.name}", user=user))
         if pinned:
-            trust(person, host.known_hosts_line())
+            trust(operator, host.known_hosts_line())
     return ",".join(f"lap-{host.name}" for host in hosts)
 
 
-def write_ssh(person: Person, block: str) -> None:
+def write_ssh(operator: Operator, block: str) -> None:
     """Append to the person's ~/.ssh/config."""
-    _append(person.home / ".ssh" / "config", block)
+    _append(operator.home / ".ssh" / "config", block)
 
 
-def trust(person: Person, line: str) -> None:
+def trust(operator: Operator, line: str) -> None:
     """Append to the person's ~/.ssh/known_hosts."""
-    _append(person.home / ".ssh" / "known_hosts", line)
+    _append(operator.home / ".ssh" / "known_hosts", line)
 
 
 def _append(path: Path, text: str) -> None:
@@ -53,18 +53,18 @@ def _append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def make_ready(network: Network, person: Person) -> Path:
+def make_ready(network: Network, operator: Operator) -> Path:
     """Make one full host ready and return its disk, for others to start from.
 
     The wheel comes from the person's cache, or is built there with what --system installs.
     """
-    packages = person.caches / "railhead" / "uv"
+    packages = operator.caches / "railhead" / "uv"
     packages.mkdir(parents=True, exist_ok=True)
     seed = FullHost(network, "seed", binds={packages: "/root/.cache/uv"})
     seed.start()
-    hosts = introduce(person, seed)
-    person.fab("bootstrap", "--hosts", hosts, "--system", seconds=1800).ended(0, "ready")
-    person.fab("teardown", "--hosts", hosts).ended(0, "keys removed")
+    hosts = introduce(operator, seed)
+    operator.fab("bootstrap", "--hosts", hosts, "--system", seconds=1800).ended(0, "ready")
+    operator.fab("teardown", "--hosts", hosts).ended(0, "keys removed")
     return seed.retire()
 
 

@@ -44,7 +44,7 @@ def make_key(path: Path, kind: str = "ed25519") -> Path:
     return path
 
 
-class Person:
+class Operator:
     """Who types: their ~/.ssh, written as each test needs it."""
 
     def __init__(self, home: Path) -> None:

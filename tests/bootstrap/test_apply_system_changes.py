@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.cards import with_cards
 from standins.connected import connected
+from standins.gpu_hosts import with_cards
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed
@@ -52,7 +52,7 @@ def plan_of(whole: Cluster) -> Plan:
     return Plan(("h1",), tuple(changes(whole, "h1").steps("h1")))
 
 
-def test_without_roots_work_nothing_is_asked_of_any_host(debian: HostFacts, board: Board) -> None:
+def test_without_roots_work_nothing_is_queried_of_any_host(debian: HostFacts, board: Board) -> None:
     whole = cluster(debian)
     assert apply.apply_system_changes(whole, Plan(("h1",)), board) is whole
 
@@ -72,7 +72,7 @@ def test_what_is_known_afterwards_is_what_was_read_afterwards(
     assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
 
 
-def test_the_ways_of_parts_stay_as_the_plan_said_them(
+def test_the_ways_of_parts_stay_as_the_plan_reported_them(
     lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that names other mirrors after the system changes is not let to them."""

@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.disk import Disk
-from hosts.legs import Legs
+from hosts.namespace import Namespace
 from hosts.network import Network
 from hosts.process import Process, child_of, processes_of
 
@@ -53,7 +53,7 @@ class FullHost:
         self.network = network
         self.name = name
         self.key = key or network.key
-        self.legs = Legs(network)
+        self.legs = Namespace(network)
         self.address = self.legs.address
         self.folder = network.folder / self.legs.namespace
         self._binds = {str(source): target for source, target in (binds or {}).items()}
@@ -167,7 +167,7 @@ class FullHost:
     def remove(self) -> None:
         """Stop it and take its disk and network away."""
         self.stop()
-        sweep.remove_host(self.folder)
+        cleanup.remove_host(self.folder)
 
     def partition(self) -> None:
         """Lose all that comes in or goes out, and tell nobody; a restart does not mend it."""

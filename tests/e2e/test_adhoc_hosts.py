@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e.conftest import refuse
-from e2e.local import Person
-from e2e.named import (
+from e2e.adhoc_hosts import (
     TICKS,
     introduce,
     marked_on,
@@ -23,9 +21,11 @@ from e2e.named import (
     wait_for_ticks,
     write_ssh,
 )
+from e2e.conftest import refuse
+from e2e.local_hosts import Operator
 from hosts import systemd
 from hosts.bastion import Bastion
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 from hosts.systemd import SystemdHost
 
@@ -41,7 +41,7 @@ def fingerprint(host: FullHost) -> str:
 
 
 def test_user_port_and_key_come_from_the_persons_ssh_config(
-    laptop: Person, full_hosts: Start
+    laptop: Operator, full_hosts: Start
 ) -> None:
     (h1,) = full_hosts("h1")
     h1.exec("/usr/sbin/sshd", "-p", "2222")
@@ -53,7 +53,7 @@ def test_user_port_and_key_come_from_the_persons_ssh_config(
     laptop.fab("plan", "--hosts", "root@mine:22").ended(2, "refused")
 
 
-def test_horovod_trains_over_two_named_hosts(laptop: Person, ready_hosts: Start) -> None:
+def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Start) -> None:
     """The second one's sshd has a port of its own, also for mpirun on the chief."""
     h1, h2 = ready_hosts("h1", "h2")
     h2.exec("/usr/sbin/sshd", "-p", "2222")
@@ -69,14 +69,14 @@ def test_horovod_trains_over_two_named_hosts(laptop: Person, ready_hosts: Start)
     assert h1.busy(seconds=5) == [] and h2.busy(seconds=5) == []
 
 
-def test_one_named_host_is_a_run_too(laptop: Person, ready_hosts: Start) -> None:
+def test_one_named_host_is_a_run_too(laptop: Operator, ready_hosts: Start) -> None:
     hosts = introduce(laptop, *ready_hosts("h1"))
     laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(0, "1 rank on 1 host")
     assert laptop.result()["size"] == 1
 
 
 def test_a_run_over_a_bastion_and_the_host_behind_it(
-    laptop: Person, network: Network, ready_disk: Path
+    laptop: Operator, network: Network, ready_disk: Path
 ) -> None:
     """The jump goes by another address to the inner host than to the laptop."""
     with Bastion(network, layers=[ready_disk]) as bastion:
@@ -84,14 +84,14 @@ def test_a_run_over_a_bastion_and_the_host_behind_it(
         write_ssh(laptop, bastion_config)
         trust(laptop, bastion.known_hosts())
         laptop.write("ticks.py", TICKS)
-        words = ("--script", "ticks.py", "--args", "0.2")
-        done = laptop.fab("train", "--hosts", "door,inner", *words).ended(0, "succeeded")
+        args = ("--script", "ticks.py", "--args", "0.2")
+        done = laptop.fab("train", "--hosts", "door,inner", *args).ended(0, "succeeded")
         assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in done.out
         assert (laptop.last / "outputs" / "finished.txt").read_text() == "door"
 
 
-def test_a_bastions_unknown_key_is_asked_about_before_the_inner_hosts(
-    laptop: Person, bastion: Bastion
+def test_a_bastions_unknown_key_is_queried_about_before_the_inner_hosts(
+    laptop: Operator, bastion: Bastion
 ) -> None:
     write_ssh(laptop, bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door"))
     plan = ("plan", "--hosts", "inner")
@@ -102,11 +102,11 @@ def test_a_bastions_unknown_key_is_asked_about_before_the_inner_hosts(
 
 
 def test_an_unknown_key_is_shown_and_pinned_only_when_agreed(
-    laptop: Person, full_hosts: Start
+    laptop: Operator, full_hosts: Start
 ) -> None:
     hosts = introduce(laptop, *(machines := full_hosts("h1", "h2")), pinned=False)
-    told = laptop.fab("train", "--hosts", hosts).ended(2, "unknown host key", "fab trust --hosts")
-    assert all(fingerprint(host) in told.out for host in machines)
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "unknown host key", "fab trust --hosts")
+    assert all(fingerprint(host) in done.out for host in machines)
     laptop.fab("trust", "--hosts", hosts).ended(2, "nobody is here to ask")
     laptop.fab("plan", "--hosts", hosts).ended(2, "unknown host key")
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(
@@ -116,51 +116,53 @@ def test_an_unknown_key_is_shown_and_pinned_only_when_agreed(
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(0, "nothing was pinned")
 
 
-def test_a_swapped_key_is_refused_and_never_pinned_over(laptop: Person, full_hosts: Start) -> None:
+def test_a_swapped_key_is_refused_and_never_pinned_over(
+    laptop: Operator, full_hosts: Start
+) -> None:
     h1, h2 = full_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
     h2.swap_host_key()
-    told = laptop.fab("train", "--hosts", hosts).ended(2, "REFUSED", fingerprint(h2), "ssh-keygen")
-    assert "lap-h1  ok" in told.out
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "REFUSED", fingerprint(h2), "ssh-keygen")
+    assert "lap-h1  ok" in done.out
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(2, "REFUSED")
     laptop.fab("plan", "--hosts", hosts).ended(2, "REFUSED")
 
 
-def test_one_machine_under_two_names_is_refused(laptop: Person, full_hosts: Start) -> None:
+def test_one_machine_under_two_names_is_refused(laptop: Operator, full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
-    told = laptop.fab("plan", "--hosts", f"{introduce(laptop, h1)},root@{h1.address}")
-    assert told.code == 2
+    done = laptop.fab("plan", "--hosts", f"{introduce(laptop, h1)},root@{h1.address}")
+    assert done.code == 2
     write_ssh(laptop, h1.ssh_config("again"))
-    told = laptop.fab("plan", "--hosts", "lap-h1,again").ended(2, "one and the same machine")
+    done = laptop.fab("plan", "--hosts", "lap-h1,again").ended(2, "one and the same machine")
 
 
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_closed_pair_is_named_before_the_run(
-    laptop: Person, ready_hosts: Start, calls: bool
+    laptop: Operator, ready_hosts: Start, calls: bool
 ) -> None:
     h1, h2, h3 = ready_hosts("h1", "h2", "h3")
     hosts = introduce(laptop, h1, h2, h3)
     h2.block(h3, calls=calls)
-    told = laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(2, "do not reach")
-    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
-    assert f"cannot reach lap-h2 at {h2.address}" in said["lap-h3"]
-    assert said["lap-h1"].split()[1] == "ok" and ("ok" in said["lap-h2"]) == calls
-    assert "started" not in told.out and not (laptop.folder / "results").exists()
+    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(2, "do not reach")
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert f"cannot reach lap-h2 at {h2.address}" in values["lap-h3"]
+    assert values["lap-h1"].split()[1] == "ok" and ("ok" in values["lap-h2"]) == calls
+    assert "started" not in done.out and not (laptop.folder / "results").exists()
 
 
-def test_a_closed_ssh_port_is_named_before_the_run(laptop: Person, ready_hosts: Start) -> None:
+def test_a_closed_ssh_port_is_named_before_the_run(laptop: Operator, ready_hosts: Start) -> None:
     """mpirun starts ranks by ssh; what OpenMPI says without it helps nobody."""
     h1, h2, h3 = ready_hosts("h1", "h2", "h3")
     hosts = introduce(laptop, h1, h2, h3)
     h2.block(h1, 22, refuse=True)
-    told = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
-    told.ended(2, "the chief, lap-h1, cannot log in", f"{h2.address} port 22: Connection refused")
-    assert "lap-h3  ok" in told.out and "started" not in told.out
+    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
+    done.ended(2, "the chief, lap-h1, cannot log in", f"{h2.address} port 22: Connection refused")
+    assert "lap-h3  ok" in done.out and "started" not in done.out
     laptop.fab("status", "--hosts", hosts).ended(0, "no run yet")
 
 
-def test_peer_addresses_that_are_told_are_used(
-    laptop: Person, network: Network, ready_hosts: Start
+def test_peer_addresses_that_are_reported_are_used(
+    laptop: Operator, network: Network, ready_hosts: Start
 ) -> None:
     h1, h2 = ready_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
@@ -177,13 +179,13 @@ def test_peer_addresses_that_are_told_are_used(
 
 
 def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
-    laptop: Person, ready_hosts: Start
+    laptop: Operator, ready_hosts: Start
 ) -> None:
     h1, h2 = ready_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
     laptop.write("ticks.py", TICKS)
-    words = ("--script", "ticks.py", "--args", "300", "--detach")
-    run = run_id(laptop.fab("train", "--hosts", hosts, *words).ended(0).out)
+    args = ("--script", "ticks.py", "--args", "300", "--detach")
+    run = run_id(laptop.fab("train", "--hosts", hosts, *args).ended(0).out)
     wait_for_ticks(h1, h2)
     assert our_keys(h1) and our_keys(h2)
     torn = laptop.fab("teardown", "--hosts", hosts).ended(0, f"keeps the results of {run}")
@@ -198,7 +200,7 @@ def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
     laptop.fab("exec", "--hosts", hosts, "--cmd", "ls ~/.railhead/envs").ended(0, "[lap-h2]")
 
 
-def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Person, ready_hosts: Start) -> None:
+def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_hosts: Start) -> None:
     (h1,) = ready_hosts("h1")
     hosts = introduce(laptop, h1)
     laptop.fab("bootstrap", "--hosts", hosts).ended(0)
@@ -221,13 +223,13 @@ def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
 
 
 def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
-    laptop: Person, shut_in: SystemdHost
+    laptop: Operator, shut_in: SystemdHost
 ) -> None:
     """Python and OpenMPI of the system, the runtime and Horovod: it imports them in the end,
     without that no host is ready. What it asks for beside its mirrors it does not get."""
     hosts = introduce(laptop, shut_in)
-    words = ("bootstrap", "--hosts", hosts, "--system")
-    done = laptop.fab(*words, seconds=290).ended(0, "[lap-h1] ready")
+    args = ("bootstrap", "--hosts", hosts, "--system")
+    done = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
     assert "[lap-h1] its apt has no outbound access (no answer from " in done.out
     assert "python3, mpirun missing" in done.out
     assert "[lap-h1] has no outbound access (no answer from " in done.out

@@ -87,10 +87,10 @@ def plant(root: Path, tree: Tree, files: Sequence[str]) -> None:
         (root / path).write_bytes(content.encode())
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder: Path, *args: str) -> str:
     """Git with nothing of this machine's own settings."""
     nowhere = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    command = ["git", "-c", f"core.excludesFile={os.devnull}", *words]
+    command = ["git", "-c", f"core.excludesFile={os.devnull}", *args]
     return subprocess.run(
         command, cwd=folder, env={**os.environ, **nowhere}, check=True, capture_output=True
     ).stdout.decode()
@@ -133,7 +133,7 @@ def test_the_rules_above_the_folder_count_up_to_the_top_of_the_repository(tmp_pa
 
 
 @pytest.mark.parametrize("rule", ["scratch/", "*", "/play"])
-def test_a_folder_that_was_asked_for_ships_though_rules_above_leave_it_out(
+def test_a_folder_that_was_requested_ships_though_rules_above_leave_it_out(
     tmp_path: Path, rule: str
 ) -> None:
     tree = {".gitignore": f"{rule}\n*.log\n", "play/scratch/.gitignore": "*.tmp\n"}

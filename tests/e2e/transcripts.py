@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from e2e.local import REPO
+from e2e.local_hosts import REPO
 
 BLOCK = re.compile(r"^```console (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = {path.name: path.read_text() for path in [REPO / "README.md", *REPO.glob("docs/*.md")]}

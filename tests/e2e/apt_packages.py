@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from e2e.card import NOTE, add_drivers
+from e2e.gpu_standin import NOTE, add_drivers
 from hosts.network import Network
 from hosts.packages import Repository, sha256
 from hosts.systemd import SystemdHost

@@ -24,10 +24,10 @@ class BareHost:
         for tool in tools:
             (self.folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
 
-    def place(self, name: str, text: str, **words: object) -> None:
+    def place(self, name: str, text: str, **options: object) -> None:
         """Write a program; `{sh}`, `{folder}` and the words in its text are filled in."""
         path = self.folder / name
-        path.write_text(text.format(sh=SH, folder=self.folder, **words))
+        path.write_text(text.format(sh=SH, folder=self.folder, **options))
         path.chmod(0o755)
 
     def run(self, script: Path, *argv: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ class BareHost:
             timeout=20,
         )
 
-    def told(self, name: str) -> str:
+    def recorded(self, name: str) -> str:
         """What a program wrote down there; empty where it was not run."""
         path = self.folder / name
         return path.read_text() if path.exists() else ""

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
-from e2e.team import Start, give_cloud_init, runs, start_apt, timers, who_ran
+from e2e.local_hosts import wait_until
+from e2e.systemd_hosts import Start, give_cloud_init, runs, start_apt, timers, who_ran
 
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.drivers import DriverRow
@@ -87,10 +87,10 @@ def test_a_host_dies_in_the_middle_and_the_others_finish(team: Start) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(HostsFailed, match="1 of 2 hosts") as told:
+    with pytest.raises(HostsFailed, match="1 of 2 hosts") as caught:
         both.work(packages=("slow",))
     killer.join()
-    assert told.value.outcomes["a"] == "ok" and "broke" in told.value.outcomes["b"]
+    assert caught.value.outcomes["a"] == "ok" and "broke" in caught.value.outcomes["b"]
     assert who_ran(both.hosts[0]) == ["slow"]
     dying.start()
     with both.sessions() as opened:
@@ -138,15 +138,18 @@ def test_a_host_reboots_and_comes_back(team: Start) -> None:
         host.wait()
         assert facts["a"].boot_id == host.boot_id() != before
         assert opened["a"] is not old and opened["a"].sh("echo in") == "in\n\n"
-    assert "reboot: waiting for it to come back" in one.said.getvalue()
+    assert "reboot: waiting for it to come back" in one.messages.getvalue()
     assert host.boots == 2
 
 
-def test_a_host_that_does_not_come_back_is_told(team: Start) -> None:
+def test_a_host_that_does_not_come_back_is_reported(team: Start) -> None:
     one = team("a")
     one.hosts[0].comes_back = False
-    with one.sessions() as opened, pytest.raises(RailheadError, match="did not come back") as told:
+    with (
+        one.sessions() as opened,
+        pytest.raises(RailheadError, match="did not come back") as caught,
+    ):
         patience = RebootWait(back=4, every=0.5)
         session = opened["a"]
         reboot(one.inventory, session, session.facts(), lambda _: None, patience=patience)
-    assert told.value.hint
+    assert caught.value.hint

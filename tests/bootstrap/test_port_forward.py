@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
+from e2e.local_hosts import wait_until
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.errors import RailheadError
@@ -28,7 +28,7 @@ def test_a_port_of_the_host_leads_here_for_as_long_as_it_is_lent(session: Sessio
     assert "refused" in session.sh(ask.format(port, "three"))
 
 
-def test_a_host_that_forwards_no_ports_says_so(
+def test_a_host_that_forwards_no_ports_reports_so(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(*_: Any) -> int:
@@ -41,7 +41,7 @@ def test_a_host_that_forwards_no_ports_says_so(
     assert "AllowTcpForwarding yes" in refused.value.hint
 
 
-def test_a_connection_that_is_gone_is_told_as_that(session: Session) -> None:
+def test_a_connection_that_is_gone_is_reported_as_that(session: Session) -> None:
     session.close()
     with pytest.raises(ConnectionLost), forward_port(session, lambda _: None):
         pass

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.base import base_image
 from hosts.command import PATH, CommandFailed, run
 
@@ -36,8 +36,8 @@ def missing() -> str:
 
 def refused() -> str:
     """What the kernel, or a container around us, refuses; empty where all goes."""
-    sweep.ROOT.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=sweep.ROOT, prefix="probe") as folder:
+    cleanup.ROOT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cleanup.ROOT, prefix="probe") as folder:
         for name in ("lower", "upper", "work", "root"):
             Path(folder, name).mkdir()
         options = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"

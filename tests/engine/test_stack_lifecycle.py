@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e.local import FAB, REPO
-from e2e.pages import blocks, matches, steady
+from e2e.local_hosts import FAB, REPO
+from e2e.transcripts import blocks, matches, steady
 from engine.stack import BIN
 
 PARTS = ("bootstrap", "stacks", "training", "locks", "Pulumi.yaml", "fabfile.py")
@@ -63,5 +63,5 @@ def test_up_train_stopped_train_again_teardown_destroyed(
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         printed = steady(done.stdout, {str(clone.parent): "~"})
-        said = f"$ {command}\nprinted:\n{done.stdout}\nthe page says:\n{expected}"
-        assert done.returncode == 0 and matches(steady(expected, {}), printed), said
+        message = f"$ {command}\nprinted:\n{done.stdout}\nthe page says:\n{expected}"
+        assert done.returncode == 0 and matches(steady(expected, {}), printed), message

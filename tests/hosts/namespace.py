@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hosts import far
+from hosts import latency
 from hosts.command import run
 from hosts.network import Network, outer_mtu
 
@@ -12,7 +12,7 @@ from hosts.network import Network, outer_mtu
 SENDS_BY = "cubic"
 
 
-class Legs:
+class Namespace:
     """A new network namespace with one leg; its name is that of the first leg's wire."""
 
     def __init__(self, network: Network) -> None:
@@ -53,7 +53,7 @@ class Legs:
             self.relay.kill()
             self.relay.wait()
         run("ip", "link", "del", wire, check=False)
-        self.relay = far.lay(wire, self.namespace, "eth0", rtt_ms, percent)
+        self.relay = latency.lay(wire, self.namespace, "eth0", rtt_ms, percent)
         state = f"mtu {outer_mtu()} txqueuelen 10000 up"
         lines = [f"link set {wire} master {self._network.tag} {state}"]
         if self._network.reachable:

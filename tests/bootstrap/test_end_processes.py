@@ -81,9 +81,9 @@ def test_a_process_of_the_run_is_ended(
 ) -> None:
     pid = start(script)
     began = time.monotonic()
-    said = sweep(home)
+    output = sweep(home)
     assert time.monotonic() - began < seconds
-    assert said["ended"] >= 1 and said["left"] == []
+    assert output["ended"] >= 1 and output["left"] == []
     assert not alive(pid)
     assert sweep(home) == {"ended": 0, "left": []}
 
@@ -145,9 +145,9 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("ssh, said", HOSTS.values(), ids=HOSTS)
-def test_every_host_is_swept_and_heard(
-    start: Start, home: Path, tmp_path: Path, ssh: str, said: Any
+@pytest.mark.parametrize("ssh, output", HOSTS.values(), ids=HOSTS)
+def test_every_host_is_swept_and_received(
+    start: Start, home: Path, tmp_path: Path, ssh: str, output: Any
 ) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ssh").write_text(
@@ -163,7 +163,7 @@ def test_every_host_is_swept_and_heard(
     done = subprocess.run(
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True
     )
-    assert json.loads(done.stdout) == {"a": {"ended": 1, "left": []}, "b": said}, done.stderr
+    assert json.loads(done.stdout) == {"a": {"ended": 1, "left": []}, "b": output}, done.stderr
     assert not alive(pid)
     (line,) = (home / "told").read_text().splitlines()
     assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(

@@ -19,7 +19,7 @@ FAB = Path(sys.executable).parent / "fab"
 
 
 @dataclass(frozen=True)
-class Person:
+class Operator:
     """Somebody with a home and a folder, who types commands."""
 
     home: Path
@@ -31,10 +31,10 @@ class Person:
         home = {"HOME": str(self.home), "XDG_CACHE_HOME": str(self.caches), "TERM": "dumb"}
         return {**os.environ, **home, **(extra or {})}
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Type `fab words` and do not wait."""
         return subprocess.Popen(
-            [str(FAB), "-r", str(REPO), *words],
+            [str(FAB), "-r", str(REPO), *args],
             cwd=self.folder,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
@@ -43,15 +43,15 @@ class Person:
             text=True,
         )
 
-    def fab(self, *words: str, env: Mapping[str, str] | None = None, seconds: float = 110) -> Done:
+    def fab(self, *args: str, env: Mapping[str, str] | None = None, seconds: float = 110) -> Done:
         """Type `fab words` and wait."""
-        process = self.start(*words, env=env)
+        process = self.start(*args, env=env)
         try:
             out, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=30)
-            raise AssertionError(f"{words} took more than {seconds} s:\n{out}") from None
+            raise AssertionError(f"{args} took more than {seconds} s:\n{out}") from None
         return Done(process.returncode, out)
 
     def write(self, name: str, text: str) -> Path:
@@ -82,10 +82,10 @@ class Done:
     def __post_init__(self) -> None:
         assert "Traceback (most recent call last)" not in self.out or "|" in self.out, self.out
 
-    def ended(self, code: int, *words: str) -> Done:
+    def ended(self, code: int, *args: str) -> Done:
         """Assert the exit code, and that each of the words was said."""
         assert self.code == code, f"exit {self.code}, expected {code}:\n{self.out}"
-        for word in words:
+        for word in args:
             assert word in self.out, f"{word!r} was not said:\n{self.out}"
         return self
 

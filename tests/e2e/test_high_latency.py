@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from e2e.local import Person
-from e2e.named import introduce
-from hosts.full import FullHost
+from e2e.adhoc_hosts import introduce
+from e2e.local_hosts import Operator
+from hosts.full_host import FullHost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -25,7 +25,7 @@ def unready(host: FullHost, *, whole: bool) -> None:
 
 
 def test_far_and_lossy_hosts_are_made_ready_in_one_connection_each(
-    laptop: Person, ready_hosts: Start
+    laptop: Operator, ready_hosts: Start
 ) -> None:
     """With both at once a TCP of today carries 50 kB/s: there only the rest is missing."""
     far, lossy, both = machines = ready_hosts("far", "lossy", "both")

@@ -122,6 +122,6 @@ def test_a_run_is_over_when_its_hours_are() -> None:
     assert not is_over({"max_hours": None}, 1e9)
 
 
-def test_the_words_of_a_machine_that_goes() -> None:
+def test_the_text_of_a_machine_that_goes() -> None:
     assert cut_off("Connection to 10.0.0.1 closed by remote host.")
     assert not cut_off("Host key verification failed.")
