@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders on this machine."""
+"""Files on this machine: atomic writes, and the space for what comes from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from bootstrap.console.text import size
+from bootstrap.errors import UsageError
+
+RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
 def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bootstrap.console import log
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
 
@@ -24,15 +25,24 @@ def python_of(name: str) -> Path:
     content = lock.read_text() + sys.version + sys.prefix
     folder = local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
     with local_state.alone(folder.with_suffix(".lock")):
-        if not (folder / ".ok").exists():
-            _make(folder, lock)
+        if not folder.exists():
+            with atomic_folder(folder) as part:
+                _make(part, lock)
     return folder / "bin" / "python"
 
 
 def _make(folder: Path, lock: Path) -> None:
-    """Make the environment; a part of one from an earlier attempt is replaced."""
+    """Make the environment. It is moved afterwards, so only its Python works, not its scripts."""
     environment = {**os.environ, **uv.ENVIRONMENT}
-    venv = [uv.local_uv(), "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)]
+    venv = [
+        uv.local_uv(),
+        "venv",
+        "--quiet",
+        "--allow-existing",
+        "--python",
+        sys.executable,
+        str(folder),
+    ]
     sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes"]
     sync += ["--python", str(folder / "bin" / "python"), str(lock)]
     for argv in (venv, sync):
@@ -43,4 +53,3 @@ def _make(folder: Path, lock: Path) -> None:
                 f"the environment of {lock.name} could not be made here:\n  {tail}",
                 hint="the same command again, where the package index can be reached",
             )
-    (folder / ".ok").touch()
