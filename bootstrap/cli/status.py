@@ -12,7 +12,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.runs import bucket_results, start
+from bootstrap.runs import bucket_results, checkpoints, start
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.session import Session
@@ -102,3 +102,4 @@ def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
     fetched = (run.results / "result.json").exists()
     results = f"fetched to {run.results}" if fetched else "not fetched"
     print_lines(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))
+    print_lines(*checkpoints.status_lines(chief, run))

@@ -10,6 +10,7 @@ import contextlib
 import json
 import secrets
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -236,6 +237,12 @@ class Session:
         """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
         {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
         return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+
+    def sizes(self, root: str, patterns: Sequence[str]) -> list[Any]:
+        """The matching files of a folder, [path, bytes] each; untrusted, as all names of a host."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.get(root, patterns, Path(folder) / "empty", limit=0)
+        return [*found["files"], *found["left"]]
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
         """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""
