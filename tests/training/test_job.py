@@ -81,7 +81,7 @@ def test_cores_are_shared_evenly_and_nobody_gets_none(monkeypatch: pytest.Monkey
     assert [job.share_of_cores(ranks) for ranks in (1, 2, 3, 4, 9)] == [4, 2, 1, 1, 1]
 
 
-def test_threads_are_what_the_settings_say() -> None:
+def test_threads_are_what_the_settings_report() -> None:
     assert job.from_command_line(None, None, ["threads=7"], {}).threads == 7
 
 
