@@ -27,6 +27,7 @@ class OnAws:
         self.stack = Stack(engine, folder / "project", "g4dn", providers={"aws": port})
         self.stack.config(cloud="aws", owner="ann", ssh_cidrs="203.0.113.7/32")
         self.stack.config(public_key_file=key)
+        self.stack.env = {**cloud.env, "HOME": str(folder)}
 
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What EC2 shows, by name; without states all that are not terminated."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.faults: dict[tuple[str, int], ClientError] = {}
         self.denied: set[str] = set()  # invokes for which the person has no right
         self.created: dict[str, int] = {}
+        self.takes: dict[str, float] = {}  # seconds from a create until it is confirmed
         self.lock = threading.Lock()  # moto is not made for the engine's many threads
 
     def fail(self, type: str, number: int, code: str, message: str) -> None:
@@ -114,6 +116,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             if fault := self.faults.pop((kind.type, number), None):
                 raise fault
             id, added = kind.create(self._client, inputs)
+        time.sleep(self.takes.get(kind.type, 0))
         return provider_pb2.CreateResponse(id=id, properties=packed({**inputs, **added}))
 
     def Read(self, request: Any, context: Any) -> Any:
