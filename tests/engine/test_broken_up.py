@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.aws import INSTANCE, OnAws, tags
+from engine.aws import INSTANCE, OnAws, check_deadlines, tags
 from standins.aws.cloud import Cloud
 from standins.aws.provider import serve
 
@@ -34,26 +31,6 @@ def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
 
 def ids(machines: list[dict[str, Any]]) -> list[str]:
     return [one["InstanceId"] for one in machines]
-
-
-def check_deadlines(aws: OnAws) -> None:
-    """Every machine has a schedule of its own in the future, or the timer in its user data."""
-    now = datetime.now(timezone.utc)
-    armed = set()
-    for schedule in aws.schedules():
-        text = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
-        at = datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
-        (own,) = json.loads(schedule["Target"]["Input"])["InstanceIds"]
-        armed |= {own} if at > now else set()
-    for one in aws.instances():
-        assert one["InstanceId"] in armed or has_timer(aws, one["InstanceId"]), one
-
-
-def has_timer(aws: OnAws, instance: str) -> bool:
-    """Whether the machine's user data installs its timer."""
-    ec2 = aws.cloud.client("ec2")
-    found = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")
-    return "/var/lib/railhead" in base64.b64decode(found["UserData"]["Value"]).decode()
 
 
 def check_nothing_runs(aws: OnAws) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +44,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.faults: dict[tuple[str, int], ClientError] = {}
         self.denied: set[str] = set()  # invokes for which the person has no right
         self.created: dict[str, int] = {}
+        self.watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
         self.takes: dict[str, float] = {}  # seconds from a create until it is confirmed
         self.lock = threading.Lock()  # moto is not made for the engine's many threads
 
@@ -111,11 +112,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind, inputs = self._kind(request.urn, context), plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=packed(inputs))
+        self.watch(f"before create {kind.type}")
         with self._refusals(context, f"creating {kind.type}"):
             number = self.created[kind.type] = self.created.get(kind.type, 0) + 1
             if fault := self.faults.pop((kind.type, number), None):
                 raise fault
             id, added = kind.create(self._client, inputs)
+        self.watch(f"after create {kind.type}")
         time.sleep(self.takes.get(kind.type, 0))
         return provider_pb2.CreateResponse(id=id, properties=packed({**inputs, **added}))
 
@@ -141,8 +144,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:
         kind = self._kind(request.urn, context)
+        self.watch(f"before delete {kind.type}")
         with self._refusals(context, f"deleting {kind.type}"):
             kind.delete(self._client, request.id, plain(request.properties))
+        self.watch(f"after delete {kind.type}")
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
