@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
 
 
 @task(lists=TRAIN_LISTS)
@@ -36,6 +36,8 @@ def train(
     env_file: str | None = None,
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
+    metric: list[str] | None = None,
+    resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
     slots: str | None = None,
@@ -50,6 +52,7 @@ def train(
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
+    from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
     from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import train as workflow
 
@@ -58,14 +61,22 @@ def train(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
         tuple(data or ()), sagemaker,
+        tuple(metric or ()), requirements, runtime,
     )  # fmt: skip
-    request = read_request(train_args)
-    launcher = request.options.launcher
-    options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
+    earlier = earlier_run(resume) if resume else None
+    if earlier:
+        request, train_args = resumed_request(earlier, train_args)
+        print_lines(*changed_program(earlier, request))
+    else:
+        request = read_request(train_args)
+    options = options_of(
+        system, train_args.requirements, peer_address, train_args.runtime,
+        request.options.launcher, mixed=allow_mixed,
+    )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy),
+        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
     )
 
 
@@ -164,12 +175,26 @@ def attach(
 
 @task()
 def fetch(
-    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    checkpoints: bool = False,
 ) -> None:
     """Fetch what a run has written so far."""
     from bootstrap.workflows import attach
 
-    attach.fetch(target_of(hosts, stack).status(), run)
+    attach.fetch(target_of(hosts, stack).status(), run, with_checkpoint=checkpoints)
+
+
+@task()
+def tensorboard(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
+    """Show a run in TensorBoard on this machine, also while it goes on; Ctrl-C ends it."""
+    from bootstrap.workflows import tensorboard as workflow
+
+    workflow.show(target_of(hosts, stack).status(), run)
 
 
 @task()
@@ -204,6 +229,15 @@ def teardown(
         workflow.teardown_stack(machines, options)
     else:
         workflow.teardown(target.status().inventory, options)
+
+
+@task()
+def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
+    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
+    from bootstrap.cli.targets import selected_stack
+    from bootstrap.lifecycle import up
+
+    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
 
 
 @task()
@@ -244,7 +278,7 @@ def stop(
 def extend(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
-    """Move the deadline at which the cloud stops a stack's machines."""
+    """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
     from bootstrap.errors import UsageError
     from bootstrap.lifecycle import power
     from bootstrap.lifecycle.stop_policy import number
@@ -252,7 +286,7 @@ def extend(
     if hours is None:
         raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status().inventory, length, print_lines)
+    power.extend(target_of(hosts, stack).status(), length, print_lines)
 
 
 @task()
