@@ -14,7 +14,7 @@ from bootstrap.errors import BelowThreshold, RunFailed
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
+from bootstrap.untrusted import run_files, unpack
 from bootstrap.untrusted.manifest import (
     Manifest,
     Skipped,
@@ -135,15 +135,9 @@ def result_of(results: Path) -> dict[str, Any]:
         Hostile: the file is not a valid result.
     """
     try:
-        text = (results / "result.json").read_text()
-        result: dict[str, Any] = json.loads(text)
-        if isinstance(result["state"], str):
-            return result
+        return run_files.read_result((results / "result.json").read_text(errors="replace"))
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise unpack.Hostile("a result.json that is no result")
 
 
 def trouble_line(result: Mapping[str, Any]) -> list[str]:

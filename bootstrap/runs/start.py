@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import RunState
 
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
@@ -249,12 +251,9 @@ def _prepare(
     session.send_tree(request.bundle, f"{run.folder}/work")
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
-    python = f'"$HOME/.railhead/envs/{cluster.environment.digest}/bin/python"'
-    folder = f'"$HOME/.railhead/runs/{run.run_id}"'
-    starter = f"cd {folder}/work && export PYTHONUNBUFFERED=1 && exec {python} {folder}/rank.py\n"
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
-        [f"{run.folder}/rank.sh", 0o755, starter],
+        [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
         *([f"{run.folder}/{n}", 0o644, (REMOTE / "rank" / n).read_text()] for n in RANK),
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
@@ -270,6 +269,19 @@ def needs_reader(document: Mapping[str, Any]) -> bool:
     """Whether the ranks of a script read a bucket or a stream, with `training.data`."""
     reads = any(not item["paths"] or item["mode"] == "stream" for item in document["data"])
     return reads and document["program"]["kind"] == "script"
+
+
+def rank_starter(document: Mapping[str, Any]) -> str:
+    """rank.sh: starts the runtime's Python with rank.py, in the program's folder.
+
+    The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
+    of a process.
+    """
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in document["env"].items()]
+    python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
+    folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
+    lines = [f"cd {folder}/work || exit 1", "export PYTHONUNBUFFERED=1", *exports]
+    return "\n".join([*lines, f"exec {python} {folder}/rank.py\n"])
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -302,13 +314,20 @@ def read_json(session: Session, path: str) -> Any:
     return json.loads(text) if text else None
 
 
+def read_state(chief: Session, run: Run) -> RunState | None:
+    """state.json of a run; None if it does not exist, Hostile if it is damaged."""
+    path = f"{run.folder}/state.json"
+    text = chief.call("read", paths=[path])[path]
+    return RunState.read(text) if text else None
+
+
 def state(chief: Session, run: Run) -> str:
     """The state of a run, from its supervisor's heartbeat."""
-    found = read_json(chief, f"{run.folder}/state.json")
+    found = read_state(chief, run)
     if not found:
         return "not on its chief any more"
-    if found["state"] in FINAL:
-        return str(found["state"])
-    age = time.time() - found["heartbeat"]
-    alive = chief.run(["sh", "-c", f"kill -0 {int(found['pid'])}"]).rc == 0
-    return f"{found['state']} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
+    if found.state in FINAL:
+        return found.state
+    age = time.time() - found.heartbeat
+    alive = chief.run(["sh", "-c", f"kill -0 {found.pid}"]).rc == 0
+    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

@@ -77,7 +77,7 @@ def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
     gpus = len(gpus_of(cluster.facts[cluster.chief]))
     chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
     if why:
-        print_lines(f"strategy auto: {chosen.strategy}, for there is {why}")
+        print_lines(f"strategy auto: {chosen.strategy}, because there is {why}")
     return replace(request, options=chosen)
 
 

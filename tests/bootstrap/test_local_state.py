@@ -67,15 +67,6 @@ def test_an_unknown_cluster_is_answered_with_the_known_ones() -> None:
         local_state.load_cluster("../x")
 
 
-def test_a_record_that_is_no_json_is_told_with_its_path(home: Path) -> None:
-    local_state.save_cluster(A)
-    path = home / ".railhead/clusters" / A.name / "cluster.json"
-    path.write_text("{")
-    with pytest.raises(UsageError, match=f"^{path} is not JSON") as caught:
-        local_state.last_cluster()
-    assert caught.value.hint.startswith(f"rm {path}")
-
-
 def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> None:
     local_state.save_cluster(A)
     local_state.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_rank import lay_out, rank, script
+from hosts.ranks import lay_out, rank, script
 
 from bootstrap.remote.rank.rank_sagemaker import hyperparameters
 

@@ -166,7 +166,7 @@ GOOD = [
 
 
 def test_trees_come_to_their_places(run: Run) -> None:
-    assert fetch(Host(packed(GOOD)), run) == {"state": "succeeded"}
+    assert fetch(Host(packed(GOOD)), run)["state"] == "succeeded"
     assert came(run) == {
         "result.json": RESULT.decode(),
         "model/variables/v.data": "weights",
@@ -248,7 +248,7 @@ def test_a_file_of_another_content_is_no_result(run: Run) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "5", "{}", "{", '{"state": 1}'])
 def test_a_result_that_is_none_is_told(run: Run, text: str) -> None:
-    with pytest.raises(unpack.Hostile, match="no result"):
+    with pytest.raises(unpack.Hostile, match="result.json that is not valid"):
         fetch(Host(packed([member("results/result.json", text.encode())])), run)
 
 

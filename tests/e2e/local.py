@@ -114,12 +114,12 @@ def wait_until(true: Any, seconds: float, what: str) -> float:
 
 
 @contextlib.contextmanager
-def cluster(home: Path, name: str, caches: Path) -> Iterator[None]:
-    """Two local hosts in `home`, started here and stopped at the end."""
+def cluster(home: Path, name: str, caches: Path, hosts: int = 2) -> Iterator[None]:
+    """Local hosts in `home`, started here and stopped at the end."""
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
     local = [sys.executable, "-m", "bootstrap.clouds.local"]
     quiet: dict[str, Any] = {"env": environment, "cwd": REPO, "stdout": subprocess.DEVNULL}
-    subprocess.run([*local, "start", name], input=b'{"hosts": 2}', check=True, **quiet)
+    subprocess.run([*local, "start", name], input=b'{"hosts": %d}' % hosts, check=True, **quiet)
     try:
         yield
     finally:

@@ -97,11 +97,17 @@ def forward_output(source: int, rank: int) -> None:
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
-        rest = memoryview((data or b"").replace(b"\x1e", b"?").replace(b"\n", b"\x1e"))
+        rest = memoryview(encoded(data or b""))
         while rest:
             rest = rest[os.write(1, rest) :]
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
+
+
+def encoded(data: bytes) -> bytes:
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]"."""
+    plain = data.replace(b"\x1e", b"?").replace(b"\x1f", b"?")
+    return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 
 def is_gone(pid: int) -> bool:

@@ -122,6 +122,11 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
                 yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
+def is_start(before: bytes) -> bool:
+    """Whether text behind `before` starts a line; a progress bar before it ends with a return."""
+    return not before or before.endswith(b"\r")
+
+
 class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
@@ -169,7 +174,7 @@ class RunOutput:
         """Handle one line: a record, a line of a rank's log, or a message of mpirun."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
-        if mark and rank != MPIRUN and self.add_record(rank, record):
+        if mark and rank != MPIRUN and self.add_record(rank, record, alone=is_start(before)):
             line = before
             if not line:
                 return
@@ -177,14 +182,20 @@ class RunOutput:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
 
-    def add_record(self, rank: int, text: bytes) -> bool:
-        """Store a record; False if the text is not a record."""
+    def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
+        """Store a record; False if the text is not a record.
+
+        Only rank 0 evaluates, and only with a record at the start of a line (`alone`): text in the
+        middle of a line may come from the data.
+        """
         try:
             record = json.loads(text)
             kind = record["kind"]
             if kind == "ended":
                 self.add_end(rank, int(record["exit"]))
                 return True
+            if kind == "evaluation" and not (alone and rank == 0):
+                return False
             own = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=time.time())
             line = json.dumps(record).encode()
