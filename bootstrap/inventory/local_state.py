@@ -139,9 +139,13 @@ def forget_cluster(name: str) -> None:
         (home() / "last").unlink()
 
 
-def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
-    """Record a run of a cluster, and the folder for its results."""
+def save_run(
+    run: Mapping[str, Any], fetch_to: Path, given: Mapping[str, Any] | None = None
+) -> None:
+    """Record a run of a cluster: the folder for its results, and what `--resume` needs: its run
+    document, and the options as they were given."""
     entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
+    entry |= {"document": run, "given": given}
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
     atomic_write(path, json.dumps(entry) + "\n")
 
@@ -156,6 +160,22 @@ def runs(cluster: str) -> list[Path]:
     """The records of a cluster's runs, oldest first."""
     found = sorted((cluster_folder(cluster) / "runs").glob("*.json"))
     return [path for path in found if is_name(path.stem)]
+
+
+def recorded_run(run_id: str) -> dict[str, Any]:
+    """The record of a run of any cluster: `run_id`, `cluster`, `results`, `document`, `given`.
+
+    Raises:
+        UsageError: no such run is recorded here.
+    """
+    check_name(run_id, "a run's id")
+    found = sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+    if not found:
+        known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
+        last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
+        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
+    record: dict[str, Any] = json.loads(found[0].read_text())
+    return record
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
