@@ -61,6 +61,7 @@ HELP = {
     "discard-results": "go on even if results that would be deleted were not fetched",
     "destroy": "also delete local hosts, or all resources of the stack",
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
+    "refresh": "read from the cloud first which resources still exist",
     "rank": "a rank's number, mpirun or supervisor",
     "cmd": "a shell command",
     "host": "a host's name",

@@ -232,6 +232,15 @@ def teardown(
 
 
 @task()
+def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
+    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
+    from bootstrap.cli.targets import selected_stack
+    from bootstrap.lifecycle import up
+
+    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
+
+
+@task()
 def start(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
