@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ import numpy as np
 from benchmarks.training.loop import (
     CASES,
     Case,
+    Stopwatch,
+    Taken,
     compare,
     epoch,
     images,
-    ratio,
     settings,
-    show,
     training_of,
 )
 from training import models
@@ -31,13 +30,13 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]
     """The seconds of an epoch, without the start and the end of `fit`."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.begin = time.perf_counter()
+        self.watch = Stopwatch()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.seconds = time.perf_counter() - self.begin
+        self.epoch = self.watch.taken()
 
 
-def keras_epoch(case: Case, data: dict[str, Path], xla: str) -> Callable[[], float]:
+def keras_epoch(case: Case, data: dict[str, Path], xla: str) -> Callable[[], Taken]:
     """A function that trains one epoch with `fit`, on arrays in memory."""
     config = settings(case)
     stored = np.load(data["train"] / "images.npz")
@@ -48,9 +47,9 @@ def keras_epoch(case: Case, data: dict[str, Path], xla: str) -> Callable[[], flo
     model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=xla == "on")
     clock = Clock()
 
-    def train() -> float:
+    def train() -> Taken:
         model.fit(x, y, batch_size=case.batch, epochs=1, verbose=0, callbacks=[clock])
-        return float(clock.seconds)
+        return clock.epoch
 
     return train
 
@@ -60,9 +59,7 @@ def run(model: str, xla: str, rounds: int, folder: Path) -> bool:
     case = CASES[model]
     data = images(case, folder)
     training = training_of(settings(case, xla=xla), data, folder / "results")
-    sides = {"keras fit": keras_epoch(case, data, xla), "training": epoch(training)}
-    taken = compare(sides, rounds)
-    show(taken, case.samples)
-    found = ratio(taken["keras fit"], taken["training"])
+    print("first: Keras fit, second: training")
+    found = compare(keras_epoch(case, data, xla), epoch(training), rounds, case.samples)
     print(f"{model}, batch {case.batch}, XLA {xla}: training / fit {found:.2f}, limit {LIMIT}")
     return found >= LIMIT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -74,36 +74,51 @@ def training_of(config: TrainConfig, data: dict[str, Path], results: Path) -> Tr
     return training
 
 
-def epoch(training: Training) -> Callable[[], float]:
-    """A function that trains one epoch and returns its seconds."""
+@dataclass(frozen=True)
+class Taken:
+    """Seconds of one epoch: on the clock, and of this process's CPU time, which bears other work
+    on the machine better."""
+
+    wall: float
+    cpu: float
+
+
+class Stopwatch:
+    """Measures from its start."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def taken(self) -> Taken:
+        """The seconds since the start."""
+        return Taken(time.perf_counter() - self.wall, time.process_time() - self.cpu)
+
+
+def epoch(training: Training) -> Callable[[], Taken]:
+    """A function that trains one epoch and returns its time."""
     nothing = Result(Metrics(1.0, 0.0, 1), None)
 
-    def train() -> float:
-        begin = time.perf_counter()
+    def train() -> Taken:
+        watch = Stopwatch()
         training.run_epoch(lambda: nothing)
-        return time.perf_counter() - begin
+        return watch.taken()
 
     return train
 
 
-def compare(sides: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """The seconds of each side, measured in turns; a first round warms up and is left out."""
-    taken: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for name, side in sides.items():
-            seconds = side()
-            if number:
-                taken[name].append(seconds)
-    return taken
+def compare(
+    first: Callable[[], Taken], second: Callable[[], Taken], rounds: int, samples: int
+) -> float:
+    """How many times as fast the second is as the first: the median of the rounds' ratios.
 
-
-def ratio(first: Sequence[float], second: Sequence[float]) -> float:
-    """How many times as fast the second is as the first: the median of the rounds' ratios."""
-    return median(a / b for a, b in zip(first, second, strict=True))
-
-
-def show(taken: dict[str, list[float]], samples: int) -> None:
-    """Print each side's samples per second: least, median, most."""
-    for name, seconds in taken.items():
-        rates = sorted(samples / value for value in seconds)
-        print(f"{name:16} {rates[0]:9.1f} {median(rates):9.1f} {rates[-1]:9.1f} samples/s")
+    Both are measured in turns; a first round warms up and is left out. Prints the rates and the
+    ratio of CPU times.
+    """
+    first(), second()
+    pairs = [(first(), second()) for _ in range(rounds)]
+    for name, taken in zip(("first", "second"), zip(*pairs, strict=True), strict=True):
+        rates = sorted(samples / one.wall for one in taken)
+        print(f"{name:6} {rates[0]:9.1f} {median(rates):9.1f} {rates[-1]:9.1f} samples/s")
+    cpu = median(a.cpu / b.cpu for a, b in pairs)
+    print(f"CPU time of the first / of the second: {cpu:.2f}")
+    return median(a.wall / b.wall for a, b in pairs)

@@ -6,16 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.training.loop import (
-    CASES,
-    compare,
-    epoch,
-    images,
-    ratio,
-    settings,
-    show,
-    training_of,
-)
+from benchmarks.training.loop import CASES, compare, epoch, images, settings, training_of
 
 LIMIT = 0.95
 
@@ -31,8 +22,7 @@ def run(rounds: int, folder: Path) -> bool:
     config = settings(case)
     memory = training_of(config, data, folder / "memory")
     from_shards = training_of(config, sharded, folder / "shards")
-    taken = compare({"memory": epoch(memory), "shards": epoch(from_shards)}, rounds)
-    show(taken, case.samples)
-    found = ratio(taken["memory"], taken["shards"])
+    print("first: memory, second: shards")
+    found = compare(epoch(memory), epoch(from_shards), rounds, case.samples)
     print(f"shards / memory {found:.2f}, limit {LIMIT}")
     return found >= LIMIT
