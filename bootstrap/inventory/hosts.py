@@ -132,9 +132,14 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` can be part of a path, a host list and an argv."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name
+
+
 def check_name(name: str, what: str) -> str:
     """Return `name` if it can be part of a path, a host list and an argv; UsageError otherwise."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not is_name(name):
         raise UsageError(
             f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..'"
