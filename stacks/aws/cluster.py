@@ -12,7 +12,7 @@ from pulumi_aws import ec2, s3, scheduler
 
 from stacks import outputs
 from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
-from stacks.aws.lookups import lookup
+from stacks.aws.lookups import Caller, caller
 from stacks.aws.tags import tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
@@ -43,12 +43,12 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        network.check(config)
-        hosts.check(config)
         provider = _provider(name, config)
         invoke = pulumi.InvokeOptions(provider=provider)
+        who = caller(config, invoke)
+        pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
         requests = quota.check(config, invoke)
-        found = None if requests else _look_up(config, invoke)
+        found = None if requests else _look_up(config, who, invoke)
         super().__init__(
             "railhead:aws:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
         )
@@ -84,9 +84,8 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
     return aws.Provider(name, region=config.region, default_tags=everywhere)
 
 
-def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
-    caller = lookup("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
-    return Lookups(choose_location(config, opts), image.image_id(config, opts), caller.account_id)
+def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
+    return Lookups(choose_location(config, opts), image.image_id(config, opts), who.account)
 
 
 def _document(
