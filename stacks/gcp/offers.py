@@ -27,7 +27,7 @@ def zones(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | Non
 
 
 def _zones(google: Google, kind: str, name: str, cards: int) -> Iterator[str]:
-    for zone, listed in _pages(google, f"compute/v1/projects/{google.project}/aggregated/{kind}",
+    for zone, listed in _pages(google, f"projects/{google.project}/aggregated/{kind}",
                                name):  # fmt: skip
         for one in listed.get(kind, ()):
             state = one.get("deprecated", {}).get("state", "ACTIVE")

@@ -17,7 +17,7 @@ import pulumi
 from pulumi_gcp import organizations
 
 ADDRESSES = {
-    "compute": "https://compute.googleapis.com/",
+    "compute": "https://compute.googleapis.com/compute/v1/",
     "serviceusage": "https://serviceusage.googleapis.com/",
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
     "oslogin": "https://oslogin.googleapis.com/",

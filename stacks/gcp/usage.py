@@ -30,7 +30,7 @@ def read(config: ClusterConfig, location: Location, google: Google | None) -> Us
     """What Compute answers; None where it does not."""
     if google is None:
         return None
-    project = f"compute/v1/projects/{location.project}"
+    project = f"projects/{location.project}"
     try:
         places = {
             EVERYWHERE: google.get("compute", project),

@@ -33,7 +33,15 @@ QUOTAS = {
 }
 V100S = {"p3.2xlarge": (8, 1), "p3.8xlarge": (32, 4), "p3.16xlarge": (64, 8)}
 IMAGE_SIZES = {"ami-0123456789abcdef0": 75, "ami-0fedcba9876543210": 75}
-IMAGES = ("/aws/service/deeplearning/ami/", "/aws/service/canonical/ubuntu/server/")
+_DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-"
+_UBUNTU = "/aws/service/canonical/ubuntu/server/"
+# The public parameters that AWS has, of all that one could think of.
+IMAGES = (
+    f"{_DLAMI}22.04/latest/ami-id",
+    f"{_DLAMI}24.04/latest/ami-id",
+    f"{_UBUNTU}22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+    f"{_UBUNTU}24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+)
 
 
 @dataclass
@@ -181,7 +189,7 @@ def _add_images() -> None:
 
     def check(self: Any, key: str) -> None:
         load(self, key)
-        if str(key or "").startswith(IMAGES):
+        if key in IMAGES:
             dict.__setitem__(self, key, [_image(self, key)])
 
     _put(ParameterDict, _check_loading_status=check)
