@@ -10,6 +10,7 @@ The folders tell the story of a run, in this order:
 * plan         what has to be done and why; pure
 * ssh          connections, host keys, jump hosts, port forwards, file transfer
 * clouds       AWS, Google Cloud and local hosts: machines, buckets, costs
+* data         the data of a run: what `--data` names, and how it reaches the hosts
 * provision    makes hosts ready: system packages, drivers, runtimes, Horovod
 * runs         starts a run, follows it, cancels it, fetches its results
 * lifecycle    starts and stops machines, teardown, destroy, the receipt

@@ -33,6 +33,7 @@ def cluster_document(
     config: ClusterConfig,
     hosts: Sequence[HostFacts],
     *,
+    cluster_id: str | None = None,
     bucket: str | None,
     deadlines: Sequence[Mapping[str, Any]],
     price: Mapping[str, Any] | None,
@@ -40,6 +41,7 @@ def cluster_document(
     """The document that `pulumi stack output cluster` prints."""
     return {
         "schema": SCHEMA,
+        **({"id": cluster_id} if cluster_id else {}),
         "name": config.name,
         "cloud": config.cloud,
         "region": config.region,

@@ -15,6 +15,8 @@ import pytest
 from invoke import Collection
 
 from bootstrap.cli import tasks
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.spec import parse
 from bootstrap.inventory import document
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
@@ -112,6 +114,7 @@ def test_every_key_of_the_run_document_is_described(kind: str) -> None:
         program=Program(kind), runtime={"name": "", "digest": ""}, bundle="",
         peers=[Peer("h1", "10.0.0.1", 22, "u", 1, "k")], links=[Link("eth0", "10.0.0.0/24")],
         ports=[1], stop_policy=StopPolicy(), stops=[["off"]], bucket=Bucket("s3://b", "d"),
+        data=[DataInput(parse("train=s3://bucket", script=True)).document(None)],
     )  # fmt: skip
     assert set(keys_of(run)) <= named(section(page("architecture.md"), "The run document"))
 
@@ -152,16 +155,16 @@ def test_every_record_is_described() -> None:
     for path in (ROOT / "training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":
-                words = {k.arg for k in node.keywords if k.arg}
-                words |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
-                assert words <= named(text), f"{path.name}: {words - named(text)}"
+                parameters = {k.arg for k in node.keywords if k.arg}
+                parameters |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
+                assert parameters <= named(text), f"{path.name}: {parameters - named(text)}"
 
 
 def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
     found = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
     found |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
-    rank = (REMOTE / "run/rank.py").read_text()
+    rank = (REMOTE / "rank/rank.py").read_text()
     found |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
     found |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
     return found | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))
@@ -237,10 +240,10 @@ def test_every_error_is_in_troubleshooting() -> None:
     text = page("troubleshooting.md")
     quotes = quoted_in(text)
     missing = []
-    for name, said in messages():
-        shape = re.escape(said).replace(re.escape(HOLE), ".+")
-        if not any(quote.search(said) for quote in quotes) and not re.search(shape, text):
-            missing.append(f"{name}: {said.replace(HOLE, '{}')}")
+    for name, output in messages():
+        shape = re.escape(output).replace(re.escape(HOLE), ".+")
+        if not any(quote.search(output) for quote in quotes) and not re.search(shape, text):
+            missing.append(f"{name}: {output.replace(HOLE, '{}')}")
     assert not missing, "\n".join(missing)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from training import configs, job
 from training.config import STRATEGIES, ConfigError, describe_fields
-from training.data import DataError
+from training.data import DataError, folder_of
 from training.results import METRICS, Records, TrainingError
 
 
@@ -70,6 +70,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
         return
     document: dict[str, Any] = {
         "settings": settings,
+        "folder": folder_of(chosen.config.data),
         "presets": configs.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),
@@ -84,7 +85,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--strategy", help=f"one of {', '.join(STRATEGIES)}")
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options.add_argument(
-        "--data", action="append", default=[], metavar="NAME=FOLDER", help="train, validation, test"
+        "--data",
+        action="append",
+        default=[],
+        metavar="NAME=URI[,file|stream]",
+        help="train, validation, test: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
     )
     options.add_argument("--results", default="results", metavar="FOLDER")
     options.add_argument("--resume", action="store_true", help="go on from the last checkpoint")

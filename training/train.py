@@ -86,7 +86,7 @@ class Training:
         self.strategy, self.job, self.records = strategy, job, records
         self.config: TrainConfig = job.config
         self.task = task_of(job.config.task)
-        self.data = data.load(job.config, job.data)
+        self.data = data.load(job.config, job.data, lambda text: records.emit("message", text=text))
         self._start()
         with strategy.scope():
             self._build()
@@ -134,11 +134,12 @@ class Training:
         """The line that says what begins."""
         strategy, plan = self.strategy, self.plan
         begin = f", from step {self.position.step}" if self.state.found else ""
+        gpus = len(tf.config.get_visible_devices("GPU"))
         return (
             f"training {self.config.model} on {self.config.data} with {name}: {strategy.size} "
-            f"replica(s) in {strategy.processes} process(es), {self.job.threads} CPU thread(s) "
-            f"each; {plan.samples} samples, global batch {plan.global_batch}, {plan.steps} steps "
-            f"per epoch, learning rate {self.rate.peak:g}{begin}"
+            f"replica(s) in {strategy.processes} process(es), {self.job.threads} CPU thread(s) and "
+            f"{gpus} GPU(s) each; {plan.samples} samples, global batch {plan.global_batch}, "
+            f"{plan.steps} steps per epoch, learning rate {self.rate.peak:g}{begin}"
         )
 
     def run(self) -> Evaluation:

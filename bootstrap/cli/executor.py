@@ -5,6 +5,7 @@ Fabric by default runs a task once per host of `-H`; a training run uses all hos
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -17,9 +18,10 @@ from typing import Any
 from fabric import Executor
 from fabric.main import program
 from invoke import Call, Exit, Task
-from invoke.exceptions import ParseError
+from invoke.exceptions import ParseError, UnknownFileType
 
 from bootstrap.console import log
+from bootstrap.console.output import printable
 from bootstrap.errors import RailheadError
 
 
@@ -50,6 +52,7 @@ def install() -> None:
     program.executor_class = ClusterExecutor
     program.parse_tasks = _usage_is_2(program.parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
+    program.update_config = _usage_is_2(program.update_config)
     if _debug_flag():
         # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
         # requests. `--debug` shows only the lines of console/log.py.
@@ -73,11 +76,26 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
         except ParseError as wrong:
             # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
             message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
-            raise Exit(f"{message}\n  next: fab --list   # or: fab --help TASK", code=2) from None
+            raise Exit(f"{message}\n  next: {_nearest(wrong)}", code=2) from None
         except BrokenPipeError:
             raise _output_closed() from None
+        except (UnknownFileType, OSError) as wrong:
+            raise Exit(f"fab: --config or --ssh-config: {wrong}", code=2) from None
 
     return parse_or_exit
+
+
+def _nearest(wrong: ParseError) -> str:
+    """A task or an option like the one that is not known, else where they are listed."""
+    found = re.search(r"No idea what '(.+?)' is", str(wrong))
+    unknown = found[1] if found else ""
+    context = wrong.context
+    if context is None or context.name is None:
+        names = [_dashed(name) for name in program.collection.task_names]
+        near = difflib.get_close_matches(unknown, names, n=1)
+        return f"fab {near[0]}" if near else "fab --list"
+    near = difflib.get_close_matches(unknown, list(context.flags), n=1)
+    return f"fab {context.name} {near[0]}" if near else f"fab --help {context.name}"
 
 
 def _output_closed() -> Exit:
@@ -96,7 +114,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
             try:
                 body(*args, **kwargs)
             except RailheadError as error:
-                raise Exit(f"fab {name}: {error}", code=error.code) from None
+                raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
             except BrokenPipeError:
                 raise _output_closed() from None
             except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -63,7 +64,7 @@ def execute(inventory: Inventory, command: str) -> None:
         outputs = connect.everywhere(sessions, lambda s: s.shell(command), what="the command")
     for name, (lines, _) in outputs.items():
         for line in lines:
-            print(f"[{name}] {line}")
+            print_lines(f"[{name}] {line}")
     if any(code for _, code in outputs.values()):
         outcomes = {name: f"exit {code}" if code else "ok" for name, (_, code) in outputs.items()}
         raise HostsFailed(f"{shlex.quote(command)} failed", outcomes)

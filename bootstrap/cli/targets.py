@@ -8,8 +8,9 @@ from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory, parse_hosts
-from bootstrap.lifecycle import power
+from bootstrap.lifecycle import power, stack_machines
 from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.lifecycle.stack_machines import StackMachines
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,37 @@ class Target:
 
     def status(self) -> ClusterStatus:
         """The hosts and, for a stack, the current state of each machine. Prints one line."""
-        status = power.cluster_status(self._inventory())
-        hosts = ", ".join(str(host) for host in status.inventory.hosts)
-        print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
-        return status
+        return _printed(power.cluster_status(self._inventory()))
+
+    def machines(self) -> StackMachines | None:
+        """All machines of a stack, also those that its output does not have, and one line on
+        where they are; None for hosts of no stack."""
+        if self.hosts is not None:
+            return None
+        stack = self.stack if self.stack is not None else pulumi_stack.current()
+        if stack is not None:
+            found = stack_machines.find(stack)
+        else:
+            recorded = local_state.last_cluster()
+            if not recorded.is_managed:
+                return None
+            found = stack_machines.of_record(recorded)
+        if found.inventory is None:
+            place = f" ({found.place})" if found.place else ""
+            print_lines(f"stack {found.stack}{place}: no machine")
+        return found
+
+    def status_of(self, found: StackMachines | None) -> ClusterStatus:
+        """As `status`, for all machines of a stack that `machines` found.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if found is None:
+            return self.status()
+        if found.inventory is None:
+            raise pulumi_stack.no_machines(found.stack)
+        return _printed(power.cluster_status(found.inventory))
 
     def running(self) -> Inventory:
         """The hosts, all of them running and with pinned host keys.
@@ -48,3 +76,9 @@ class Target:
             return parse_hosts(self.hosts, slots=self.slots)
         stack = self.stack if self.stack is not None else pulumi_stack.current()
         return local_state.last_cluster() if stack is None else pulumi_stack.cluster_of(stack)
+
+
+def _printed(status: ClusterStatus) -> ClusterStatus:
+    hosts = ", ".join(str(host) for host in status.inventory.hosts)
+    print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
+    return status

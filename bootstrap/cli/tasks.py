@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
 
 
 @task(lists=TRAIN_LISTS)
@@ -21,18 +21,23 @@ def train(
     c: Context,
     hosts: str | None = None,
     stack: str | None = None,
-    launcher: str = "horovod",
+    launcher: str | None = None,
     strategy: str | None = None,
+    ps: str | None = None,
     preset: str | None = None,
     set: list[str] | None = None,
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
+    data: list[str] | None = None,
+    sagemaker: bool = False,
     keras: str | None = None,
     env: list[str] | None = None,
     env_file: str | None = None,
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
+    metric: list[str] | None = None,
+    resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
     slots: str | None = None,
@@ -47,20 +52,31 @@ def train(
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
+    from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
     from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import train as workflow
 
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
     train_args = TrainArgs(
-        launcher, strategy, preset, tuple(set or ()), script, workdir, args, keras,
+        launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
+        tuple(data or ()), sagemaker,
+        tuple(metric or ()), requirements, runtime,
     )  # fmt: skip
-    request = read_request(train_args)
-    options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
+    earlier = earlier_run(resume) if resume else None
+    if earlier:
+        request, train_args = resumed_request(earlier, train_args)
+        print_lines(*changed_program(earlier, request))
+    else:
+        request = read_request(train_args)
+    options = options_of(
+        system, train_args.requirements, peer_address, train_args.runtime,
+        request.options.launcher, mixed=allow_mixed,
+    )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy),
+        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
     )
 
 
@@ -128,7 +144,9 @@ def status(
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from bootstrap.cli import status
 
-    status.show(target_of(hosts, stack).status(), run)
+    target = target_of(hosts, stack)
+    machines = target.machines()
+    status.show(target.status_of(machines), run, machines)
 
 
 @task()
@@ -157,12 +175,26 @@ def attach(
 
 @task()
 def fetch(
-    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    checkpoints: bool = False,
 ) -> None:
     """Fetch what a run has written so far."""
     from bootstrap.workflows import attach
 
-    attach.fetch(target_of(hosts, stack).status(), run)
+    attach.fetch(target_of(hosts, stack).status(), run, with_checkpoint=checkpoints)
+
+
+@task()
+def tensorboard(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
+    """Show a run in TensorBoard on this machine, also while it goes on; Ctrl-C ends it."""
+    from bootstrap.workflows import tensorboard as workflow
+
+    workflow.show(target_of(hosts, stack).status(), run)
 
 
 @task()
@@ -190,7 +222,13 @@ def teardown(
     from bootstrap.workflows import teardown as workflow
 
     options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
-    workflow.teardown(target_of(hosts, stack).status().inventory, options)
+    target = target_of(hosts, stack)
+    if machines := target.machines():
+        if machines.inventory:
+            target.status_of(machines)
+        workflow.teardown_stack(machines, options)
+    else:
+        workflow.teardown(target.status().inventory, options)
 
 
 @task()
@@ -202,16 +240,29 @@ def start(
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(target_of(hosts, stack).status().inventory, print_lines, hours=length)
+    target = target_of(hosts, stack)
+    machines = target.machines()
+    status = target.status_of(machines)
+    if machines:
+        machines.refuse_undocumented()
+    started = power.start(status.inventory, print_lines, hours=length)
     print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
-def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Stop a stack's machines, and wait until the cloud reports them stopped; disks stay."""
-    from bootstrap.lifecycle import power
+def stop(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    yes: bool = False,
+    discard_results: bool = False,
+) -> None:
+    """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
+    from bootstrap.lifecycle import stop
 
-    power.stop(target_of(hosts, stack).status().inventory, print_lines)
+    target = target_of(hosts, stack)
+    status = target.status_of(target.machines())
+    stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
 
 
 @task()

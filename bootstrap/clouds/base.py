@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from bootstrap.console.output import Reporter
-from bootstrap.console.wait import Clock
+from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 
@@ -23,7 +23,6 @@ MISSING = "MISSING"
 
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
-CONFIRM_SECONDS = 5.0  # the wanted state is confirmed by a second query
 
 
 class Refused(RailheadError):
@@ -85,6 +84,12 @@ class Cloud(Protocol):
     def stop(self) -> None:
         """Stop every instance that is not stopped; returns when the cloud has accepted it."""
 
+    def end(self) -> None:
+        """End every instance for good, with its disk; returns when the cloud has accepted it."""
+
+    def cannot_stop(self) -> list[str]:
+        """The names of running hosts that the cloud can only end: one-time spot on AWS."""
+
     def deadline(self) -> Deadline | None:
         """The cloud's own deadline; None where the stack has none (local hosts)."""
 
@@ -143,20 +148,22 @@ def wait_for_state(
     Args:
         report: gets a line whenever the state of an instance has changed.
     """
-    clock = clock or Clock()
-    end, reported, reached = clock.now() + limit, "", False
+    states: dict[str, InstanceState] = {}
     started: set[str] = set()
-    while True:
-        states = cloud.instance_states()
-        if (line := describe_states(states)) != reported:
+    reached = 0  # queries in a row with every instance in a wanted state
+
+    def settled() -> bool:
+        nonlocal states, reached
+        before, states = describe_states(states), cloud.instance_states()
+        if (line := describe_states(states)) != before:
             report(line)
-            reported = line
-        reached_before, reached = reached, all(s.state in wanted for s in states.values())
-        started |= {name for name, s in states.items() if s.state == "starting"}
+        reached = reached + 1 if all(s.state in wanted for s in states.values()) else 0
+        started.update(name for name, s in states.items() if s.state == "starting")
         fell_back = "running" in wanted and any(states[name].state in STOPPED for name in started)
-        if (reached_before and reached) or fell_back or clock.now() >= end:
-            return states
-        clock.sleep(CONFIRM_SECONDS if reached else POLL_SECONDS)
+        return reached == 2 or fell_back
+
+    wait_until(settled, seconds=limit, every=POLL_SECONDS, clock=clock)
+    return states
 
 
 def describe_states(instance_states: dict[str, InstanceState]) -> str:

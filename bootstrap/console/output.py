@@ -7,15 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
+from bootstrap.console.text import clean
 from bootstrap.errors import UsageError
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines and flush, so that they appear at once in a pipe too."""
+    """Print lines and flush, so that they appear at once in a pipe too.
+
+    Each is made printable: file names, output and ids may come from a host.
+    """
     for line in lines:
-        print(line, flush=True)
+        print(printable(line), flush=True)
+
+
+def printable(text: str) -> str:
+    """Text without terminal escapes and control characters; its line breaks stay."""
+    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def confirm(question: str, *, hint: str, answer: str = "y") -> bool:
@@ -29,6 +38,7 @@ def confirm(question: str, *, hint: str, answer: str = "y") -> bool:
     """
     if not sys.stdin.isatty():
         raise UsageError(f"{question}\nstdin is not a terminal: nobody can answer", hint=hint)
+    question = printable(question)
     if answer == "y":
         return input(f"{question} [y/N] ").strip().lower() == "y"
     return input(f"{question}: ").strip() == answer

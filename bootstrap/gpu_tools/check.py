@@ -1,7 +1,7 @@
 """`make gpu-check`: checks on this machine's GPUs, written to tested-on/<gpu>.json.
 
-It checks the driver, TensorFlow, NCCL and Horovod, and records a figure or an error for each. It
-does not run `training/`: the row in README names these checks only and claims no training.
+It checks the driver, TensorFlow, NCCL and Horovod, then trains with `training/` itself, and records
+a figure or an error for each. The row in README names these checks only: `fab train` is not run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
-from bootstrap.gpu_tools import tested_on
+from bootstrap.gpu_tools import tested_on, trainings
 from bootstrap.gpu_tools import wheel as gpu_wheel
 from bootstrap.gpu_tools.tested_on import Check, Machine
 from bootstrap.inventory import local_state
@@ -27,6 +27,7 @@ from bootstrap.plan.runtimes import Environment
 PROBED = ("TensorFlow", "matmul", "all-reduce", "fused tensors", "scaled tensors", "training step")
 JOINED = re.compile(r"NCCL INFO .*\brank (\d+) nranks (\d+) .*Init COMPLETE")
 REDUCED = re.compile(r"NCCL INFO AllReduce: opCount")
+TRAINED = tuple(map(trainings.name_of, trainings.STRATEGIES))
 MINUTES = 10
 VERSIONS = """import importlib.metadata as m, json
 names = ("tensorflow", "keras", "horovod", "nvidia-nccl-cu12", "nvidia-cudnn-cu12")
@@ -57,8 +58,9 @@ def check(facts: HostFacts, environment: Environment) -> Machine:
         folder = ready(facts, environment)
         versions = json.loads(gpu_wheel.run([str(folder / "bin" / "python"), "-c", VERSIONS]))
         checks += probe(folder / "bin" / "python", len(facts.gpus), "gpu")
+        checks += train(folder / "bin" / "python", len(facts.gpus))
     else:
-        checks += [shown(Check(name, False, "not reached")) for name in ("NCCL", *PROBED)]
+        checks += [shown(Check(name, False, "not reached")) for name in ("NCCL", *PROBED, *TRAINED)]
     return Machine(
         gpu=facts.gpus[0] if facts.gpus else str(facts.gpu.cards[0]),
         count=len(facts.gpus) or len(facts.gpu.cards),
@@ -120,6 +122,11 @@ def probe(python: Path, ranks: int, kind: str) -> list[Check]:
         reason = f"not reached: {tail}" if name == missing[0] else "not reached"
         found[name] = shown(Check(name, False, reason))
     return [found[name] for name in PROBED] + [shown(nccl(out, ranks))]
+
+
+def train(python: Path, gpus: int) -> list[Check]:
+    """One check for each strategy that trains on several devices."""
+    return [shown(trainings.train(python, name, gpus)) for name in trainings.STRATEGIES]
 
 
 def listen(argv: list[str], variables: dict[str, str]) -> str:

@@ -23,6 +23,7 @@ from bootstrap.facts import host as fact
 from bootstrap.facts.host import HostFacts
 from bootstrap.gpu_tools.fatbin import codes
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.plan import runtimes
 from bootstrap.plan.runtimes import ROWS, Environment, Runtime
 from bootstrap.provision import uv
@@ -172,12 +173,9 @@ def gpus_in(wheel: Path) -> frozenset[str]:
 
 def keep(wheel: Path, folder: Path, result: Mapping[str, object]) -> Path:
     """Store the wheel in `folder`; writes the test result last."""
-    folder.mkdir(parents=True, exist_ok=True)
     if wheel.parent != folder:
-        part = folder / f".{wheel.name}.part"
-        shutil.copy(wheel, part)
-        part.replace(folder / wheel.name)
-    (folder / TRIED).write_text(json.dumps(result, indent=2) + "\n")
+        atomic_write(folder / wheel.name, wheel.read_bytes())
+    atomic_write(folder / TRIED, json.dumps(result, indent=2) + "\n")
     return folder / wheel.name
 
 

@@ -175,7 +175,7 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
     request = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
-    document = start.document_of(HEALTH, cluster, request, StopPolicy(stop=False))
+    document = start.document_of(HEALTH, cluster, request, (), StopPolicy(stop=False))
     start.remove_run(cluster.sessions, check)
     start.lay_out(cluster, request, document, check)
     try:

@@ -27,6 +27,7 @@ CLUSTER: Kinds = {
     "schema": NUMBER, "name": TEXT, "cloud": TEXT, "region": TEXT_OR_NULL, "bucket": TEXT_OR_NULL,
     "ssh": OBJECT, "deadlines": LIST, "price": OBJECT_OR_NULL, "hosts": LIST,
 }  # fmt: skip
+CLUSTER_OPTIONAL: Kinds = {"id": TEXT}
 SSH: Kinds = {"user": TEXT_OR_NULL, "port": NUMBER_OR_NULL, "key_file": TEXT_OR_NULL}
 HOST: Kinds = {
     "name": TEXT, "id": TEXT_OR_NULL, "zone": TEXT_OR_NULL, "address": TEXT,
@@ -49,7 +50,7 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
         UsageError: a key is missing, unknown or of another type, or the schema is not 1.
     """
     _check_schema(document)
-    _check(document, "the cluster document", CLUSTER)
+    _check(document, "the cluster document", CLUSTER, CLUSTER_OPTIONAL)
     ssh = document["ssh"]
     _check(ssh, "ssh in the cluster document", SSH)
     for deadline in document["deadlines"]:
@@ -64,6 +65,7 @@ def from_document(document: Mapping[str, Any]) -> Inventory:
         key_file=ssh["key_file"],
         deadlines=tuple(document["deadlines"]),
         price=document["price"],
+        cluster_id=document.get("id"),
         hosts=tuple(_host_from(entry, ssh) for entry in document["hosts"]),
     )
 
@@ -114,6 +116,7 @@ def to_document(inventory: Inventory) -> dict[str, Any]:
     port = ports.pop() if len(ports) == 1 else None
     return {
         "schema": SCHEMA,
+        **({"id": inventory.cluster_id} if inventory.cluster_id else {}),
         "name": inventory.name,
         "cloud": inventory.cloud,
         "region": inventory.region,

@@ -1,10 +1,18 @@
-"""Atomic writes of files on this machine."""
+"""Files on this machine: atomic writes, and the space for what comes from elsewhere."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from bootstrap.console.text import size
+from bootstrap.errors import UsageError
+
+RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
 def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
@@ -23,3 +31,32 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """An empty folder, renamed to `path` when the block ends without an error. Its parent is for
+    temporary files; it is removed afterwards, or by the next call after a crash.
+
+    The caller holds a lock (`local_state.alone`), so that no other process fills the same folder.
+    """
+    parent = path.with_name(f".{path.name}.part")
+    shutil.rmtree(parent, ignore_errors=True)
+    folder = parent / path.name
+    folder.mkdir(parents=True, mode=0o700)
+    try:
+        yield folder
+        folder.replace(path)
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+def refuse_too_much(total: int, folder: Path, what: str) -> None:
+    """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
+    free = shutil.disk_usage(folder).free
+    if total > free - RESERVED:
+        raise UsageError(
+            f"{what} have {size(total)}, and {folder.parent} has {size(free)} free: "
+            f"{size(RESERVED)} of it must stay free",
+            hint="free some disk space, then the same command again",
+        )

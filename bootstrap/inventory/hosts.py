@@ -78,7 +78,8 @@ class Host:
 class Inventory:
     """The hosts of one run, in order; the first is the chief. Never empty, no duplicates.
 
-    `stack` is the Pulumi stack that made them; None for other hosts.
+    `stack` is the Pulumi stack that made them; None for other hosts. `cluster_id` is that stack's
+    id, which its resources have as a tag; None for other hosts and for older documents.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Inventory:
     deadlines: tuple[Mapping[str, Any], ...] = ()
     price: Mapping[str, Any] | None = None
     stack: str | None = None
+    cluster_id: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a cluster's name")
@@ -130,9 +132,14 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` can be part of a path, a host list and an argv."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name
+
+
 def check_name(name: str, what: str) -> str:
     """Return `name` if it can be part of a path, a host list and an argv; UsageError otherwise."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not is_name(name):
         raise UsageError(
             f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..'"

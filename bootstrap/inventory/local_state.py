@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory, check_name
+from bootstrap.inventory.hosts import Inventory, check_name, is_name
 
 
 def home() -> Path:
@@ -78,9 +79,11 @@ def load_cluster(name: str) -> Inventory:
     try:
         inventory = from_document(json.loads(path.read_text()))
         return replace(inventory, stack=_stack_of(path.with_name("stack")))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError, UsageError) as error:
+        aside = _set_aside(path)
         raise UsageError(
-            f"{path} is not JSON ({error})", hint=f"rm {path}   # then name the hosts by --hosts"
+            f"the record of cluster {name} was damaged ({error}); it is now {aside}",
+            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
         ) from None
     except FileNotFoundError:
         raise UsageError(
@@ -92,9 +95,16 @@ def load_cluster(name: str) -> Inventory:
 def _stack_of(path: Path) -> str | None:
     """The stack that a recorded cluster came from; None when it came from none."""
     try:
-        return path.read_text().strip() or None
+        return path.read_text(errors="replace").strip() or None
     except FileNotFoundError:
         return None
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that it is kept and read no more; returns its new path."""
+    aside = path.with_name(f"{path.name}.damaged")
+    path.replace(aside)
+    return aside
 
 
 def clusters() -> list[str]:
@@ -104,28 +114,38 @@ def clusters() -> list[str]:
 
 def last_cluster() -> Inventory:
     """The cluster of the last command that named one; UsageError when there was none."""
-    try:
-        name = (home() / "last").read_text().strip()
-    except FileNotFoundError:
+    name = _last_name()
+    if not name:
         raise UsageError(
             "no hosts: none were named, and there is no earlier cluster",
             hint="fab train --hosts user@first,user@second   # or: fab demo",
-        ) from None
+        )
     return load_cluster(name)
+
+
+def _last_name() -> str:
+    """The name of the last cluster; empty if none is recorded."""
+    try:
+        return (home() / "last").read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def forget_cluster(name: str) -> None:
     """Delete a cluster's record; its host keys and the records of its runs stay."""
     for file in ("cluster.json", "stack"):
         (cluster_folder(name) / file).unlink(missing_ok=True)
-    last = home() / "last"
-    if last.exists() and last.read_text().strip() == name:
-        last.unlink()
+    if _last_name() == name:
+        (home() / "last").unlink()
 
 
-def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
-    """Record a run of a cluster, and the folder for its results."""
+def save_run(
+    run: Mapping[str, Any], fetch_to: Path, given: Mapping[str, Any] | None = None
+) -> None:
+    """Record a run of a cluster: the folder for its results, and what `--resume` needs: its run
+    document, and the options as they were given."""
     entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
+    entry |= {"document": run, "given": given}
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
     atomic_write(path, json.dumps(entry) + "\n")
 
@@ -138,7 +158,24 @@ def forget_run(run: Mapping[str, Any]) -> None:
 
 def runs(cluster: str) -> list[Path]:
     """The records of a cluster's runs, oldest first."""
-    return sorted((cluster_folder(cluster) / "runs").glob("*.json"))
+    found = sorted((cluster_folder(cluster) / "runs").glob("*.json"))
+    return [path for path in found if is_name(path.stem)]
+
+
+def recorded_run(run_id: str) -> dict[str, Any]:
+    """The record of a run of any cluster: `run_id`, `cluster`, `results`, `document`, `given`.
+
+    Raises:
+        UsageError: no such run is recorded here.
+    """
+    check_name(run_id, "a run's id")
+    found = sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+    if not found:
+        known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
+        last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
+        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
+    record: dict[str, Any] = json.loads(found[0].read_text())
+    return record
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
@@ -150,5 +187,20 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
         raise UsageError(f"{which} recorded for {inventory.name}", hint="fab status")
-    entry = json.loads(known[-1].read_text())
-    return entry["run_id"], Path(entry["results"])
+    return known[-1].stem, _results_of(known[-1])
+
+
+def _results_of(record: Path) -> Path:
+    """The folder for the results of a run. If its record is damaged: one in the current folder."""
+    try:
+        return Path(json.loads(record.read_text())["results"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        folder = Path.cwd() / "results" / record.stem
+        kept = _set_aside(record)
+        entry = {"run_id": record.stem, "cluster": record.parents[1].name, "results": str(folder)}
+        atomic_write(record, json.dumps(entry) + "\n")
+        print_lines(
+            f"the record of run {record.stem} was damaged; it is now {kept}. "
+            f"Its results go to {folder}"
+        )
+        return folder

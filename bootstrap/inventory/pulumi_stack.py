@@ -18,15 +18,11 @@ from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 DESTROY_SECONDS = 3600
-MACHINES = (
-    "aws:ec2/instance:Instance",
-    "gcp:compute/instance:Instance",
-    "pulumi-python:dynamic/local:Host",
-)
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -55,15 +51,7 @@ def cluster_of(stack: str) -> Inventory:
     done = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    try:
-        document = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        raise UsageError(f"stack {stack}: pulumi printed no JSON: {done.stdout[:200]!r}") from None
-    try:
-        return replace(from_document(document), stack=stack)
-    except UsageError as error:
-        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
-        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
+    return _inventory(stack, _json(stack, done.stdout))
 
 
 def destroy(stack: str) -> None:
@@ -88,22 +76,56 @@ def destroy(stack: str) -> None:
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
 
 
+def state(stack: str) -> StackState:
+    """What Pulumi's state has of a stack; it knows machines that no output has.
+
+    Raises:
+        UsageError: there is no pulumi, no such stack, or Pulumi does not answer.
+    """
+    if not shutil.which("pulumi"):
+        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    return read_state(stack, _deployment(stack))
+
+
+def inventory_of(state: StackState) -> Inventory | None:
+    """The inventory of a stack's output `cluster`; None where no `up` came to its end.
+
+    Raises:
+        UsageError: the document is not one that this Railhead reads.
+    """
+    return None if state.document is None else _inventory(state.stack, state.document)
+
+
 def resources(stack: str) -> list[str]:
     """The types of the resources in Pulumi's state, except Pulumi's own types.
 
     Raises:
         RailheadError: Pulumi does not answer.
     """
-    return [r["type"] for r in _state_resources(stack) if not r["type"].startswith("pulumi:")]
+    return list(read_state(stack, _deployment(stack)).kinds)
 
 
-def _state_resources(stack: str) -> list[dict[str, Any]]:
-    """The resources of Pulumi's state, each with `type` and `id`."""
+def _deployment(stack: str) -> dict[str, Any]:
+    """The content of Pulumi's state."""
     done = _pulumi("stack", "export", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    listed = json.loads(done.stdout)["deployment"].get("resources") or []
-    return [r for r in listed if r.get("custom")]
+    return dict(_json(stack, done.stdout).get("deployment") or {})
+
+
+def _json(stack: str, printed: str) -> Any:
+    try:
+        return json.loads(printed)
+    except json.JSONDecodeError:
+        raise UsageError(f"stack {stack}: pulumi printed no JSON: {printed[:200]!r}") from None
+
+
+def _inventory(stack: str, document: Any) -> Inventory:
+    try:
+        return replace(from_document(document), stack=stack)
+    except UsageError as error:
+        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
+        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
 
 
 def _pulumi(*args: str) -> subprocess.CompletedProcess[str]:
@@ -145,12 +167,19 @@ def _error(stack: str, stderr: str) -> UsageError:
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
     quoted = shlex.quote(stack)
-    if machines := [str(r.get("id")) for r in _state_resources(stack) if r["type"] in MACHINES]:
+    made = [r for r in _deployment(stack).get("resources") or () if r["type"] in MACHINES]
+    if machines := [str(r.get("id")) for r in made]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} are there, "
             "and cost what they cost",
-            hint=f"pulumi up --stack {quoted}   # or: pulumi destroy --stack {quoted}",
+            hint=f"fab up --stack {quoted}   # or: fab teardown --destroy --stack {quoted}",
         )
+    return no_machines(stack)
+
+
+def no_machines(stack: str) -> UsageError:
+    """The error for a command on the machines of a stack that has none."""
+    quoted = shlex.quote(stack)
     return UsageError(
         f"stack {stack} has no machines: nothing was made, or all was destroyed",
         hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",

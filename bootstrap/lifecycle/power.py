@@ -1,10 +1,11 @@
-"""Starts and stops the machines of a stack, and reads their states and addresses.
+"""Starts the machines of a stack, and reads their states and addresses.
 
 States and addresses are read from the cloud by machine id, never from Pulumi's state.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -20,7 +21,6 @@ from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageErr
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, key_rotation, reach, stop_policy
-from bootstrap.lifecycle.receipt import price
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
@@ -115,7 +115,12 @@ def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
 def _refuse_missing(status: ClusterStatus) -> None:
     """UsageError for machines that are gone, or whose state the cloud does not report."""
     states = status.instance_states
-    for state, hint in (("gone", "pulumi up   # makes them anew"), ("unknown", "fab status")):
+    name = status.inventory.stack
+    stack = f" --stack {shlex.quote(name)}" if name else ""
+    for state, hint in (
+        ("gone", f"fab up --refresh{stack}   # makes new ones, with empty disks"),
+        ("unknown", "fab status"),
+    ):
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
             reasons = {
@@ -248,15 +253,6 @@ def _is_transient(error: Exception) -> bool:
     if isinstance(error, (UnknownHostKey, ChangedHostKey)):
         return False
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
-
-
-def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Stop the machines and wait until the cloud reports it; HostsFailed if it does not."""
-    cloud = base.cloud_of(inventory)
-    cloud.stop()
-    stop_policy.wait_for_stop(cloud, report, clock=clock)
-    for cost in cloud.costs():
-        report(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
 
 
 def extend(inventory: Inventory, hours: float, report: Reporter) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -15,8 +14,9 @@ from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.start import Run, read_json
+from bootstrap.runs.start import Run, read_state
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import read_result, read_stop
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 DEFAULT_KEEP = 20
@@ -112,21 +112,22 @@ def wait_after_run(
     """
     if not inventory.is_managed:
         return
-    document, result = (_read(run, name) for name in ("run.json", "result.json"))
-    if not document.get("stop"):
+    stop = _fetched(run, "run.json", read_stop)
+    result = _fetched(run, "result.json", read_result)
+    if not stop:
         report(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
     elif not result:
         report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
         wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:
-        report(describe_kept(document, result, price(inventory)))
+        report(describe_kept(stop, result, price(inventory)))
 
 
-def _read(run: Run, name: str) -> dict[str, Any]:
+def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
+    """A parsed file of the fetched results; None if it was not fetched."""
     path = run.results / name
-    read: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return read
+    return parse(path.read_text(errors="replace")) if path.exists() else None
 
 
 def price(inventory: Inventory) -> str:
@@ -136,9 +137,9 @@ def price(inventory: Inventory) -> str:
     return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
 
 
-def describe_kept(document: dict[str, Any], result: dict[str, Any], cost: str) -> str:
+def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], cost: str) -> str:
     """One line: until when the machines are kept after a run that did not succeed."""
-    minutes = document["stop"]["keep_minutes"]
+    minutes = stop["keep_minutes"]
     if not minutes:
         return "the machines stop now; fab status says when they have"
     ended = result.get("ended")
@@ -152,17 +153,21 @@ def describe_kept(document: dict[str, Any], result: dict[str, Any], cost: str) -
 
 def phase(chief: Session, run: Run) -> list[str]:
     """What stop_machines.py on the chief does now: one line, or none if machines do not stop."""
-    state = read_json(chief, f"{run.folder}/state.json") or {}
-    return [describe_phase(state["machines"])] if "machines" in state else []
+    state = read_state(chief, run)
+    return [describe_phase(state.machines)] if state and state.machines else []
 
 
 def describe_phase(machines: Mapping[str, Any]) -> str:
     """The `machines` of state.json, which stop_machines.py writes, as one line."""
-    until = f", kept until {machines['until'][11:16]} UTC" if machines.get("until") else ""
-    each = "".join(f", {name}: {why}" for name, why in (machines.get("stopped") or {}).items())
+    kept = machines.get("until")
+    until = f", kept until {str(kept)[11:16]} UTC" if kept else ""
+    stopped = machines.get("stopped")
+    hosts = stopped.items() if isinstance(stopped, dict) else ()
+    each = "".join(f", {name}: {why}" for name, why in hosts)
     why = machines.get("checkpoints")
     lost = f"; the last checkpoints are not in the bucket: {why}" if why else ""
-    return f"machines: {machines['phase']}{until}{each}; results {machines['results']}{lost}"
+    phase, results = machines.get("phase"), machines.get("results")
+    return f"machines: {phase}{until}{each}; results {results}{lost}"
 
 
 def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:

@@ -26,8 +26,7 @@ from bootstrap.ssh.session import Session
 
 def unfetched(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results were never fetched to this computer."""
-    folder = local_state.cluster_folder(inventory.name) / "runs"
-    ids = sorted(path.stem for path in folder.glob("*.json"))
+    ids = [path.stem for path in local_state.runs(inventory.name)]
     return [i for i in ids if not (local_state.find_run(inventory, i)[1] / "result.json").exists()]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import Reporter
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -75,17 +76,22 @@ def _wait_for_host(
     patience: RebootWait,
 ) -> Session:
     started = time.monotonic()
-    while (away := time.monotonic() - started) < patience.back:
-        report(f"reboot: waiting for it to come back, {away:.0f} s")
+    found: Session | str = ""
+
+    def returned() -> Session | None:
+        nonlocal found
+        report(f"reboot: waiting for it to come back, {time.monotonic() - started:.0f} s")
         found = _reconnect(inventory, host, before)
-        if isinstance(found, Session):
-            found.sh(SETTLED)
-            return found
-        time.sleep(patience.every)
-    raise RailheadError(
-        f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
-        hint="the console of the machine says why; when it is up, the same command again",
-    )
+        return found if isinstance(found, Session) else None
+
+    session = wait_until(returned, seconds=patience.back, every=patience.every)
+    if session is None:
+        raise RailheadError(
+            f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
+            hint="the console of the machine says why; when it is up, the same command again",
+        )
+    session.sh(SETTLED)
+    return session
 
 
 def _reconnect(inventory: Inventory, host: Host, before: str) -> Session | str:

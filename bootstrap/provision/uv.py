@@ -4,12 +4,12 @@ downloads a Python."""
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, Environment, uv_digest
 from bootstrap.ssh.bundle import Bundle, pack_folder
 
@@ -23,26 +23,23 @@ def local_uv() -> str:
 
 def uv_for_hosts() -> Bundle:
     """The uv binary for Linux on x86_64, on any control machine; downloaded once, by hash."""
-    with _FETCHING_UV:
-        return _uv_for_hosts()
-
-
-_FETCHING_UV = threading.Lock()
-
-
-def _uv_for_hosts() -> Bundle:
     folder = local_state.cache("uv-for-hosts") / uv_digest()
-    if not (folder / "uv").exists():
-        part = folder.with_name(f"{folder.name}.part")
-        argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
-        argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
-        argv += ["--target", str(part), "-r", str(LOCKS / "uv.txt")]
+    with local_state.alone(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "uv").exists():
+            _fetch_uv(folder)
+    return pack_folder(folder)
+
+
+def _fetch_uv(folder: Path) -> None:
+    argv = [local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
+    with atomic_folder(folder) as part:
+        target = part.with_name("target")
+        argv += ["--target", str(target), "-r", str(LOCKS / "uv.txt")]
         done = log.run(argv, capture_output=True)
         if done.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
-        folder.mkdir(parents=True, exist_ok=True)
-        (part / "bin" / "uv").replace(folder / "uv")
-    return pack_folder(folder)
+        (target / "bin/uv").replace(part / "uv")
 
 
 def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:

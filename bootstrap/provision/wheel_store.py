@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import WHEELS, Bucket
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import CachedWheel
 
@@ -93,11 +93,5 @@ def _download(stack_bucket: Bucket, entry: dict[str, Any], folder: Path) -> bool
             raise CorruptWheel(f"{name} is not there any more")
         if hashlib.sha256(data).hexdigest() != digest:
             raise CorruptWheel(f"{name} has another sha256 than the one that was written down")
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{name}.part{os.getpid()}"
-        try:
-            part.write_bytes(data)
-            part.replace(folder / name)
-        finally:
-            part.unlink(missing_ok=True)
+        atomic_write(folder / name, data)
         return True

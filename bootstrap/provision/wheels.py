@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from bootstrap.console.output import Reporter
 from bootstrap.console.text import size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_folder
 from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder
 from bootstrap.ssh.session import Session
 
@@ -102,29 +102,28 @@ def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) ->
     # Two commands that need the same files download them once.
     with local_state.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
-            part = folder.with_name(f"{folder.name}.part")
-            shutil.rmtree(part, ignore_errors=True)
-            (part / "files").mkdir(parents=True)
-            (part / "incoming").mkdir()
-            _download(part, requirements, options, report)
-            (part / "files").replace(folder)
-            shutil.rmtree(part)
+            with atomic_folder(folder) as part:
+                _download(part, requirements, options, report)
     return folder
 
 
-def _download(part: Path, requirements: str, options: Sequence[str], report: ByteReporter) -> None:
-    lock, pip_log = part / "lock.txt", part / "log"
+def _download(
+    folder: Path, requirements: str, options: Sequence[str], report: ByteReporter
+) -> None:
+    """Download wheels into `folder`; pip works beside it."""
+    lock, pip_log, incoming = (folder.with_name(name) for name in ("lock.txt", "log", "incoming"))
     lock.write_text(requirements)
+    incoming.mkdir()
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
-    argv += ["--dest", str(part / "files"), "--requirement", str(lock)]
+    argv += ["--dest", str(folder), "--requirement", str(lock)]
     # pip copies the files to --dest at the end; until then they grow below TMPDIR.
-    environment = {**os.environ, "TMPDIR": str(part / "incoming")}
+    environment = {**os.environ, "TMPDIR": str(incoming)}
     with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
         process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
         try:
             while process.poll() is None:
-                report(_size(part / "incoming"))
+                report(_size(incoming))
                 time.sleep(0.5)
         finally:
             process.kill()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.runs.start import FINAL, REMOTE, Run, read_json
+from bootstrap.runs.start import FINAL, REMOTE, Run, read_state
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import RunState, parsed
+from bootstrap.untrusted.unpack import Hostile
 
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
 
@@ -24,7 +26,9 @@ def sweep(session: Session, run_id: str, python: str) -> dict[str, Any]:
     reply = session.run([python, "-I", "-S", "-", run_id], text=source)
     if reply.rc:
         raise RailheadError("\n".join(reply.tail[-3:]))
-    swept: dict[str, Any] = json.loads(reply.tail[-1])
+    swept = parsed(reply.tail[-1] if reply.tail else "", "no report of the ended processes")
+    if not isinstance(swept.get("ended"), int) or not isinstance(swept.get("left"), list):
+        raise Hostile("no report of the ended processes")
     return swept
 
 
@@ -51,16 +55,27 @@ def cancel(
 def _outcome(swept: Mapping[str, Any]) -> str:
     if swept["left"]:
         return f"LEFT: pids {', '.join(map(str, swept['left']))}"
-    return f"no process of the run is left (looked through /proc; {swept['ended']} had to be ended)"
+    ended = f"{count(swept['ended'], 'process')} ended by force" if swept["ended"] else ""
+    return "; ".join(filter(None, ["no process of the run is left", ended]))
 
 
 def _cancel_by_supervisor(chief: Session, run: Run) -> None:
     """Send SIGTERM to the supervisor of a run in progress, and wait until it has ended the run."""
-    path = f"{run.folder}/state.json"
-    state = read_json(chief, path)
-    if not state or state["state"] in FINAL:
+    state = _state(chief, run)
+    if not state or state.state in FINAL:
         return
-    chief.run(["sh", "-c", f"kill -TERM {int(state['pid'])}"])
-    wait_until(
-        lambda: read_json(chief, path)["state"] in FINAL, seconds=SUPERVISOR_SECONDS, every=0.2
-    )
+    chief.run(["sh", "-c", f"kill -TERM {state.pid}"])
+    wait_until(lambda: _has_ended(chief, run), seconds=SUPERVISOR_SECONDS, every=0.2)
+
+
+def _has_ended(chief: Session, run: Run) -> bool:
+    state = _state(chief, run)
+    return state is None or state.state in FINAL
+
+
+def _state(chief: Session, run: Run) -> RunState | None:
+    """state.json; None also if it is damaged: then the processes are ended without it."""
+    try:
+        return read_state(chief, run)
+    except Hostile:
+        return None

@@ -15,6 +15,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.start import Run
 from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
+from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.unpack import Hostile
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
 
@@ -79,7 +81,7 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
             show_record(event["metrics"], board, with_progress)
         for rank, host in hosts.items():
             line = (event.get("last") or {}).get(rank)
-            if line and host not in with_progress:
+            if line and host in board.names and host not in with_progress:
                 board.line(host, clean(line))
 
     reply = chief.call("follow", on_event=show, folder=run.folder, offset=state.offset)
@@ -96,11 +98,15 @@ def mark_attached(session: Session, run: Run) -> None:
 def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
     path = f"{run.folder}/run.json"
-    document = json.loads(chief.call("read", paths=[path])[path])
+    text = chief.call("read", paths=[path])[path]
+    document = parsed(text or "", "a run.json that is not valid")
     rank, first = 0, {}
-    for host in document["hosts"]:
-        first[str(rank)] = host["name"]
-        rank += host["slots"]
+    try:
+        for host in document["hosts"]:
+            first[str(rank)] = str(host["name"])
+            rank += int(host["slots"])
+    except (KeyError, TypeError, ValueError):
+        raise Hostile("a run.json that is not valid") from None
     return first
 
 

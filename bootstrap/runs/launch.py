@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
-from bootstrap.runs.strategies import LAUNCHERS, Strategy, choose
+from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
-SCHEMA = 1
+SCHEMA = 2
+MOST_METRICS = 16
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -29,31 +30,42 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     args: tuple[str, ...] = ()
+    sagemaker: bool = False
 
     def document(self) -> dict[str, Any]:
         """The `program` of run.json."""
         if self.kind == "training":
             return {"kind": "training", "settings": dict(self.settings)}
-        return {"kind": "script", "path": self.path, "args": list(self.args)}
+        return {
+            "kind": "script",
+            "path": self.path,
+            "args": list(self.args),
+            "sagemaker": self.sagemaker,
+        }
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run, validated. `strategy` and `keras` None: the default is chosen."""
+    """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
 
-    launcher: str = "horovod"
+    `servers`: how many parameter servers; 0: one where the strategy has any. `metrics`: names and
+    patterns of --metric. `resumes`: the id of the run whose checkpoints this one goes on from.
+    """
+
+    launcher: str = DEFAULT_LAUNCHER
     strategy: str | None = None
+    servers: int = 0
     script: bool = False
     keras: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
+    metrics: tuple[tuple[str, str], ...] = ()
+    resumes: str | None = None
 
     def __post_init__(self) -> None:
-        choose(self.launcher, LAUNCHERS, "launcher")
-        if self.strategy is not None:
-            names = strategies.names(self.launcher)
-            choose(self.strategy, names, f"strategy of {self.launcher}")
+        strategies.launcher_for(self.launcher, self.strategy)
+        self._check_strategy()
         if self.keras not in (None, 2, 3):
             raise UsageError(f"keras {self.keras}: 2 or 3")
         if self.keras == 2 and not self.script:
@@ -63,12 +75,37 @@ class RunOptions:
                 raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
             if name.startswith("RAILHEAD_"):
                 raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
+        names = [name for name, _ in self.metrics]
+        if len({*names}) < len(names) or len(names) > MOST_METRICS:
+            raise UsageError(f"--metric: at most {MOST_METRICS}, each name once: {names}")
         if both := sorted({*self.env} & {*self.secrets}):
             raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 
+    def _check_strategy(self) -> None:
+        if self.strategy == AUTO and self.script:
+            raise UsageError(
+                "--strategy auto is for our own training; a script has one strategy",
+                hint="name that of your script, or leave out --strategy",
+            )
+        row = strategies.STRATEGIES.get(self.strategy or "")
+        if self.servers and not (row and row.has_servers):
+            raise UsageError("--ps is for --strategy parameter-server")
+
+    def with_strategy(self, slots: Sequence[int], gpus: int) -> tuple[RunOptions, str]:
+        """The options with the strategy that `auto` stands for, and why; as they are without it.
+
+        `slots` of each host; `gpus` of the first one.
+        """
+        if self.strategy != AUTO:
+            return self, ""
+        name, why = strategies.choose_for(self.launcher, slots, gpus)
+        launcher = strategies.STRATEGIES[name].launcher
+        return replace(self, launcher=launcher, strategy=name), why
+
     def resolved_strategy(self, hosts: int) -> Strategy:
         """The given strategy, else the launcher's default for this number of hosts."""
-        return strategies.resolve(self.launcher, self.strategy, hosts)
+        name = None if self.strategy == AUTO else self.strategy
+        return strategies.resolve(self.launcher, name, hosts)
 
     def resolved_keras(self, strategy: Strategy) -> tuple[int, str]:
         """The Keras version and why."""
@@ -100,6 +137,12 @@ class Bucket:
     client: str
 
 
+def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
+    """The role of each process of each host, in the order of the ranks."""
+    strategy = options.resolved_strategy(len(peers))
+    return strategy.place([peer.slots for peer in peers], options.servers)
+
+
 def new_run_id(now: datetime | None = None) -> str:
     """A new id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
@@ -113,6 +156,7 @@ def run_document(
     created: str,
     options: RunOptions,
     program: Program,
+    data: Sequence[Mapping[str, Any]] = (),
     runtime: Mapping[str, str],
     bundle: str,
     peers: Sequence[Peer],
@@ -122,12 +166,16 @@ def run_document(
     stops: Sequence[Sequence[str] | None],
     bucket: Bucket | None,
 ) -> dict[str, Any]:
-    """run.json, schema 1: read by supervisor, ranks and training; without values of secrets.
+    """run.json, schema 2: read by supervisor, ranks and training; without values of secrets.
 
-    `stops`: the stop command of each host, in order; empty for hosts without a stack.
+    Args:
+        ports: a free port for each rank.
+        stops: the stop command of each host, in order; empty for hosts without a stack.
     """
     strategy = options.resolved_strategy(len(peers))
-    processes = [strategy.processes(peer.slots) for peer in peers]
+    placement = placement_of(options, peers)
+    roles = [role for host in placement for role in host]
+    addresses = [p.address for p, host in zip(peers, placement, strict=True) for _ in host]
     return {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -138,24 +186,27 @@ def run_document(
         "keras": options.resolved_keras(strategy)[0],
         "runtime": dict(runtime),
         "program": program.document(),
+        "data": [dict(item) for item in data],
         "bundle": bundle,
         "hosts": [
             {
                 "name": peer.name,
                 "peer_address": peer.address,
                 "interface": link.device,
-                "slots": slots,
-                "port": port,
+                "slots": len(host),
             }
-            for peer, link, slots, port in zip(peers, links, processes, ports, strict=True)
+            for peer, link, host in zip(peers, links, placement, strict=True)
         ],
-        "size": sum(processes),
-        "tf_cluster": strategy.tf_cluster(
-            [(peer.address, port) for peer, port in zip(peers, ports, strict=True)]
-        ),
+        "size": len(roles),
+        "roles": strategies.tasks(roles) if strategy.roles else None,
+        "tf_cluster": strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
+        if strategy.roles
+        else None,
         "env": dict(options.env),
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
+        "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
+        "resumes": options.resumes,
         "max_hours": stop_policy.max_hours,
         "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,

@@ -7,14 +7,19 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from bootstrap.console import log
+from bootstrap.data.inputs import DataInput, read_inputs
+from bootstrap.data.spec import parse_all
 from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
+from bootstrap.runs.metric_patterns import read_metric
+from bootstrap.runs.strategies import launcher_for
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
 # The tokens of a shell command line; `open` is a quote that is not closed.
@@ -27,10 +32,11 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class TrainArgs:
-    """The options of `fab train` about the program, not yet validated."""
+    """The options of `fab train` about the program and its packages, not yet validated."""
 
-    launcher: str = "horovod"
+    launcher: str | None = None
     strategy: str | None = None
+    ps: str | None = None
     preset: str | None = None
     settings: tuple[str, ...] = ()
     script: str | None = None
@@ -41,51 +47,87 @@ class TrainArgs:
     env_file: str | None = None
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    sagemaker: bool = False
+    metrics: tuple[str, ...] = ()
+    requirements: str | None = None
+    runtime: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The options as JSON, with the folder that their relative paths start from."""
+        return {"folder": str(Path.cwd()), "options": asdict(self)}
+
+    @staticmethod
+    def of_record(record: Mapping[str, Any]) -> TrainArgs:
+        """The options of a record; those that this version does not know are left out."""
+        known = {field.name for field in fields(TrainArgs)} & {*record["options"]}
+        values = {name: record["options"][name] for name in known}
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return TrainArgs(**{**values, **lists})
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run: validated options, the program, its files, and the secrets' values."""
+    """What to run: validated options, the program, its files, the secrets' values, its data.
+
+    `record`: the options as they were given, for a run that resumes this one.
+    """
 
     options: RunOptions
     program: Program
     bundle: Bundle
     secrets: Mapping[str, str]
+    data: tuple[DataInput, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -> RunRequest:
+def read_request(
+    args: TrainArgs,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    resumes: str | None = None,
+) -> RunRequest:
     """Check everything that can be checked without a host.
+
+    Args:
+        resumes: the id of the run whose checkpoints this one goes on from.
 
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
     """
     secrets = _secrets(args.secrets, environment)
     options = RunOptions(
-        launcher=args.launcher,
+        launcher=launcher_for(args.launcher, args.strategy),
         strategy=args.strategy,
+        servers=whole_number(args.ps, "--ps", 1, 64) or 0,
         script=args.script is not None,
         keras=_keras(args.keras),
         env=_variables(args),
         secrets=tuple(secrets),
         outputs=args.outputs or ("**",),
+        metrics=tuple(read_metric(text) for text in args.metrics),
+        resumes=resumes,
     )
+    data = read_inputs(parse_all(args.data, script=args.script is not None))
     if args.script is None:
         _refuse_script_options(args)
-        settings = training_settings(args.preset, args.settings)
-        return RunRequest(
-            options, Program("training", settings=settings), pack_training(REPO), secrets
-        )
+        program = Program("training", settings=training_settings(args.preset, args.settings, data))
+        return RunRequest(options, program, pack_training(REPO), secrets, data, args.record())
     if args.preset or args.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
-    return RunRequest(options, Program("script", path=path, args=argv), bundle, secrets)
+    program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
+    return RunRequest(options, program, bundle, secrets, data, args.record())
 
 
 def _refuse_script_options(args: TrainArgs) -> None:
-    for name in ("args", "workdir"):
-        if getattr(args, name) is not None:
+    given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
+    for name, value in given.items():
+        if value not in (None, ()):
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
+    if args.sagemaker:
+        raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")
 
 
 def _keras(text: str | None) -> int | None:
@@ -161,7 +203,9 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
 
-def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
+def training_settings(
+    preset: str | None, settings: Sequence[str], data: Sequence[DataInput] = ()
+) -> dict[str, Any]:
     """The resolved settings of our own training, from `python -m training --check`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
@@ -174,5 +218,23 @@ def training_settings(preset: str | None, settings: Sequence[str]) -> dict[str, 
     done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if done.returncode:
         raise UsageError(done.stderr.strip())
-    resolved: dict[str, Any] = json.loads(done.stdout)["settings"]
+    document = json.loads(done.stdout)
+    resolved: dict[str, Any] = document["settings"]
+    _check_training_data(resolved["data"], document["folder"], data)
     return resolved
+
+
+def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:
+    """UsageError if the data set `name` needs data that is not given, or takes none. `folder` is
+    `required`, `optional` or `none`; shards are recognised whatever the data set is."""
+    if folder == "required" and not data:
+        raise UsageError(
+            f"data={name} needs the data itself", hint="fab train --data train=FOLDER ..."
+        )
+    for item in data if folder == "none" else ():
+        if item.files and "manifest.json" not in {file.path for file in item.files.files}:
+            raise UsageError(
+                f"--data {item.spec.name} with data={name}, which takes no files: name what"
+                f" {item.spec.uri} holds",
+                hint="add --set data=images, or another of: mnist, cifar10, imdb, csv, numpy, ...",
+            )

@@ -11,10 +11,11 @@ from typing import Any
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.runs.events import EVENT_FILE, event_file
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted import unpack
+from bootstrap.untrusted import run_files, unpack
 from bootstrap.untrusted.manifest import (
     Manifest,
     Skipped,
@@ -72,7 +73,7 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
             _verify(session, run, files, {path for path, _ in left})
         accept(files, run.results, received)
         _note_left(left, not_sent, stage, run.results)
-        _draw(stage, run)
+        draw(stage, run)
     for line in [*skipped_line(not_sent), *_torn_line(torn)]:
         report(line)
     if ended:
@@ -121,11 +122,14 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
     return [f"{count(len(torn), 'file')} changed during the transfer, not fetched: fab fetch again"]
 
 
-def _draw(stage: Path, run: Run) -> None:
-    """Draw the curves of metrics.jsonl; replaces an older picture."""
+def draw(stage: Path, run: Run) -> None:
+    """Draw the curves of metrics.jsonl, and write its TensorBoard events; replaces older ones."""
     metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
     if metrics.is_file() and curves(metrics, picture, run.run_id):
         unpack.place(picture, run.results, picture.name)
+    if (events := event_file(run.results)) is not None:
+        (stage / "events").write_bytes(events)
+        unpack.place(stage / "events", run.results, EVENT_FILE)
 
 
 def result_of(results: Path) -> dict[str, Any]:
@@ -135,15 +139,9 @@ def result_of(results: Path) -> dict[str, Any]:
         Hostile: the file is not a valid result.
     """
     try:
-        text = (results / "result.json").read_text()
-        result: dict[str, Any] = json.loads(text)
-        if isinstance(result["state"], str):
-            return result
+        return run_files.read_result((results / "result.json").read_text(errors="replace"))
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise unpack.Hostile("a result.json that is no result")
 
 
 def trouble_line(result: Mapping[str, Any]) -> list[str]:

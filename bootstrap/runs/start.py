@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,12 +26,15 @@ from bootstrap.runs.request import RunRequest
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import RunState
 
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
+    "metric_lines.py",
 )
+RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
@@ -48,6 +52,9 @@ class Run:
     def folder(self) -> str:
         """The run's folder on every host."""
         return f"~/.railhead/runs/{self.run_id}"
+
+
+Restore = Callable[[ConnectedCluster, Run], None]
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:
@@ -107,16 +114,23 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
 def start(
     cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     results: Path,
     stop_policy: launch.StopPolicy,
+    restore: Restore | None = None,
 ) -> Run:
-    """Send the bundle to every host and start the supervisor on the chief."""
-    document = document_of(launch.new_run_id(), cluster, request, stop_policy)
+    """Send the bundle to every host and start the supervisor on the chief.
+
+    Args:
+        data: `data` of run.json.
+        restore: places the checkpoints of an earlier run, after everything else is in place.
+    """
+    document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
-    local_state.save_run(document, run.results)
+    local_state.save_run(document, run.results, request.record)
     try:
-        lay_out(cluster, request, document, run)
+        lay_out(cluster, request, document, run, restore)
     except BaseException:
         local_state.forget_run(document)
         raise
@@ -132,7 +146,11 @@ def start(
 
 
 def lay_out(
-    cluster: ConnectedCluster, request: RunRequest, document: Mapping[str, Any], run: Run
+    cluster: ConnectedCluster,
+    request: RunRequest,
+    document: Mapping[str, Any],
+    run: Run,
+    restore: Restore | None = None,
 ) -> None:
     """Send the files of a run and check that the chief can log in on every host; on an error remove
     the files."""
@@ -145,6 +163,8 @@ def lay_out(
         )
         sessions.chief.call("write", files=_chief_files(cluster, document, run))
         _check_logins(cluster, run)
+        if restore:
+            restore(cluster, run)
     except BaseException:
         remove_run(sessions, run)
         raise
@@ -193,22 +213,25 @@ def document_of(
     run_id: str,
     cluster: ConnectedCluster,
     request: RunRequest,
+    data: Sequence[Mapping[str, Any]],
     stop_policy: launch.StopPolicy,
 ) -> dict[str, Any]:
-    """run.json for these hosts, with a free port on each."""
+    """run.json for these hosts, with a free port for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
+    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
         created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         options=request.options,
         program=request.program,
+        data=data,
         runtime={"name": environment.runtime.name, "digest": environment.digest},
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster),
+        ports=_ports(cluster, [len(host) for host in placement]),
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -226,12 +249,12 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: ConnectedCluster) -> list[int]:
-    """One free port per host, all different because hosts may share a machine."""
+def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
+    """A free port for each process of each host, all different: hosts may share a machine."""
     ports: list[int] = []
-    for peer in cluster.peers:
-        offered = cluster.sessions[peer.name].call("ports", count=len(cluster.peers) + 1)["ports"]
-        ports.append(next(port for port in offered if port not in ports))
+    for peer, count in zip(cluster.peers, processes, strict=True):
+        offered = cluster.sessions[peer.name].call("ports", count=len(ports) + count)["ports"]
+        ports += [port for port in offered if port not in ports][:count]
     return ports
 
 
@@ -240,13 +263,10 @@ def _prepare(
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
-    python = f'"$HOME/.railhead/envs/{cluster.environment.digest}/bin/python"'
-    folder = f'"$HOME/.railhead/runs/{run.run_id}"'
-    starter = f"cd {folder}/work && export PYTHONUNBUFFERED=1 && exec {python} {folder}/rank.py\n"
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
-        [f"{run.folder}/rank.sh", 0o755, starter],
-        [f"{run.folder}/rank.py", 0o644, (REMOTE / "run/rank.py").read_text()],
+        [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
+        *([f"{run.folder}/{n}", 0o644, (REMOTE / "rank" / n).read_text()] for n in RANK),
         [f"{run.folder}/end_processes.py", 0o644, (REMOTE / "run/end_processes.py").read_text()],
         [f"{run.folder}/results/.keep", 0o644, ""],
         [f"{run.folder}/logs/.keep", 0o644, ""],
@@ -255,6 +275,19 @@ def _prepare(
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
     session.call("write", files=files)
+
+
+def rank_starter(document: Mapping[str, Any]) -> str:
+    """rank.sh: starts the runtime's Python with rank.py, in the program's folder.
+
+    The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
+    of a process.
+    """
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in document["env"].items()]
+    python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
+    folder = f'"$HOME/.railhead/runs/{document["run_id"]}"'
+    lines = [f"cd {folder}/work || exit 1", "export PYTHONUNBUFFERED=1", *exports]
+    return "\n".join([*lines, f"exec {python} {folder}/rank.py\n"])
 
 
 def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> list[list[Any]]:
@@ -287,13 +320,20 @@ def read_json(session: Session, path: str) -> Any:
     return json.loads(text) if text else None
 
 
+def read_state(chief: Session, run: Run) -> RunState | None:
+    """state.json of a run; None if it does not exist, Hostile if it is damaged."""
+    path = f"{run.folder}/state.json"
+    text = chief.call("read", paths=[path])[path]
+    return RunState.read(text) if text else None
+
+
 def state(chief: Session, run: Run) -> str:
     """The state of a run, from its supervisor's heartbeat."""
-    found = read_json(chief, f"{run.folder}/state.json")
+    found = read_state(chief, run)
     if not found:
         return "not on its chief any more"
-    if found["state"] in FINAL:
-        return str(found["state"])
-    age = time.time() - found["heartbeat"]
-    alive = chief.run(["sh", "-c", f"kill -0 {int(found['pid'])}"]).rc == 0
-    return f"{found['state']} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
+    if found.state in FINAL:
+        return found.state
+    age = time.time() - found.heartbeat
+    alive = chief.run(["sh", "-c", f"kill -0 {found.pid}"]).rc == 0
+    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

@@ -5,20 +5,23 @@ A new strategy is a row here, and an adapter and its name in the training packag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from bootstrap.errors import UsageError
+
+AUTO = "auto"  # one of the others, chosen by `choose_for`
+DEFAULT_LAUNCHER = "horovod"
 
 
 @dataclass(frozen=True)
 class Strategy:
     """How the processes of a run are placed and how they find each other.
 
-    `process_per_slot`: one process per slot of a host; else one per host. `one_host`: refused on
-    several hosts. `roles`: the TF_CONFIG role of each host in order, the last one for all further
-    hosts; empty for no TF_CONFIG. `script_keras`: the default Keras version for scripts.
+    `process_per_slot`: one worker per slot of a host; else one per host. `one_host`: refused on
+    several hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG.
+    `script_keras`: the default Keras version for scripts.
     """
 
     name: str
@@ -28,13 +31,24 @@ class Strategy:
     roles: tuple[str, ...] = ()
     script_keras: int = 3
 
-    def processes(self, slots: int) -> int:
-        """The number of processes on a host with `slots` slots."""
-        return slots if self.process_per_slot else 1
+    @property
+    def has_servers(self) -> bool:
+        """Whether parameter servers hold the variables."""
+        return "ps" in self.roles
 
-    def tf_cluster(self, hosts: Sequence[tuple[str, int]]) -> dict[str, list[str]] | None:
-        """`cluster` of TF_CONFIG from the (peer address, port) of each host; None without roles."""
-        return tf_cluster(hosts, self.roles) if self.roles else None
+    def place(self, slots: Sequence[int], servers: int = 0) -> list[list[str]]:
+        """The role of each process of each host, in the order of the ranks.
+
+        Workers take the slots. The chief only coordinates: it is one more process on the first
+        host. Parameter servers (one if `servers` is 0) are one more process each, in turn from the
+        second host on: the chief sends the data from the first one.
+        """
+        hosts = [["worker"] * (count if self.process_per_slot else 1) for count in slots]
+        for number in range((servers or 1) if self.has_servers else 0):
+            hosts[(number + 1) % len(hosts)].insert(0, "ps")
+        if "chief" in self.roles:
+            hosts[0].insert(0, "chief")
+        return hosts
 
 
 # A launcher's default is its first row; on a single host, its first row with `one_host` if any.
@@ -43,6 +57,13 @@ _ROWS = (
     Strategy("multiworker", "tensorflow", roles=("worker",), script_keras=2),
     Strategy("mirrored", "tensorflow", one_host=True),
     Strategy("one-device", "tensorflow", one_host=True),
+    Strategy(
+        "parameter-server",
+        "tensorflow",
+        process_per_slot=True,
+        roles=("chief", "ps", "worker"),
+        script_keras=2,
+    ),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
 LAUNCHERS = tuple(dict.fromkeys(row.launcher for row in _ROWS))
@@ -57,9 +78,30 @@ def choose(value: str, choices: Sequence[str], what: str) -> str:
     raise UsageError(f"{what} {value!r}: one of {', '.join(choices)}{guess}")
 
 
-def names(launcher: str) -> tuple[str, ...]:
-    """The names of a launcher's strategies."""
-    return tuple(row.name for row in _ROWS if row.launcher == launcher)
+def names() -> tuple[str, ...]:
+    """The values of --strategy."""
+    return (*STRATEGIES, AUTO)
+
+
+def launcher_for(launcher: str | None, strategy: str | None) -> str:
+    """The launcher of a run: as given, else that of the strategy, else the default.
+
+    Raises:
+        UsageError: unknown names, or a strategy of the other launcher.
+    """
+    if launcher is not None:
+        choose(launcher, LAUNCHERS, "launcher")
+    if strategy is not None:
+        choose(strategy, names(), "strategy")
+    if strategy in (None, AUTO):
+        return launcher or DEFAULT_LAUNCHER
+    own = STRATEGIES[strategy].launcher
+    if launcher not in (None, own):
+        raise UsageError(
+            f"strategy {strategy} is for launcher {own}, and --launcher {launcher} was given",
+            hint=f"--strategy {strategy}   # without --launcher",
+        )
+    return own
 
 
 def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
@@ -77,31 +119,54 @@ def resolve(launcher: str, name: str | None, hosts: int) -> Strategy:
     return strategy
 
 
+def choose_for(launcher: str, slots: Sequence[int], gpus: int) -> tuple[str, str]:
+    """The strategy that `auto` stands for, and why.
+
+    Args:
+        slots: of each host, in order.
+        gpus: of the first host.
+    """
+    if len(slots) > 1:
+        return _default(launcher, len(slots)).name, f"{len(slots)} hosts"
+    if gpus > 1:
+        return "mirrored", f"one host with {gpus} GPUs"
+    if slots[0] > 1 and launcher == "horovod":
+        return "horovod", f"one host with {slots[0]} slots"
+    return "one-device", f"one host with {'one GPU' if gpus else 'no GPU'}"
+
+
 def _default(launcher: str, hosts: int) -> Strategy:
     rows = [row for row in _ROWS if row.launcher == launcher]
     return min(rows, key=lambda row: row.one_host is not (hosts == 1))
 
 
-def tf_cluster(
-    hosts: Sequence[tuple[str, int]], roles: Sequence[str] = ("worker",)
-) -> dict[str, list[str]]:
-    """`cluster` of TF_CONFIG from the (peer address, port) of each host, by role.
+def tasks(roles: Iterable[str]) -> list[dict[str, str | int]]:
+    """`task` of TF_CONFIG for each rank: its role, and its number among those of the role."""
+    count: dict[str, int] = {}
+    found: list[dict[str, str | int]] = []
+    for role in roles:
+        index = count.setdefault(role, 0)
+        count[role] += 1
+        found.append({"type": role, "index": index})
+    return found
 
-    UsageError when there is no host, a port is out of range, or two hosts share a port: TensorFlow
+
+def tf_cluster(processes: Sequence[tuple[str, str, int]]) -> dict[str, list[str]]:
+    """`cluster` of TF_CONFIG from the (role, peer address, port) of each rank.
+
+    UsageError when there is no process, a port is out of range, or two share a port: TensorFlow
     listens on every address of its machine, so hosts that share a machine need different ports.
     """
-    if not hosts:
+    if not processes:
         raise UsageError("TF_CONFIG needs at least one host")
     owner: dict[int, str] = {}
-    for address, port in hosts:
+    cluster: dict[str, list[str]] = {}
+    for role, address, port in processes:
         if not 0 < port < 65536:
             raise UsageError(f"{address}: {port} is not a port (1 to 65535)")
         if port in owner:
             raise UsageError(f"{owner[port]} and {address} both have port {port}: each its own")
         owner[port] = address
-    cluster: dict[str, list[str]] = {}
-    for index, (address, port) in enumerate(hosts):
-        role = roles[min(index, len(roles) - 1)]
         cluster.setdefault(role, []).append(_endpoint(address, port))
     return cluster
 

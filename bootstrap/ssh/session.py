@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -91,6 +93,8 @@ class Session:
         self._channel = transport.open_session(timeout=OPEN_SECONDS)
         self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
         self._out = self._channel.makefile("rb")
+        # Random, so that no output of a command can contain it.
+        self._mark = secrets.token_hex(8)
         self._greeted = False
         self._agent = False
         self._sent = 0  # bytes, for the debug log
@@ -103,7 +107,7 @@ class Session:
             ConnectionLost: the channel broke, or nothing came for `silence` seconds.
         """
         with self._logged(f"sh: {log.shown(text)}"):
-            self._send(f"{text}\necho; echo @end\n@go\n".encode())
+            self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
             self._channel.settimeout(silence)
             try:
                 return "".join(self._lines(report))
@@ -125,11 +129,12 @@ class Session:
 
     def shell(self, command: str) -> tuple[list[str], int]:
         """Run a shell command without input; returns its output with stderr, and its exit code."""
-        output = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "@rc $r"')
+        mark = f"@rc {self._mark} "
+        output = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"')
         lines = output.splitlines()
-        at = max(i for i, line in enumerate(lines) if line.startswith("@rc "))
+        at = max(i for i, line in enumerate(lines) if line.startswith(mark))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
-        code = int(lines[at].split()[1])
+        code = int(lines[at].removeprefix(mark))
         log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
         return body, code
 
@@ -138,7 +143,7 @@ class Session:
         for raw in iter(self._out.readline, b""):
             self._received += len(raw)
             line = raw.decode(errors="replace")
-            if line == "@end\n":
+            if line == f"@end {self._mark}\n":
                 return
             if report:
                 report(line.rstrip("\n"))
@@ -230,6 +235,12 @@ class Session:
         """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
         {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
         return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+
+    def sizes(self, root: str, patterns: Sequence[str]) -> list[Any]:
+        """The matching files of a folder, [path, bytes] each; untrusted, as all names of a host."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.get(root, patterns, Path(folder) / "empty", limit=0)
+        return [*found["files"], *found["left"]]
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
         """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import Board
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.lifecycle import power, reach, stop_policy
-from bootstrap.runs import bucket_results, results
+from bootstrap.runs import bucket_results, checkpoints, results
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.start import Run, find_run
@@ -25,7 +26,7 @@ SHOWN_FILES = 20
 
 def attach(inventory: Inventory, run_id: str | None) -> None:
     """Follow a run to its end, then fetch and judge its results. `run_id` None: the last run."""
-    with _connected(inventory, find_run(inventory, run_id)) as connection:
+    with connected(inventory, find_run(inventory, run_id)) as connection:
         follow(connection, interrupt_cancels=False)
         finish(connection)
 
@@ -34,7 +35,7 @@ def logs(inventory: Inventory, run_id: str | None, rank: str) -> None:
     """Print a log of a run. `rank` is a rank's number, "mpirun" or "supervisor"."""
     run = find_run(inventory, run_id)
     name = _log_name(rank)
-    with _connected(inventory, run) as connection:
+    with connected(inventory, run) as connection:
         path = f"{run.folder}/logs/{name}.log"
         text = connection.chief.call("read", paths=[path])[path]
     if text is None:
@@ -48,13 +49,21 @@ def _log_name(rank: str) -> str:
     return f"rank-{whole_number(rank, '--rank', 0, 9999)}"
 
 
-def fetch(status: power.ClusterStatus, run_id: str | None) -> None:
-    """Fetch what a run has written so far; from the bucket when the chief does not run."""
-    run = find_run(status.inventory, run_id)
-    if status.inventory.bucket and status.inventory.chief.name in status.not_running:
-        result = bucket_results.fetch(status.inventory, run, print_lines)
+def fetch(status: power.ClusterStatus, run_id: str | None, *, with_checkpoint: bool) -> None:
+    """Fetch what a run has written so far; from the bucket when the chief does not run.
+
+    `with_checkpoint`: also the newest checkpoint, which may be large.
+    """
+    inventory = status.inventory
+    run = find_run(inventory, run_id)
+    if inventory.bucket and inventory.chief.name in status.not_running:
+        if with_checkpoint:
+            checkpoints.fetch_from_bucket(bucket_of(inventory), run, print_lines)
+        result = bucket_results.fetch(inventory, run, print_lines)
     else:
-        with _connected(power.ensure_running(status, print_lines), run) as connection:
+        with connected(power.ensure_running(status, print_lines), run) as connection:
+            if with_checkpoint:
+                checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
     _print_results(run.results)
     print_lines(f"state: {result['state'] if result else 'no result yet'}")
@@ -74,7 +83,7 @@ def _cancel(inventory: Inventory, run: Run) -> None:
 
 
 @contextmanager
-def _connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
+def connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
     """Connect to the chief only and start an agent there."""
     with reach.agents(inventory.only([inventory.chief.name])) as (sessions, _):
         yield RunConnection(run, inventory, sessions.chief)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
+from bootstrap.data.inputs import check_shares
+from bootstrap.data.place import place_data
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.plan.cluster import Cluster, Options
+from bootstrap.plan.runtimes import gpus_of
 from bootstrap.runs import start
+from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.launch import StopPolicy
+from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import Run
+from bootstrap.runs.strategies import Strategy
 from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.workflows import attach
+from bootstrap.workflows import attach, resume
 from bootstrap.workflows.bootstrap import make_ready
 from bootstrap.workflows.plan import surveyed
 
@@ -26,24 +31,27 @@ from bootstrap.workflows.plan import surveyed
 @dataclass(frozen=True)
 class TrainOptions:
     """The run request, the options to make the hosts ready, and the local results folder.
-    `detach`: return when the run has started."""
+    `detach`: return when the run has started. `earlier`: the run that is resumed."""
 
     request: RunRequest
     options: Options
     results: Path
     detach: bool = False
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
+    earlier: EarlierRun | None = None
 
 
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
+    check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
+    restore = resume.find_checkpoints(inventory, options.earlier) if options.earlier else None
     with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
         with stop_policy.preparing(inventory, print_lines):
-            run = _start(cluster, options)
+            run = _start(cluster, options, restore)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
             print_lines(f"next: fab attach --run {run.run_id}")
@@ -54,25 +62,49 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     return run
 
 
-def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
+def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Restore | None) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
+    options = replace(options, request=with_strategy(options.request, cluster))
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    return start.start(cluster, options.request, options.results, options.stop_policy)
+    data = place_data(options.request.data, cluster.sessions)
+    request, policy = options.request, options.stop_policy
+    return start.start(cluster, request, data, options.results, policy, restore)
+
+
+def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:
+    """The request with a strategy by name in place of `auto`; prints which one, and why."""
+    gpus = len(gpus_of(cluster.facts[cluster.chief]))
+    chosen, why = request.options.with_strategy([peer.slots for peer in cluster.peers], gpus)
+    if why:
+        print_lines(f"strategy auto: {chosen.strategy}, because there is {why}")
+    return replace(request, options=chosen)
 
 
 def run_summary(request: RunRequest, cluster: Cluster) -> str:
     """One line for the plan: program, strategy, ranks, Keras version and why."""
     strategy = request.options.resolved_strategy(len(cluster.peers))
     keras, why = request.options.resolved_keras(strategy)
-    ranks = sum(strategy.processes(peer.slots) for peer in cluster.peers)
+    placement = placement_of(request.options, cluster.peers)
     script = request.program.kind == "script"
     program = f"script {request.program.path}" if script else "the training of Railhead"
     return (
-        f"{program}: {strategy.name} over {count(ranks, 'rank')} on "
-        f"{count(len(cluster.peers), 'host')}; Keras {keras}: {why}"
+        f"{program}: {strategy.name} over {count(sum(map(len, placement)), 'rank')} on "
+        f"{count(len(cluster.peers), 'host')}{roles_summary(strategy, placement, cluster)}; "
+        f"Keras {keras}: {why}"
     )
+
+
+def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: Cluster) -> str:
+    """Which roles each host has, such as " (h1: chief, worker; h2: ps, worker)"."""
+    if not strategy.has_servers:
+        return ""
+    hosts = [
+        f"{peer.name}: {', '.join(roles)}"
+        for peer, roles in zip(cluster.peers, placement, strict=True)
+    ]
+    return f" ({'; '.join(hosts)})"

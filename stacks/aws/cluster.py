@@ -10,10 +10,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
-from stacks import outputs
+from stacks import cluster_id, outputs
 from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
 from stacks.aws.lookups import Caller, caller
-from stacks.aws.tags import tags
+from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
@@ -49,11 +49,12 @@ class Cluster(pulumi.ComponentResource):
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
         requests = quota.check(config, invoke)
         found = None if requests else _look_up(config, who, invoke)
-        super().__init__(
-            "railhead:aws:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
-        )
+        own_id = cluster_id.make_id()
+        tagged = cluster_id.on_every_resource("tags", ID, own_id)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=[tagged])
+        super().__init__("railhead:aws:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
-            self._make(config, found) if found else self._request(requests)
+            self._make(config, found, own_id) if found else self._request(requests)
         )
         self.register_outputs({"document": self.document})
 
@@ -61,7 +62,9 @@ class Cluster(pulumi.ComponentResource):
         quota.request(requests, self)
         return pulumi.Output.from_input(None)
 
-    def _make(self, config: ClusterConfig, found: Lookups) -> pulumi.Output[Document]:
+    def _make(
+        self, config: ClusterConfig, found: Lookups, own_id: pulumi.Output[str]
+    ) -> pulumi.Output[Document]:
         store = bucket.make_bucket(config, self) if config.bucket else None
         opts = pulumi.ResourceOptions(parent=self, depends_on=[store] if store else [])
         profile = identity.instance_profile(config, store, opts)
@@ -72,11 +75,11 @@ class Cluster(pulumi.ComponentResource):
             key=hosts.key(config, opts).key_name,
             profile=profile.name if profile else None,
             group=group.name if group else None,
-            tags=tags(config, pulumi.get_stack()),
+            tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
         made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
         stop = deadline.schedule(config, found.account, made, opts)
-        return _document(config, made, store, stop)
+        return _document(config, own_id, made, store, stop)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
@@ -90,6 +93,7 @@ def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> 
 
 def _document(
     config: ClusterConfig,
+    own_id: pulumi.Output[str],
     made: Sequence[ec2.Instance],
     store: s3.Bucket | None,
     stop: scheduler.Schedule,
@@ -106,13 +110,17 @@ def _document(
     ]
     name = store.id if store else pulumi.Output.from_input(None)
     when = pulumi.Output.all(stop.name, stop.schedule_expression)
-    return pulumi.Output.all(name, when, *each).apply(
-        lambda values: _plain_document(config, values[0], values[1], values[2:])
+    return pulumi.Output.all(own_id, name, when, *each).apply(
+        lambda values: _plain_document(config, values[0], values[1], values[2], values[3:])
     )
 
 
 def _plain_document(
-    config: ClusterConfig, bucket_name: str | None, when: list[str], each: list[dict[str, Any]]
+    config: ClusterConfig,
+    own_id: str,
+    bucket_name: str | None,
+    when: list[str],
+    each: list[dict[str, Any]],
 ) -> Document:
     return outputs.cluster_document(
         config,
@@ -129,6 +137,7 @@ def _plain_document(
             )
             for number, one in enumerate(each, start=1)
         ],
+        cluster_id=own_id,
         bucket=f"s3://{bucket_name}" if bucket_name else None,
         deadlines=[deadline.document_entry(when[0], when[1], config.deadline_hours)],
         price=price(config),

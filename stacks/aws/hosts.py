@@ -21,7 +21,7 @@ class HostInputs:
     key: pulumi.Input[str]
     profile: pulumi.Input[str] | None
     group: pulumi.Input[str] | None
-    tags: dict[str, str]
+    tags: dict[str, pulumi.Input[str]]
 
 
 def key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:
@@ -96,7 +96,9 @@ def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
     )
 
 
-def _disk(config: ClusterConfig, tags: dict[str, str]) -> ec2.InstanceRootBlockDeviceArgs:
+def _disk(
+    config: ClusterConfig, tags: dict[str, pulumi.Input[str]]
+) -> ec2.InstanceRootBlockDeviceArgs:
     """Encrypted with the account's EBS key. gp3 gives 0.25 MiB/s per IOPS at most."""
     return ec2.InstanceRootBlockDeviceArgs(
         volume_type="gp3",

@@ -1,8 +1,10 @@
-"""The tags on every resource that can have tags: cluster, owner and stack. Pure."""
+"""The tags on every resource that can have tags: cluster, owner, stack and id. Pure."""
 
 from __future__ import annotations
 
 from stacks.settings import ClusterConfig
+
+ID = "railhead:id"  # its value is in stacks/cluster_id.py
 
 
 def tags(config: ClusterConfig, stack: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
-from stacks import outputs
+from stacks import cluster_id, outputs
 from stacks.cost import price
 from stacks.gcp import (
     apis,
@@ -24,7 +24,7 @@ from stacks.gcp import (
     rest,
 )
 from stacks.gcp.image import Image
-from stacks.gcp.labels import labels
+from stacks.gcp.labels import ID, labels
 from stacks.gcp.network import Network
 from stacks.gcp.zone import Location, choose_location
 from stacks.quotas import QuotaNeed
@@ -56,13 +56,14 @@ class Cluster(pulumi.ComponentResource):
         oslogin.check(config, google, invoke)
         existing = network.existing(config.network, location, invoke) if config.network else None
         requests = quota.check(config, location, google, invoke)
-        super().__init__(
-            "railhead:gcp:Cluster", name, None, pulumi.ResourceOptions(providers=[provider])
-        )
+        own_id = cluster_id.make_id()
+        labelled = cluster_id.on_every_resource("labels", ID, own_id)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=[labelled])
+        super().__init__("railhead:gcp:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._request(config, requests)
             if requests
-            else self._make(config, location, chosen, existing)
+            else self._make(config, own_id, location, chosen, existing)
         )
         self.register_outputs({"document": self.document})
 
@@ -73,17 +74,22 @@ class Cluster(pulumi.ComponentResource):
         return pulumi.Output.from_input(None)
 
     def _make(
-        self, config: ClusterConfig, location: Location, chosen: Image, existing: Network | None
+        self,
+        config: ClusterConfig,
+        own_id: pulumi.Output[str],
+        location: Location,
+        chosen: Image,
+        existing: Network | None,
     ) -> pulumi.Output[Document]:
         net = existing or network.make_network(config, location, self)
         rules = firewall.make_rules(config, location, net, self)
         store = bucket.make_bucket(config, location, self) if config.bucket else None
         account = identity.service_account(config, location, store, self)
         email = account.email if account else None
-        inputs = hosts.HostInputs(location, chosen, net.subnet, email)
+        inputs = hosts.HostInputs(location, chosen, net.subnet, email, own_id)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
         made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
-        return _document(config, made, store)
+        return _document(config, own_id, made, store)
 
 
 def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
@@ -100,7 +106,10 @@ def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
 
 
 def _document(
-    config: ClusterConfig, made: Sequence[compute.Instance], store: storage.Bucket | None
+    config: ClusterConfig,
+    own_id: pulumi.Output[str],
+    made: Sequence[compute.Instance],
+    store: storage.Bucket | None,
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
@@ -109,18 +118,19 @@ def _document(
         for one in made
     ]
     bucket_name = store.name if store else pulumi.Output.from_input(None)
-    return pulumi.Output.all(bucket_name, *each).apply(
-        lambda values: _plain_document(config, values[0], values[1:])
+    return pulumi.Output.all(own_id, bucket_name, *each).apply(
+        lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 
 
 def _plain_document(
-    config: ClusterConfig, bucket_name: str | None, each: Sequence[Any]
+    config: ClusterConfig, own_id: str, bucket_name: str | None, each: Sequence[Any]
 ) -> Document:
     """The cluster document; `each` has the plain values of one machine."""
     return outputs.cluster_document(
         config,
         [_host(one) for one in each],
+        cluster_id=own_id,
         bucket=f"gs://{bucket_name}" if bucket_name else None,
         deadlines=[_deadline(one) for one in each],
         price=price(config),

@@ -9,7 +9,7 @@ from pulumi_gcp import compute
 
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
-from stacks.gcp.labels import labels, tag
+from stacks.gcp.labels import ID, labels, tag
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
@@ -27,6 +27,7 @@ class HostInputs:
     image: Image
     subnet: pulumi.Input[str]
     account: pulumi.Input[str] | None
+    cluster_id: pulumi.Input[str]
 
 
 def host(
@@ -45,7 +46,7 @@ def host(
         machine_type=config.machine_type,
         guest_accelerators=_gpus(config),
         # checkov:skip=CKV_GCP_38: Google encrypts all disks; our own key would be in the state
-        boot_disk=_disk(config, inputs.image),
+        boot_disk=_disk(config, inputs),
         network_interfaces=[_interface(inputs.subnet)],
         scheduling=_scheduling(config),
         service_account=_account(inputs.account),
@@ -70,12 +71,15 @@ def _gpus(config: ClusterConfig) -> list[compute.InstanceGuestAcceleratorArgs] |
     return [compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)]
 
 
-def _disk(config: ClusterConfig, image: Image) -> compute.InstanceBootDiskArgs:
+def _disk(config: ClusterConfig, inputs: HostInputs) -> compute.InstanceBootDiskArgs:
     """The system disk. Google always encrypts it with its own keys."""
     return compute.InstanceBootDiskArgs(
         auto_delete=True,
         initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
-            image=image.path, size=config.disk_gb, type="pd-balanced", labels=labels(config)
+            image=inputs.image.path,
+            size=config.disk_gb,
+            type="pd-balanced",
+            labels={**labels(config), ID: inputs.cluster_id},
         ),
     )
 

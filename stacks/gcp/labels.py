@@ -1,8 +1,10 @@
-"""The labels of a cluster's resources: cluster and owner. Pure."""
+"""The labels of a cluster's resources: cluster, owner and id. Pure."""
 
 from __future__ import annotations
 
 from stacks.settings import ClusterConfig
+
+ID = "railhead-id"  # its value is in stacks/cluster_id.py
 
 
 def labels(config: ClusterConfig) -> dict[str, str]:

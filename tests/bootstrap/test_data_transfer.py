@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
-from hosts.person import Cluster
+from e2e.local_hosts import wait_until
+from hosts.operator import Cluster
 
 from bootstrap.data import send
 from bootstrap.data.folders import PIECE, LocalData
-from bootstrap.data.place import DataInput, check_shares, place_data, read_inputs
+from bootstrap.data.inputs import DataInput, check_shares, read_inputs
+from bootstrap.data.place import place_data
 from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state

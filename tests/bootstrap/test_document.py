@@ -41,6 +41,7 @@ def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
         key_file="/home/ann/.railhead/clusters/aws-g4dn/key",
         deadlines=tuple(document["deadlines"]),
         price=document["price"],
+        cluster_id="0a1b2c3d4e5f",
         hosts=tuple(
             Host(
                 name=f"aws-g4dn-{i}",
@@ -131,7 +132,7 @@ def test_a_document_that_breaks_the_contract_is_refused_by_name(
         from_document(changed("cluster-aws", path, value))
 
 
-def test_all_that_is_wrong_with_an_object_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_an_object_is_reported_at_once() -> None:
     wrong = {**changed("cluster-gcp", "region", ...), "regoin": "x", "name": None}
     with pytest.raises(UsageError, match="missing: region; unknown: regoin; of another kind: name"):
         from_document(wrong)

@@ -181,9 +181,31 @@ def test_a_usage_error_exits_with_2_and_runs_no_task(fab: Fab, args: str, expect
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("args", ["train --bogus", "trian", "train --hosts"])
-def test_an_unknown_task_or_option_is_answered_with_the_next_command(fab: Fab, args: str) -> None:
-    assert "next: fab --list" in fab(*args.split()).stderr
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        ("train --bogus", "fab --help train"),
+        ("train --prest x", "fab train --preset"),
+        ("trian", "fab train"),
+        ("ssh-confg", "fab ssh-config"),
+        ("nonsense", "fab --list"),
+        ("train --hosts", "fab --help train"),
+    ],
+)
+def test_an_unknown_task_or_option_is_answered_with_the_next_command(
+    fab: Fab, args: str, hint: str
+) -> None:
+    assert fab(*args.split()).stderr.endswith(f"\n  next: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    "args", ["--config /etc/passwd train --hosts a", "-S /no/such train --hosts a"]
+)
+def test_a_wrong_config_file_is_a_usage_error(fab: Fab, args: str) -> None:
+    done = fab(*args.split())
+    assert done.returncode == 2
+    assert done.stderr.startswith("fab: --config or --ssh-config: ")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

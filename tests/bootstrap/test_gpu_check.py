@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from bootstrap.facts.gpu import Card, Driver
 from bootstrap.facts.host import HostFacts
-from bootstrap.gpu_tools import check, tested_on, wheel
+from bootstrap.gpu_tools import check, tested_on, trainings, wheel
 from bootstrap.gpu_tools.tested_on import Check
 from bootstrap.plan.runtimes import Environment
 
@@ -29,8 +30,8 @@ NCCL = [JOINED.format(n=0), JOINED.format(n=1), SUM]
 
 
 def line(name: str, passed: bool = True, figure: str = "fine") -> str:
-    told = json.dumps({"name": name, "passed": passed, "figure": figure})
-    return f"@check {told}"
+    output = json.dumps({"name": name, "passed": passed, "figure": figure})
+    return f"@check {output}"
 
 
 EVERY = [line(name) for name in check.PROBED]
@@ -53,7 +54,7 @@ def says(folder: Path, patch: pytest.MonkeyPatch, *lines: str, code: int = 0) ->
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_all_that_ranks_and_nccl_say_is_good(
+def test_all_that_ranks_and_nccl_report_is_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(tmp_path, monkeypatch, *NCCL, *EVERY)
@@ -87,8 +88,8 @@ def test_one_rank_that_fails_is_a_failure(
     first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [line("matmul", True), line("matmul", False, "the product is wrong")]
-    said = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
-    says(tmp_path, monkeypatch, *said, code=1)
+    lines = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
+    says(tmp_path, monkeypatch, *lines, code=1)
     found = {done.name: done for done in check.probe(Path(sys.executable), 2, "gpu")}
     assert found["TensorFlow"].passed
     assert found["matmul"] == Check("matmul", False, "the product is wrong")
@@ -132,10 +133,11 @@ def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
     patch.setattr(wheel, "facts_here", lambda: facts)
     patch.setattr(check, "ready", lambda *_: Path("/nowhere"))
     patch.setattr(wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
+    patch.setattr(check.trainings, "train", lambda _, name, gpus: Check(name, True, f"{gpus}"))
     return check.main()
 
 
-def test_a_machine_without_a_gpu_says_so(
+def test_a_machine_without_a_gpu_reports_so(
     debian: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     assert check_on(debian, monkeypatch) == 2
@@ -145,21 +147,22 @@ def test_a_machine_without_a_gpu_says_so(
     assert not (root / "tested-on").exists()
 
 
-@pytest.mark.parametrize("said", [[*NCCL, *EVERY], EVERY])
+@pytest.mark.parametrize("output", [[*NCCL, *EVERY], EVERY])
 def test_what_was_found_is_written_and_stands_in_readme(
-    said: list[str],
+    output: list[str],
     v100s: HostFacts,
     root: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    says(tmp_path, monkeypatch, *said)
-    assert check_on(v100s, monkeypatch) == (0 if said != EVERY else 1)
+    says(tmp_path, monkeypatch, *output)
+    assert check_on(v100s, monkeypatch) == (0 if output != EVERY else 1)
     found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.gpu, found.count, found.driver) == (V100, 2, "580.95.05 (proprietary)")
     assert found.versions == {"tensorflow": "2.18.1"}
-    assert found.failed == (() if said != EVERY else ("NCCL",))
+    assert found.failed == (() if output != EVERY else ("NCCL",))
     assert tested_on.row([found]) in (root / "README.md").read_text()
+    assert {done.name: done.figure for done in found.checks}["multiworker"] == "2"
 
 
 def test_a_card_whose_driver_does_not_work_is_written_as_failed(
@@ -169,7 +172,7 @@ def test_a_card_whose_driver_does_not_work_is_written_as_failed(
     assert check_on(replace(v100s, gpus=(), gpu=broken), monkeypatch) == 1
     found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.driver, found.count, found.versions) == ("none", 2, {})
-    assert len(found.failed) == len(found.checks) == len(check.PROBED) + 2
+    assert len(found.failed) == len(found.checks) == len([*check.PROBED, *check.TRAINED]) + 2
 
 
 def test_a_runtime_that_is_whole_is_not_made_again(
@@ -200,13 +203,67 @@ def test_a_runtime_that_is_whole_is_not_made_again(
 def test_the_ranks_program_does_every_check(runtime_python: str) -> None:
     """On two CPU ranks: all that GPUs do is in it, but the GPUs."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    words = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", runtime_python]
+    args = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", runtime_python]
     done = subprocess.run(
-        [*words, str(PROBE), "cpu"], env={**os.environ, **root}, capture_output=True, text=True
+        [*args, str(PROBE), "cpu"], env={**os.environ, **root}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    said = [
+    lines = [
         json.loads(x.removeprefix("@check ")) for x in done.stdout.splitlines() if "@check" in x
     ]
-    assert [each["name"] for each in said] == list(check.PROBED)
-    assert all(each["passed"] for each in said), said
+    assert [each["name"] for each in lines] == list(check.PROBED)
+    assert all(each["passed"] for each in lines), lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", trainings.STRATEGIES)
+def test_our_training_is_run_as_it_is(strategy: str, runtime_python: str, tmp_path: Path) -> None:
+    """On the CPU: all that a machine with GPUs does, but the GPUs."""
+    found = trainings.train(Path(runtime_python), strategy, 0, tmp_path)
+    assert found.passed, found.figure
+    assert re.fullmatch(r"accuracy 0.9\d\d on 360 held-out samples; 0 GPUs in .*", found.figure)
+    kinds = [json.loads(x)["kind"] for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert kinds.count("epoch") == 10
+
+
+LINE = "digits with x: {} replica(s) in {} process(es), 4 CPU thread(s) and {} GPU(s) each; 1"
+REACHED = {"accuracy": 0.95, "samples": 360, "threshold": 0.9, "passed": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "passed", "expected"),
+    [
+        (LINE.format(2, 2, 1), 2, True, "accuracy 0.950 on 360 held-out samples; 2 GPUs in 2 pro"),
+        (LINE.format(8, 2, 4), 8, True, "8 GPUs in 2 process(es)"),
+        (LINE.format(2, 2, 0), 2, True, "2 replicas on 0 GPUs, expected 2 GPUs"),
+        (LINE.format(1, 1, 1), 2, True, "1 replicas on 1 GPUs, expected 2 GPUs"),
+        ("nothing", 2, True, "no line says what was used: nothing"),
+        (LINE.format(2, 1, 2), 2, False, "held-out samples, below 0.9"),
+    ],
+)
+def test_a_training_must_use_all_gpus_and_learn(
+    line: str, gpus: int, passed: bool, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "evaluation.json").write_text(json.dumps({**REACHED, "passed": passed}))
+    try:
+        found = trainings.figure(line, gpus, tmp_path)
+    except RuntimeError as error:
+        found = str(error)
+    assert expected in found
+
+
+def test_workers_share_the_gpus() -> None:
+    found = trainings.processes(Path("python"), "multiworker", 3, Path("results"))
+    devices = [process.variables["CUDA_VISIBLE_DEVICES"] for process in found]
+    assert devices == ["0,2", "1"]
+    cluster = json.loads(found[1].variables["TF_CONFIG"])
+    assert cluster["task"]["index"] == 1 and len(set(cluster["cluster"]["worker"])) == 2
+    (one,) = trainings.processes(Path("python"), "horovod", 4, Path("results"))
+    assert one.argv[:3] == ["mpirun", "-np", "4"]
+
+
+def test_a_training_that_fails_is_a_failed_check(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\necho out of memory; exit 9\n")
+    (tmp_path / "python").chmod(0o755)
+    found = trainings.train(tmp_path / "python", "mirrored", 1, tmp_path)
+    assert found == Check("training with mirrored", False, "exit code 9: out of memory")

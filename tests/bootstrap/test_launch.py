@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import (
@@ -18,9 +20,10 @@ from bootstrap.runs.launch import (
     StopPolicy,
     mpirun_argv,
     new_run_id,
+    placement_of,
     run_document,
 )
-from bootstrap.runs.strategies import STRATEGIES, choose
+from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 KEY = "ssh-ed25519 AAAA"
@@ -39,6 +42,7 @@ KEY = "ssh-ed25519 AAAA"
         ("tensorflow", "multiworker", 2, "multiworker"),
         ("tensorflow", "mirrored", 1, "mirrored"),
         ("tensorflow", "one-device", 1, "one-device"),
+        ("tensorflow", "parameter-server", 1, "parameter-server"),
     ],
 )
 def test_the_default_strategy_follows_from_launcher_and_number_of_hosts(
@@ -57,17 +61,24 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("options", "says"),
     [
         ({"launcher": "horovd"}, "launcher 'horovd': one of horovod, tensorflow.*mean horovod"),
         ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow$"),
         ({"launcher": ""}, "launcher '': one of"),
-        ({"strategy": "mirrored"}, "strategy of horovod 'mirrored': one of horovod"),
+        (
+            {"strategy": "parameter-server"},
+            "strategy parameter-server is for launcher tensorflow, and --launcher horovod was",
+        ),
         (
             {"launcher": "tensorflow", "strategy": "miror"},
-            "'miror': one of multiworker, mirrored, one-device. Did you mean mirrored",
+            "'miror': one of horovod, multiworker, mirrored, one-device, parameter-server, auto. "
+            "Did you mean mirrored",
         ),
-        ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy of tensorflow 'horovod'"),
+        ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy horovod is for launcher hor"),
+        ({"strategy": "auto", "script": True}, "--strategy auto is for our own training"),
+        ({"servers": 2}, "--ps is for --strategy parameter-server"),
+        ({"strategy": "auto", "servers": 1}, "--ps is for --strategy parameter-server"),
         ({"keras": 1}, "keras 1: 2 or 3"),
         ({"keras": 2}, "keras 2 is for --script"),
         ({"env": {"A-B": "1"}}, "'A-B' is not a variable's name"),
@@ -82,10 +93,10 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
     ],
 )
 def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
-    words: dict[str, Any], says: str
+    options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        RunOptions(**words)
+        RunOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +108,12 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
         (
             RunOptions("tensorflow", script=True),
             "multiworker",
+            2,
+            "Horovod or several workers need it",
+        ),
+        (
+            RunOptions("tensorflow", script=True),
+            "parameter-server",
             2,
             "Horovod or several workers need it",
         ),
@@ -133,7 +150,7 @@ RUNS: dict[str, dict[str, Any]] = {
             Peer("h2", "127.77.0.2", 40023, "ann", 2, KEY),
         ),
         "links": (Link("lo", "127.0.0.0/8"),) * 2,
-        "ports": [23001, 23002],
+        "ports": [23001, 23002, 23003],
         "stop_policy": StopPolicy(keep_minutes=5, max_hours=1.5),
         "stops": [STOP, None],
         "bucket": Bucket("s3://railhead-demo-1f2e3d", "fedcba9876543210"),
@@ -147,6 +164,7 @@ RUNS: dict[str, dict[str, Any]] = {
             outputs=("*.keras", "plots/**"),
         ),
         "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
+        "data": [DataInput(parse("train=s3://bucket-1/images,shard", script=True)).document(None)],
         "peers": (
             Peer("gpu-box", "10.0.1.5", 22, "ann", 4, KEY),
             Peer("host-2", "fd00::6", 22, "bob", 1, KEY),
@@ -167,20 +185,22 @@ def test_the_run_document_is_the_golden_one(name: str) -> None:
     assert run_document(**same, **RUNS[name]) == golden
 
 
-def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
+def documents(launcher: str, strategy: str, hosts: int, **more: Any) -> dict[str, Any]:
     """The document of a run with four slots on each host."""
     peers = [Peer(f"h{i}", f"10.0.1.{i}", 22, "ann", 4, KEY) for i in range(1, hosts + 1)]
+    options = RunOptions(launcher, strategy, **more)
+    size = sum(map(len, placement_of(options, peers)))
     return run_document(
         run_id="20261121-101500-3f2a",
         cluster="c",
         created="2026-11-21T10:15:00Z",
-        options=RunOptions(launcher, strategy),
+        options=options,
         program=Program("training"),
         runtime={"name": "r", "digest": "d"},
         bundle="b",
         peers=peers,
         links=[Link("ens5", "10.0.1.0/24")] * hosts,
-        ports=range(23001, 23001 + hosts),
+        ports=range(23001, 23001 + size),
         stop_policy=StopPolicy(),
         stops=[],
         bucket=None,
@@ -194,6 +214,8 @@ def documents(launcher: str, strategy: str, hosts: int) -> dict[str, Any]:
 def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
     launcher: str, strategy: str, hosts: int
 ) -> None:
+    if strategy == "parameter-server":
+        return  # below
     if strategy in ("mirrored", "one-device") and hosts > 1:
         with pytest.raises(UsageError, match="runs on one host"):
             documents(launcher, strategy, hosts)
@@ -204,6 +226,67 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
     assert document["size"] == ranks_each * hosts
     workers = [f"10.0.1.{i}:{23000 + i}" for i in range(1, hosts + 1)]
     assert document["tf_cluster"] == ({"worker": workers} if strategy == "multiworker" else None)
+    tasks = [{"type": "worker", "index": i} for i in range(hosts)]
+    assert document["roles"] == (tasks if strategy == "multiworker" else None)
+
+
+def test_a_chief_and_its_servers_come_beside_the_workers_of_all_slots() -> None:
+    document = documents("tensorflow", "parameter-server", 2, servers=2)
+    assert [host["slots"] for host in document["hosts"]] == [6, 5]
+    ports = [
+        [f"10.0.1.{i}:{port}" for port in numbers]
+        for i, numbers in ((1, range(23001, 23007)), (2, range(23007, 23012)))
+    ]
+    assert document["tf_cluster"] == {
+        "chief": [ports[0][0]],
+        "ps": [ports[0][1], ports[1][0]],
+        "worker": [*ports[0][2:], *ports[1][1:]],
+    }
+    roles = [f"{task['type']} {task['index']}" for task in document["roles"]]
+    assert roles[:4] == ["chief 0", "ps 0", "worker 0", "worker 1"]
+    assert roles[6:8] == ["ps 1", "worker 4"] and document["size"] == len(roles) == 11
+
+
+@pytest.mark.parametrize(
+    ("launcher", "slots", "gpus", "strategy", "why"),
+    [
+        ("horovod", (1, 1), 0, "horovod", "2 hosts"),
+        ("horovod", (4, 4), 4, "horovod", "2 hosts"),
+        ("tensorflow", (1, 1, 1), 1, "multiworker", "3 hosts"),
+        ("horovod", (4,), 4, "mirrored", "one host with 4 GPUs"),
+        ("horovod", (3,), 0, "horovod", "one host with 3 slots"),
+        ("tensorflow", (3,), 0, "one-device", "one host with no GPU"),
+        ("horovod", (1,), 1, "one-device", "one host with one GPU"),
+    ],
+)
+def test_auto_takes_what_fits_hosts_and_gpus(
+    launcher: str, slots: tuple[int, ...], gpus: int, strategy: str, why: str
+) -> None:
+    options, reason = RunOptions(launcher, "auto").with_strategy(slots, gpus)
+    assert (options.strategy, reason) == (strategy, why)
+    assert options.launcher == STRATEGIES[strategy].launcher
+
+
+def test_a_strategy_by_name_stays() -> None:
+    options = RunOptions("tensorflow", "mirrored")
+    assert options.with_strategy([4], 4) == (options, "")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "strategy", "found"),
+    [
+        (None, None, "horovod"),
+        (None, "auto", "horovod"),
+        ("tensorflow", "auto", "tensorflow"),
+        (None, "parameter-server", "tensorflow"),
+        (None, "horovod", "horovod"),
+        ("tensorflow", None, "tensorflow"),
+    ],
+)
+def test_the_launcher_follows_from_the_strategy(
+    launcher: str | None, strategy: str | None, found: str
+) -> None:
+    assert launcher_for(launcher, strategy) == found
 
 
 @pytest.mark.parametrize(
@@ -226,16 +309,16 @@ def argv() -> list[str]:
 
 
 def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
-    words = argv()
-    assert words[words.index("--bind-to") + 1] == "none"
-    assert words[words.index("--map-by") + 1] == "slot"
-    assert words[words.index("-np") + 1] == "3"
-    assert words[words.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
+    text = argv()
+    assert text[text.index("--bind-to") + 1] == "none"
+    assert text[text.index("--map-by") + 1] == "slot"
+    assert text[text.index("-np") + 1] == "3"
+    assert text[text.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
 
 
 def test_mpirun_goes_by_our_ssh_configuration_and_the_peers_networks() -> None:
-    words = argv()
-    mca = {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "-mca"}
+    text = argv()
+    mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
     assert mca["plm_rsh_args"] == "-F /home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"
     assert mca["plm_rsh_no_tree_spawn"] == "1"
     assert mca["oob_tcp_if_include"] == mca["btl_tcp_if_include"] == "10.0.1.0/24,10.0.2.0/24"

@@ -67,15 +67,6 @@ def test_an_unknown_cluster_is_answered_with_the_known_ones() -> None:
         local_state.load_cluster("../x")
 
 
-def test_a_record_that_is_no_json_is_told_with_its_path(home: Path) -> None:
-    local_state.save_cluster(A)
-    path = home / ".railhead/clusters" / A.name / "cluster.json"
-    path.write_text("{")
-    with pytest.raises(UsageError, match=f"^{path} is not JSON") as caught:
-        local_state.last_cluster()
-    assert caught.value.hint.startswith(f"rm {path}")
-
-
 def test_a_cluster_that_was_forgotten_keeps_its_pins_and_runs(home: Path) -> None:
     local_state.save_cluster(A)
     local_state.save_run(run(A.name, "20260101-000000-aaaa"), home / "results")
@@ -146,7 +137,7 @@ def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: 
 
 
 @pytest.mark.parametrize(
-    ("told", "place"),
+    ("output", "place"),
     [
         (None, "{home}/.cache/railhead/wheels"),
         ("", "{home}/.cache/railhead/wheels"),
@@ -155,10 +146,10 @@ def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: 
     ],
 )
 def test_caches_stand_in_the_users_cache_folder(
-    told: str | None, place: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: str | None, place: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if told is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", told.format(tmp=tmp_path))
+    if output is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", output.format(tmp=tmp_path))
     folder = local_state.cache("wheels")
     assert str(folder) == place.format(tmp=tmp_path, home=home)
     assert folder.is_dir()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "rank.py"
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
 RECORD = "@railhead "
 
 
@@ -28,9 +28,12 @@ def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
         "launcher": "tensorflow",
         "keras": 3,
         "tf_cluster": None,
+        "data": [],
+        "roles": None,
     }
     (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    shutil.copy(RANK, folder / "rank.py")
+    for path in RANK.glob("rank*.py"):
+        shutil.copy(path, folder)
 
 
 def rank(
@@ -40,7 +43,7 @@ def rank(
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started([python, str(folder / "rank.py")], folder / "work", world)
     assert "\n" not in done.stdout
-    done.stdout = done.stdout.replace("\x1e", "\n")
+    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
     return done
 
 
@@ -124,7 +127,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_cannot_tell_the_difference(tmp_path: Path, text: str) -> None:
+def test_a_script_cannot_report_the_difference(tmp_path: Path, text: str) -> None:
     program = script(tmp_path, text, "models/train.py", "--epochs", "3")
     (tmp_path / "work" / "models" / "beside.py").write_text(
         "WHO = 'beside'\ndef fail():\n    raise OSError(WHO)\n"
@@ -135,9 +138,9 @@ def test_a_script_cannot_tell_the_difference(tmp_path: Path, text: str) -> None:
     ours = rank(tmp_path)
     path = tmp_path / "work" / "models" / "train.py"
     theirs = started([sys.executable, str(path), "--epochs", "3"], tmp_path / "work")
-    said = [line for line in ours.stdout.splitlines() if not line.startswith(RECORD)]
+    lines = [line for line in ours.stdout.splitlines() if not line.startswith(RECORD)]
     expected = theirs.stdout.replace(f"['{path}'", "['models/train.py'").splitlines()
-    assert (ours.returncode, without_marks(said)) == (theirs.returncode, without_marks(expected))
+    assert (ours.returncode, without_marks(lines)) == (theirs.returncode, without_marks(expected))
 
 
 def without_marks(lines: list[str]) -> list[str]:
@@ -154,13 +157,44 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("text, told", ENDINGS.values(), ids=ENDINGS)
-def test_a_rank_tells_that_it_fails(tmp_path: Path, text: str, told: int | None) -> None:
+@pytest.mark.parametrize("text, output", ENDINGS.values(), ids=ENDINGS)
+def test_a_rank_reports_that_it_fails(tmp_path: Path, text: str, output: int | None) -> None:
     lay_out(tmp_path, script(tmp_path, text))
     ended = rank(tmp_path)
     records = [x.split(RECORD)[1] for x in ended.stdout.splitlines() if RECORD in x]
-    assert [json.loads(x) for x in records] == ([{"kind": "ended", "exit": told}] if told else [])
-    assert ended.returncode == (told or 0)
+    assert [json.loads(x) for x in records] == (
+        [{"kind": "ended", "exit": output}] if output else []
+    )
+    assert ended.returncode == (output or 0)
+
+
+CHIEF = [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}]
+
+
+def test_a_chief_reports_its_good_end_after_its_threads_and_exit_handlers(tmp_path: Path) -> None:
+    text = "import atexit, threading, time\natexit.register(print, 'handler')\n"
+    text += "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()\n"
+    hosts = [{"name": "h1", "slots": 2}]
+    lay_out(tmp_path, script(tmp_path, text), roles=CHIEF, size=2, hosts=hosts)
+    end = '@railhead {"kind": "ended", "exit": 0}'
+    assert rank(tmp_path).stdout.splitlines() == ["thread", "handler", end]
+    assert rank(tmp_path, number=1).stdout.splitlines() == ["thread", "handler"], "a worker"
+    script(tmp_path, "import sys; sys.exit(3)")
+    assert rank(tmp_path).stdout.splitlines() == [end.replace("0}", "3}")]
+
+
+PLACES = [("chief", "-1"), ("ps", "-1"), ("worker", "0"), ("worker", "1"), ("worker", "None")]
+
+
+@pytest.mark.parametrize(("number", "role", "devices"), [(n, *p) for n, p in enumerate(PLACES)])
+def test_workers_of_one_host_have_a_gpu_each_and_the_others_none(
+    tmp_path: Path, number: int, role: str, devices: str
+) -> None:
+    text = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    roles = [{"type": role, "index": 0} for role, _ in PLACES]
+    hosts = [{"name": "h1", "slots": 4}, {"name": "h2", "slots": 1}]
+    lay_out(tmp_path, script(tmp_path, text), roles=roles, size=5, hosts=hosts)
+    assert rank(tmp_path, number=number).stdout.splitlines()[0] == devices, role
 
 
 BACKGROUND = {
@@ -186,7 +220,7 @@ def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:
     assert rank(tmp_path).stdout == "3\n"
 
 
-def test_the_last_words_of_a_killed_rank_are_passed_on(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_killed_rank_are_passed_on(tmp_path: Path) -> None:
     text = "import os\nfor n in range(20000): print(n)\nos.kill(os.getpid(), 9)"
     lay_out(tmp_path, script(tmp_path, text))
     ended = rank(tmp_path)
@@ -199,18 +233,19 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     text = f"import os\nfor n in {names}: print(os.environ['RAILHEAD_' + n])\n"
     text += "for n in ('A', 'TOKEN', 'TF_CONFIG'): print(os.environ[n])\n"
     hosts = [{"name": "h1", "slots": 2}, {"name": "h2", "slots": 1}]
-    cluster = {"worker": ["h1:1", "h2:2"]}
-    changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster}
+    cluster = {"chief": ["h1:1"], "worker": ["h1:2", "h2:3"]}
+    roles = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in (0, 1))]
+    changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster, "roles": roles}
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=3, **changes)
     (tmp_path / "secrets.json").write_text('{"TOKEN": "s3"}')
-    said = rank(tmp_path, number=2).stdout.splitlines()
-    assert said[:4] == ["2", "0", "3", "h2"]
-    assert said[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
-    assert json.loads(said[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    output = rank(tmp_path, number=2).stdout.splitlines()
+    assert output[:4] == ["2", "0", "3", "h2"]
+    assert output[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
+    assert json.loads(output[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
 
 
 @pytest.mark.parametrize(
-    ("interface", "env", "said"),
+    ("interface", "env", "output"),
     [
         ("ens5", {}, "=ens5"),
         (None, {}, None),
@@ -218,13 +253,13 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     ],
 )
 def test_nccl_goes_by_the_interface_of_this_ranks_host(
-    tmp_path: Path, interface: str | None, env: dict[str, str], said: str | None
+    tmp_path: Path, interface: str | None, env: dict[str, str], output: str | None
 ) -> None:
     text = "import os; print(os.environ.get('NCCL_SOCKET_IFNAME'))"
     hosts = [{"name": "h1", "slots": 1, "interface": "eth9"}]
     hosts += [{"name": "h2", "slots": 1, "interface": interface}]
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=2, env=env)
-    assert rank(tmp_path, number=1).stdout == f"{said}\n"
+    assert rank(tmp_path, number=1).stdout == f"{output}\n"
 
 
 JOINED = {
@@ -302,7 +337,7 @@ def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_py
 
 
 @pytest.mark.slow
-def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path, runtime_python: str) -> None:
+def test_keras_stays_3_where_2_was_not_requested(tmp_path: Path, runtime_python: str) -> None:
     text = "import keras, tensorflow as tf\nprint(keras.__version__, tf.keras.__version__)"
     lay_out(tmp_path, script(tmp_path, text))
     assert rank(tmp_path, python=runtime_python).stdout.splitlines()[-1].startswith("3.")

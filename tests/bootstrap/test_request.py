@@ -44,7 +44,10 @@ def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
         ({"settings": ("optimizer=adamw",)}, "adamw.*adam, sgd"),
         ({"settings": ("epochs",)}, "epochs"),
         ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow"),
-        ({"strategy": "mirrored"}, "strategy of horovod 'mirrored'"),
+        ({"strategy": "miror"}, "strategy 'miror': one of .* Did you mean mirrored"),
+        ({"strategy": "mirrored", "launcher": "horovod"}, "mirrored is for launcher tensorflow"),
+        ({"strategy": "parameter-server", "ps": "0"}, "--ps: '0' is not a number from 1 to 64"),
+        ({"ps": "2"}, "--ps is for --strategy parameter-server"),
         ({"keras": "4"}, "--keras '4': 2 or 3"),
         ({"keras": ""}, "--keras '': 2 or 3"),
         ({"keras": "2"}, "keras 2 is for --script"),
@@ -94,6 +97,7 @@ def test_a_script_is_shipped_with_its_folder_and_its_arguments(script: str) -> N
         "kind": "script",
         "path": "train.py",
         "args": ["--name", "a b", "", "--", "3"],
+        "sagemaker": False,
     }
     assert [file.path for file in request.bundle.files] == ["data.csv", "train.py"]
     assert request.options.script

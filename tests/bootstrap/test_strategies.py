@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.runs.strategies import tf_cluster
+from bootstrap.runs.strategies import STRATEGIES, tf_cluster
 
 
-def test_a_cluster_has_one_worker_per_host_in_the_order_of_the_run() -> None:
-    cluster = tf_cluster([("10.0.0.2", 23002), ("10.0.0.1", 23001)])
+def test_a_cluster_has_each_role_in_the_order_of_the_ranks() -> None:
+    cluster = tf_cluster([("worker", "10.0.0.2", 23002), ("worker", "10.0.0.1", 23001)])
     assert cluster == {"worker": ["10.0.0.2:23002", "10.0.0.1:23001"]}
 
 
@@ -21,20 +21,42 @@ def test_a_cluster_has_one_worker_per_host_in_the_order_of_the_run() -> None:
     ],
 )
 def test_a_v6_address_stands_in_brackets(address: str, endpoint: str) -> None:
-    assert tf_cluster([(address, 23001)]) == {"worker": [endpoint]}
+    assert tf_cluster([("worker", address, 23001)]) == {"worker": [endpoint]}
 
 
 @pytest.mark.parametrize(
     ("hosts", "says"),
     [
         ([], "at least one host"),
-        ([("127.77.0.1", 23001), ("127.77.0.2", 23001)], "127.77.0.1 and 127.77.0.2 .* 23001"),
-        ([("h1", 0)], "h1: 0 is not a port"),
-        ([("h1", 65536)], "65536 is not a port"),
+        (
+            [("worker", "127.77.0.1", 23001), ("ps", "127.77.0.2", 23001)],
+            "127.77.0.1 and 127.77.0.2 .* 23001",
+        ),
+        ([("worker", "h1", 0)], "h1: 0 is not a port"),
+        ([("worker", "h1", 65536)], "65536 is not a port"),
     ],
 )
 def test_a_cluster_that_tensorflow_could_not_start_is_refused(
-    hosts: list[tuple[str, int]], says: str
+    hosts: list[tuple[str, str, int]], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
         tf_cluster(hosts)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "slots", "servers", "placement"),
+    [
+        ("horovod", [2, 1], 0, ["worker worker", "worker"]),
+        ("multiworker", [2, 1], 0, ["worker", "worker"]),
+        ("one-device", [4], 0, ["worker"]),
+        ("parameter-server", [1], 1, ["chief ps worker"]),
+        ("parameter-server", [1, 1], 1, ["chief worker", "ps worker"]),
+        ("parameter-server", [1, 2, 1], 3, ["chief ps worker", "ps worker worker", "ps worker"]),
+        ("parameter-server", [1, 1], 5, ["chief ps ps worker", "ps ps ps worker"]),
+    ],
+)
+def test_processes_are_placed_on_hosts(
+    strategy: str, slots: list[int], servers: int, placement: list[str]
+) -> None:
+    found = STRATEGIES[strategy].place(slots, servers)
+    assert [" ".join(host) for host in found] == placement

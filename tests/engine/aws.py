@@ -11,6 +11,7 @@ from standins.aws.cloud import Cloud
 from standins.aws.provider import Provider
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
+TAGS = {"railhead:cluster": "g4dn", "railhead:owner": "ann", "railhead:stack": "g4dn"}
 INSTANCE = "aws:ec2/instance:Instance"
 
 
@@ -30,10 +31,21 @@ class OnAws:
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What EC2 shows, by name; without states all that are not terminated."""
         wanted = states or ("pending", "running", "stopping", "stopped")
-        asked = [{"Name": "instance-state-name", "Values": list(wanted)}]
-        held = self.cloud.client("ec2").describe_instances(Filters=asked)["Reservations"]
+        requests = [{"Name": "instance-state-name", "Values": list(wanted)}]
+        held = self.cloud.client("ec2").describe_instances(Filters=requests)["Reservations"]
         found = [one for each in held for one in each["Instances"]]
         return sorted(found, key=lambda one: tags(one)["Name"])
+
+    @property
+    def id(self) -> str:
+        """The id of its cluster, as Pulumi's state has it."""
+        (kept,) = [one for one in self.stack.resources() if one["type"] == "pulumi:index:Stash"]
+        return str(kept["outputs"]["output"])
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of everything that it makes."""
+        return {**TAGS, "railhead:id": self.id}
 
     def schedules(self) -> list[dict[str, Any]]:
         """What the Scheduler has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from standins.aws.provider import serve
 
 RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
-OURS = {"railhead:cluster": "g4dn", "railhead:owner": "ann", "railhead:stack": "g4dn"}
+STASH = "pulumi:index:Stash"
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,9 @@ def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
     document = aws.stack.output()["cluster"]
     hosts = aws.instances("running")
     assert [one["InstanceId"] for one in hosts] == [one["id"] for one in document["hosts"]]
-    for one, said in zip(hosts, document["hosts"], strict=True):
-        assert said["address"] == one["PublicIpAddress"]
-        assert said["peer_address"] == one["PrivateIpAddress"]
+    for one, output in zip(hosts, document["hosts"], strict=True):
+        assert output["address"] == one["PublicIpAddress"]
+        assert output["peer_address"] == one["PrivateIpAddress"]
         check_machine(aws, one)
     check_doors(aws, hosts[0])
     check_bucket(aws, document["bucket"].removeprefix("s3://"))
@@ -57,23 +58,23 @@ def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
 
 def check_machine(aws: OnAws, one: dict[str, Any]) -> None:
     ec2 = aws.cloud.client("ec2")
-    assert tags(one) == {**OURS, "Name": tags(one)["Name"]}
+    assert tags(one) == {**aws.tags, "Name": tags(one)["Name"]}
     assert one["MetadataOptions"]["HttpTokens"] == "required"
     assert one["KeyName"] and one["IamInstanceProfile"] and len(aws.cloud.extra.groups) == 1
-    asked = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
-    (disk,) = ec2.describe_volumes(Filters=asked)["Volumes"]
+    requests = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
+    (disk,) = ec2.describe_volumes(Filters=requests)["Volumes"]
     assert disk["Encrypted"] and disk["VolumeType"] == "gp3" and disk["Size"] == 100
-    assert tags(disk) == {**OURS, "Name": tags(one)["Name"]}
-    words = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
-    said = ec2.describe_instance_attribute(**words)
-    assert said["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
+    assert tags(disk) == {**aws.tags, "Name": tags(one)["Name"]}
+    options = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
+    output = ec2.describe_instance_attribute(**options)
+    assert output["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
 
 
 def check_doors(aws: OnAws, one: dict[str, Any]) -> None:
     """As the cloud has them: every group of the network, the one that AWS made too."""
-    asked = [{"Name": "vpc-id", "Values": [one["VpcId"]]}]
+    requests = [{"Name": "vpc-id", "Values": [one["VpcId"]]}]
     ec2 = aws.cloud.client("ec2")
-    groups = ec2.describe_security_groups(Filters=asked)["SecurityGroups"]
+    groups = ec2.describe_security_groups(Filters=requests)["SecurityGroups"]
     (ours,) = [g for g in groups if g["GroupName"] != "default"]
     (default,) = [g for g in groups if g["GroupName"] == "default"]
     assert not default["IpPermissions"] and not default["IpPermissionsEgress"]
@@ -85,7 +86,7 @@ def check_doors(aws: OnAws, one: dict[str, Any]) -> None:
     assert among["UserIdGroupPairs"][0]["GroupId"] == ours["GroupId"]
     (table,) = [
         t
-        for t in ec2.describe_route_tables(Filters=asked)["RouteTables"]
+        for t in ec2.describe_route_tables(Filters=requests)["RouteTables"]
         if "Tags" in t and t["Tags"]
     ]
     out = {r.get("DestinationCidrBlock"): r.get("GatewayId", "") for r in table["Routes"]}
@@ -103,8 +104,8 @@ def check_bucket(aws: OnAws, name: str) -> None:
     assert life["NoncurrentVersionExpiration"] and life["AbortIncompleteMultipartUpload"]
     (refusal,) = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"]
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    said = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
-    assert said == OURS
+    values = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
+    assert values == aws.tags
 
 
 def check_nothing_is_left(aws: OnAws) -> None:
@@ -140,7 +141,36 @@ def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
     assert aws.stack.output()["cluster"]["deadlines"][0]["at"] == "2031-02-03T04:05:06Z"
 
 
-def test_a_change_changes_what_was_said_and_no_more(aws: OnAws) -> None:
+def test_a_stack_from_before_ids_gets_one_and_keeps_its_machines(aws: OnAws) -> None:
+    aws.stack.up().ended(0)
+    before = [one["InstanceId"] for one in aws.instances()]
+    state = json.loads(aws.stack.run("stack", "export", "--stack", "g4dn").ended(0).text)
+    held = state["deployment"]["resources"]
+    old = json.loads(without_id(json.dumps([r for r in held if r["type"] != STASH])))
+    for one in old:
+        kept = [urn for urn in one.get("dependencies") or () if f"::{STASH}::" not in urn]
+        among = one.get("propertyDependencies") or {}
+        one["dependencies"] = kept
+        one["propertyDependencies"] = {
+            key: [u for u in urns or () if f"::{STASH}::" not in u] for key, urns in among.items()
+        }
+    state["deployment"]["resources"] = old
+    (aws.stack.folder / "old.json").write_text(json.dumps(state))
+    aws.stack.run("stack", "import", "--stack", "g4dn", "--file", "old.json").ended(0)
+    assert not [r for r in aws.stack.resources() if r["type"] == STASH]
+    done = aws.stack.up().ended(0)
+    assert {step.op for step in done.steps if step.type.startswith("aws:")} == {"update"}
+    assert [one["InstanceId"] for one in aws.instances()] == before
+    assert {tags(one)["railhead:id"] for one in aws.instances()} == {aws.id}
+    aws.stack.up("--expect-no-changes").ended(0)
+
+
+def without_id(text: str) -> str:
+    """A state without the tag of the id."""
+    return re.sub(r'"railhead:id": "[0-9a-f]+",? ?', "", text).replace(", }", "}")
+
+
+def test_a_change_changes_what_was_reported_and_no_more(aws: OnAws) -> None:
     aws.stack.up().ended(0)
     first = [one["InstanceId"] for one in aws.instances()]
     aws.stack.config(ssh_cidrs="198.51.100.0/24")
@@ -170,9 +200,12 @@ def test_a_bucket_with_results_stays_and_nothing_else(aws: OnAws) -> None:
     s3.put_object(Bucket=name, Key="runs/1/result.json", Body=b"{}")
     aws.stack.destroy().ended(1, "BucketNotEmpty")
     left = {one["type"] for one in aws.stack.resources()}
-    assert left - {"pulumi:pulumi:Stack", "pulumi:providers:aws", "railhead:aws:Cluster"} == {
-        "aws:s3/bucket:Bucket"
-    }
+    assert left - {"pulumi:pulumi:Stack", "railhead:aws:Cluster"} == {
+        "aws:s3/bucket:Bucket",
+        "pulumi:providers:aws",
+        "pulumi:providers:pulumi",
+        STASH,
+    }, "the id stays with the bucket that has it"
     assert not aws.instances() and not aws.schedules()
     check_bucket(aws, name)
     aws.stack.up().ended(0)
@@ -272,7 +305,7 @@ def test_up_again_makes_what_was_missing(aws: OnAws) -> None:
     assert len(now) == 3 and set(first) < set(now)
 
 
-def test_too_small_a_quota_is_asked_for_and_then_used(aws: OnAws) -> None:
+def test_too_small_a_quota_is_requested_and_then_used(aws: OnAws) -> None:
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4
     done = aws.stack.up().ended(
         1, "have 4, used by others 0, need 8 vCPU", "pulumi config set quotas request"
@@ -321,23 +354,23 @@ if asked == "invoke":
 """
 
 
-@pytest.mark.parametrize("asked", ["type", "input", "invoke"])
+@pytest.mark.parametrize("unknown", ["type", "input", "invoke"])
 def test_the_stand_in_knows_its_limits(
-    engine: Path, tmp_path: Path, cloud: Cloud, asked: str
+    engine: Path, tmp_path: Path, cloud: Cloud, unknown: str
 ) -> None:
     """Else a typo, or a resource that nobody has thought of, would pass unseen."""
     with serve(cloud) as (_, port):
         stack = Stack(engine, tmp_path / "p", providers={"aws": port}, program=PROGRAM)
-        stack.config(asked=asked).up().ended(1, "the stand-in does not know")
+        stack.config(asked=unknown).up().ended(1, "the stand-in does not know")
 
 
 def test_moto_refuses_what_aws_refuses(cloud: Cloud) -> None:
     """The additions are held to AWS's own words."""
     cloud.reset()
     quotas, ec2 = cloud.client("service-quotas"), cloud.client("ec2")
-    words = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
+    options = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
     with pytest.raises(ClientError, match="IllegalArgument"):
-        quotas.request_service_quota_increase(**words, DesiredValue=256.0)
+        quotas.request_service_quota_increase(**options, DesiredValue=256.0)
     with pytest.raises(ClientError, match="NoSuchResource"):
         quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
     ec2.create_placement_group(GroupName="g", Strategy="cluster")

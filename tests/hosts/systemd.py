@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
 from hosts.command import PATH, run
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 from hosts.process import child_of
 
@@ -106,7 +106,7 @@ class SystemdHost(FullHost):
 
     def _boot(self) -> None:
         self.boots += 1
-        groups = sweep.cgroups(self.legs.namespace)
+        groups = cleanup.cgroups(self.legs.namespace)
         for group in groups:
             group.mkdir(exist_ok=True)
         # In control groups of its own, or all such hosts would share the machine's.
@@ -172,6 +172,6 @@ class SystemdHost(FullHost):
         """Its kernel's id of this boot, which is not the machine's."""
         return self.exec("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
 
-    def systemctl(self, *words: str) -> str:
+    def systemctl(self, *args: str) -> str:
         """What systemctl prints there."""
-        return self.exec("systemctl", *words).stdout.strip()
+        return self.exec("systemctl", *args).stdout.strip()

@@ -25,6 +25,8 @@ from pulumi.runtime.stack import run_in_stack
 Answer = Callable[[dict[str, Any]], Mapping[str, Any]]
 Computed = Callable[[str, dict[str, Any]], Mapping[str, Any]]
 PROVIDERS = "pulumi:providers:"
+STASH = "pulumi:index:Stash"
+CLUSTER_ID = "0a1b2c3d4e5f"
 _NOBODY: Any = object()
 
 
@@ -66,7 +68,7 @@ class Made:
     resources: list[Resource] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
-    said: list[tuple[str, str]] = field(default_factory=list)  # (INFO | WARNING | ERROR, text)
+    messages: list[tuple[str, str]] = field(default_factory=list)  # (INFO | WARNING | ERROR, text)
 
     def every(self, kind: str) -> list[Resource]:
         """All resources of a type, by name; LookupError where there is none."""
@@ -84,14 +86,15 @@ class Made:
 
     @property
     def kinds(self) -> set[str]:
-        """The types of all that was made in the cloud: no components, no providers."""
+        """The types of all that was made in the cloud: no components, no providers, no
+        value that the engine alone keeps."""
         ours = (one for one in self.resources if one.custom)
-        return {one.type for one in ours if not one.type.startswith(PROVIDERS)}
+        return {one.type for one in ours if not one.type.startswith((PROVIDERS, STASH))}
 
     @property
     def text(self) -> str:
         """All that was said, a line each, the level in front."""
-        return "\n".join(f"{level}: {text}" for level, text in self.said)
+        return "\n".join(f"{level}: {text}" for level, text in self.messages)
 
 
 class Refused(Exception):
@@ -112,6 +115,8 @@ class World:
         self.computed = computed or {}
 
     def state(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        if kind == STASH:  # the engine's own: keeps the value of the first `up`
+            inputs = {**inputs, "output": CLUSTER_ID}
         compute = self.computed.get(kind)
         added = compute(name, inputs) if compute else {}
         return {"arn": f"arn:mock:{name}", "id": f"{name}-id", **inputs, **added}
@@ -136,7 +141,7 @@ def preview(program: Callable[[], Any], world: World, *, stack: str = "test") ->
     if error is not None:
         raise error
     bare = [Resource(**{**vars(one), "inputs": {}}) for one in made.resources]
-    return Made(bare, made.calls, {}, made.said)
+    return Made(bare, made.calls, {}, made.messages)
 
 
 def refused(program: Callable[[], Any], world: World, *, stack: str = "test") -> tuple[str, Made]:
@@ -155,7 +160,7 @@ def _run(
 
     def inside() -> Exception | None:
         logger = logging.Logger("pulumi in tests", logging.INFO)
-        logger.addHandler(_Said(made))
+        logger.addHandler(_LogHandler(made))
         monitor = _Monitor(world, made, preview)
         settings.ROOT.set(_NOBODY)  # so that set_mocks makes no stack of its own
         set_mocks(monitor.mocks, "railhead", stack, preview, logger, monitor)
@@ -185,7 +190,7 @@ def _known(value: Any, where: str) -> None:
             _known(inner, where)
 
 
-class _Said(logging.Handler):
+class _LogHandler(logging.Handler):
     """Collects what the program says through pulumi.log."""
 
     def __init__(self, made: Made) -> None:
@@ -193,7 +198,7 @@ class _Said(logging.Handler):
         self.made = made
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.made.said.append((record.levelname, record.getMessage()))
+        self.made.messages.append((record.levelname, record.getMessage()))
 
 
 class _Mocks(mocks.Mocks):

@@ -45,6 +45,7 @@ def test_the_golden_documents_are_what_a_stack_writes(cloud: str, config: Cluste
     ]
     config = replace(config, key_file=document["ssh"]["key_file"])
     rest = {key: document[key] for key in ("bucket", "deadlines", "price")}
+    rest["cluster_id"] = document["id"]
     assert cluster_document(config, hosts, **rest) == document
     assert from_document(document).hosts[0].slots == document["hosts"][0]["slots"]
 

@@ -29,7 +29,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(keys: Path, cloud: str, /, **changes: str | None) -> dict[str, str]:
+def config_of(keys: Path, cloud: str, /, **changes: str | None) -> dict[str, str]:
     """The smallest config of a cloud, with changes; None takes a key away."""
     values: dict[str, str | None] = {"cloud": cloud}
     if cloud != "local":
@@ -48,7 +48,7 @@ def refused(values: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "local"])
 def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
-    config = settings.read(asked(keys, cloud), stack="dev")
+    config = settings.read(config_of(keys, cloud), stack="dev")
     assert (config.cloud, config.name, config.count) == (cloud, "dev", 2)
     assert config.deadline_hours == 8 and not config.spot
     if cloud != "local":
@@ -58,7 +58,7 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
 
 def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
     (keys / "id").unlink()
-    assert settings.read(asked(keys, "aws"), stack="dev").key_file is None
+    assert settings.read(config_of(keys, "aws"), stack="dev").key_file is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
 def test_the_default_of_placement_depends_on_count_and_spot(
     keys: Path, changes: dict[str, str], placement: bool
 ) -> None:
-    assert settings.read(asked(keys, "aws", **changes), stack="dev").placement is placement
+    assert settings.read(config_of(keys, "aws", **changes), stack="dev").placement is placement
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_default_of_placement_depends_on_count_and_spot(
 def test_the_image_has_a_driver_for_the_cards_or_none(
     keys: Path, cloud: str, changes: dict[str, str], image: str
 ) -> None:
-    assert settings.read(asked(keys, cloud, **changes), stack="dev").image == image
+    assert settings.read(config_of(keys, cloud, **changes), stack="dev").image == image
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
 def test_a_wrong_value_is_refused_with_rule_value_and_choices(
     keys: Path, cloud: str, key: str, text: str | None, says: str
 ) -> None:
-    lines = refused(asked(keys, cloud, **{key: text}))
+    lines = refused(config_of(keys, cloud, **{key: text}))
     errors = [line for line in lines if not line.startswith("  next: ")]
     assert len(errors) == 1 and says in errors[0]
 
@@ -212,7 +212,7 @@ def test_a_wrong_value_is_refused_with_rule_value_and_choices(
 def test_values_that_contradict_each_other_are_refused(
     keys: Path, changes: dict[str, str], says: str
 ) -> None:
-    line, next_command = refused(asked(keys, "aws", **changes))
+    line, next_command = refused(config_of(keys, "aws", **changes))
     assert says in line and next_command.startswith("  next: pulumi config ")
 
 
@@ -227,17 +227,17 @@ def test_values_that_contradict_each_other_are_refused(
 def test_gpus_that_a_machine_of_google_does_not_take_are_refused(
     keys: Path, changes: dict[str, str], says: str
 ) -> None:
-    assert says in refused(asked(keys, "gcp", **changes))[0]
+    assert says in refused(config_of(keys, "gcp", **changes))[0]
 
 
 def test_an_image_of_ones_own_may_have_another_user(keys: Path) -> None:
-    values = asked(keys, "aws", image="ami-0a1b2c3d", ssh_user="ec2-user")
+    values = config_of(keys, "aws", image="ami-0a1b2c3d", ssh_user="ec2-user")
     assert settings.read(values, stack="dev").ssh_user == "ec2-user"
 
 
 def test_a_cluster_without_gpus_gets_ubuntu_and_one_rank_per_host(keys: Path) -> None:
     for cloud, kind in (("aws", "m7i.xlarge"), ("gcp", "e2-standard-4")):
-        config = settings.read(asked(keys, cloud, machine_type=kind), stack="dev")
+        config = settings.read(config_of(keys, cloud, machine_type=kind), stack="dev")
         assert config.machine and (config.machine.gpu, config.machine.slots) == (None, 1)
         assert config.image.startswith("ubuntu-22") and not config.gpu_type
 
@@ -261,12 +261,12 @@ def test_a_cluster_without_gpus_gets_ubuntu_and_one_rank_per_host(keys: Path) ->
 )
 def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says: str) -> None:
     (keys / "id.pub").write_text(content)
-    assert says in refused(asked(keys, "aws"))[0]
+    assert says in refused(config_of(keys, "aws"))[0]
 
 
 def test_all_mistakes_are_reported_together(keys: Path) -> None:
     """Wrong values and contradictions; a rule that needs a wrong value says nothing."""
-    wrong = asked(
+    wrong = config_of(
         keys, "aws", count="0", spot="maybe", colour="red", region="here", placement="true",
         ssh_cidrs="10.0.0.1/32", bucket="false", bucket_name="mine",
     )  # fmt: skip
@@ -289,13 +289,13 @@ def test_settings_of_pulumis_own_packages_count_or_are_refused(
     keys: Path, others: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
-        settings.read(asked(keys, "aws"), stack="dev", others=others)
+        settings.read(config_of(keys, "aws"), stack="dev", others=others)
     assert says in str(refusal.value) and "has no effect" in str(refusal.value)
 
 
 def test_a_region_that_the_stack_has_anyway_is_no_mistake(keys: Path) -> None:
     others = {"aws:region": "us-east-1", "railhead:region": "us-east-1", "pulumi:tags": "{}"}
-    assert settings.read(asked(keys, "aws"), stack="dev", others=others).region == "us-east-1"
+    assert settings.read(config_of(keys, "aws"), stack="dev", others=others).region == "us-east-1"
 
 
 # For every key a value that is wrong by itself, or with the others.
@@ -329,7 +329,7 @@ def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
     mine = [key for key in KEYS if cloud in key.clouds]
     for key in mine:
         for text in (WRONG[key.name], *([None] if key.required else [])):
-            for message in messages(refused(asked(keys, cloud, **{key.name: text}))):
+            for message in messages(refused(config_of(keys, cloud, **{key.name: text}))):
                 assert len(message) == 2 and message[1].startswith("  next: "), message
 
 
@@ -344,13 +344,13 @@ def test_the_command_of_every_key_sets_a_value_that_its_reader_takes(keys: Path)
 
 
 def test_a_wide_network_can_be_allowed(keys: Path) -> None:
-    values = asked(keys, "aws", ssh_cidrs="203.0.0.0/8", allow_wide_cidr="true")
+    values = config_of(keys, "aws", ssh_cidrs="203.0.0.0/8", allow_wide_cidr="true")
     assert settings.read(values, stack="dev").ssh_cidrs == ("203.0.0.0/8",)
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name.startswith("p3.")])
 def test_a_retired_type_is_accepted_and_has_a_substitute(keys: Path, name: str) -> None:
-    machine = settings.read(asked(keys, "aws", machine_type=name), stack="dev").machine
+    machine = settings.read(config_of(keys, "aws", machine_type=name), stack="dev").machine
     assert machine and machine.retired and machine.substitute in TYPES
 
 

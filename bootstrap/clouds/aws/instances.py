@@ -75,17 +75,29 @@ class Aws:
         Raises:
             UsageError: they are one-time spot instances, which cannot be stopped.
         """
-        instances = self._instances()
-        active = ("running", "starting")
-        running = {i: instance for i, instance in instances.items() if _state(instance) in active}
-        spot = [i for i, instance in running.items() if instance.get("InstanceLifecycle") == "spot"]
+        running = self._running()
+        spot = [i for i, instance in running.items() if _is_spot(instance)]
         if running.keys() - set(spot):
             self._client("ec2", "stop_instances", InstanceIds=sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
-                f"{', '.join(spot)}: {SPOT}",
-                hint="fab teardown --destroy   # ends them, with their disks: fab fetch first",
+                f"{', '.join(spot)}: {SPOT}", hint="fab stop   # ends them, with their disks"
             )
+
+    def end(self) -> None:
+        """Terminate every instance that exists; EC2 deletes their disks."""
+        exist = [i for i, one in self._instances().items() if _state(one) != "gone"]
+        if exist:
+            self._client("ec2", "terminate_instances", InstanceIds=sorted(exist))
+
+    def cannot_stop(self) -> list[str]:
+        """The names of one-time spot instances that run or start."""
+        spot = {i for i, instance in self._running().items() if _is_spot(instance)}
+        return [name for i, name in self._names.items() if i in spot]
+
+    def _running(self) -> dict[str, Mapping[str, Any]]:
+        active = ("running", "starting")
+        return {i: one for i, one in self._instances().items() if _state(one) in active}
 
     def deadline(self) -> Deadline | None:
         """The schedule that stops these instances, as EventBridge Scheduler has it now."""
@@ -181,6 +193,10 @@ def _id(host: Host) -> str:
 
 def _state(instance: Mapping[str, Any]) -> str:
     return STATES.get(instance.get("State", {}).get("Name", ""), "unknown")
+
+
+def _is_spot(instance: Mapping[str, Any]) -> bool:
+    return instance.get("InstanceLifecycle") == "spot"
 
 
 def _instance_state(instance: Mapping[str, Any], host: Host, now: str) -> InstanceState:

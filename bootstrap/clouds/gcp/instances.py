@@ -76,6 +76,16 @@ class Gcp:
             if _state(instance) in ("running", "starting"):
                 self._client("POST", f"{_path(host)}/stop")
 
+    def end(self) -> None:
+        """Delete every instance that exists, with its disk."""
+        for host, instance in self._instances():
+            if instance is not None:
+                self._client("DELETE", _path(host))
+
+    def cannot_stop(self) -> list[str]:
+        """None: Google stops every machine, spot ones too."""
+        return []
+
     def deadline(self) -> Deadline | None:
         """The earliest time at which Compute itself stops one of the instances."""
         if not any(d["kind"] == KIND for d in self.inventory.deadlines):

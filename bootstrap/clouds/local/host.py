@@ -12,12 +12,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.clouds.local import processes
 from bootstrap.console import log
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -177,11 +177,13 @@ def _authorize(host: LocalHost) -> None:
 
 def wait_for(host: LocalHost, seconds: float = 10) -> None:
     """Wait until it listens; otherwise RailheadError with the last lines of its log."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+
+    def listens() -> bool:
         with contextlib.suppress(OSError), socket.create_connection((host.address, host.port), 1):
-            if host.pid:  # it writes its pid file after it starts to listen
-                return
-        time.sleep(0.02)
+            return bool(host.pid)  # it writes its pid file after it starts to listen
+        return False
+
+    if wait_until(listens, seconds=seconds, every=0.02):
+        return
     lines = (host.folder / "sshd.log").read_text().splitlines()[-3:]
     raise RailheadError(f"sshd of {host.name} did not start: {' / '.join(lines)}")

@@ -44,6 +44,14 @@ class Local:
             if result["left"]:
                 raise RailheadError(f"{name}: processes {result['left']} do not end")
 
+    def end(self) -> None:
+        """As `stop`: the stack removes their homes."""
+        self.stop()
+
+    def cannot_stop(self) -> list[str]:
+        """None: every local host can be stopped."""
+        return []
+
     def deadline(self) -> Deadline | None:
         """None: local hosts cost nothing."""
         return None

@@ -31,26 +31,40 @@ def follow(folder: str, offset: int = 0) -> dict[str, Any]:
     shown = None
     while True:
         state = text_of(f"{folder}/state.json")
+        fields = parsed(state)
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
             send_message(event={"metrics": line, "offset": offset})
-        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(state)}}
+        now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(fields)}}
         if now != shown:
             send_message(event=now)
             shown = now
-        if state and json.loads(state)["state"] not in ("starting", "running"):
+        if fields.get("state") not in (None, "starting", "running"):
             return {"offset": offset, "lost": False}
-        if state and is_lost(folder, state):
+        if is_lost(folder, state, fields.get("pid")):
             return {"offset": offset, "lost": True}
         time.sleep(0.2)
 
 
-def is_lost(folder: str, state: str) -> bool:
-    """Whether the supervisor has ended without writing a final state."""
+def parsed(state: str | None) -> dict[str, Any]:
+    """state.json as an object; {} if it is missing or damaged."""
+    with contextlib.suppress(ValueError, RecursionError):
+        fields = json.loads(state or "")
+        return fields if isinstance(fields, dict) else {}
+    return {}
+
+
+def is_lost(folder: str, state: str | None, pid: Any) -> bool:
+    """Whether no supervisor of this run is left, and `state` is what it wrote last.
+
+    Without a `pid` in state.json all processes are searched for it.
+    """
     mark = f"{os.path.basename(folder)}/supervisor.py".encode()
-    with contextlib.suppress(OSError), open(f"/proc/{json.loads(state)['pid']}/cmdline", "rb") as f:
-        if mark in f.read():  # it is not another process that reuses the pid
-            return False
+    known = [f"/proc/{pid}/cmdline"] if isinstance(pid, int) else None
+    for path in known or glob.glob("/proc/[0-9]*/cmdline"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if mark in file.read():
+                return False
     return state == text_of(f"{folder}/state.json")
 
 
@@ -64,10 +78,11 @@ def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
                 yield line.decode(errors="replace"), offset
 
 
-def unfinished_lines(state: str | None) -> dict[str, str]:
+def unfinished_lines(fields: dict[str, Any]) -> dict[str, str]:
     """The unfinished lines of ranks, from state.json: progress bars."""
-    lines = json.loads(state).get("begun", {}) if state else {}
-    return {rank: line for rank, line in lines.items() if line}
+    lines = fields.get("begun")
+    found = lines.items() if isinstance(lines, dict) else ()
+    return {rank: line for rank, line in found if line}
 
 
 def last_lines(folder: str) -> dict[str, str]:

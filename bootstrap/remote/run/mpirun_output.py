@@ -3,7 +3,8 @@
 OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's piece.
 In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
 their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
-loss.
+loss. A rank also puts GUARD behind each "]" that it prints: text that looks like the tag of another
+rank stays text.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-TAG = re.compile(rb"\[[^\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
+TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
 END = b"\x1e"  # ASCII's record separator
+GUARD = b"\x1f"  # ASCII's unit separator
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
@@ -52,7 +54,9 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        *lines, unfinished = (self.unfinished.get(self.rank, b"") + text).split(END)
+        *lines, unfinished = (self.unfinished.get(self.rank, b"") + text.replace(GUARD, b"")).split(
+            END
+        )
         if len(unfinished) > LONGEST_LINE:
             lines, unfinished = [*lines, unfinished], b""
         self.unfinished[self.rank] = unfinished

@@ -12,14 +12,17 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bootstrap.remote.run.metric_lines import MetricLines
     from bootstrap.remote.run.mpirun_output import MpirunOutput
-else:  # on a host it is in the same folder
+else:  # on a host they are in the same folder
+    from metric_lines import MetricLines
     from mpirun_output import MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
@@ -54,6 +57,7 @@ class LogFile:
         self.file: io.FileIO | None = None
         self.size = 0
         self.tail: deque[bytes] = deque(maxlen=TAIL)
+        self.lock = threading.Lock()
         try:
             self._open()
         except OSError as error:
@@ -63,7 +67,8 @@ class LogFile:
         """Add a line, given without its newline. A failed write is counted."""
         self.tail.append(line)
         try:
-            self._write(line + b"\n")
+            with self.lock:
+                self._write(line + b"\n")
         except OSError as error:
             self.write_errors.add(error)
 
@@ -122,6 +127,11 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
                 yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
+def is_start(before: bytes) -> bool:
+    """Whether text behind `before` starts a line; a progress bar before it ends with a return."""
+    return not before or before.endswith(b"\r")
+
+
 class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
@@ -134,9 +144,14 @@ class RunOutput:
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run["size"]))}
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
+        self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.evaluation: dict[str, Any] | None = None
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
+        patterns = run.get("metrics")
+        self.metric_lines = MetricLines(patterns, self.add_metric) if patterns else None
+        roles = [task["type"] for task in run.get("roles") or ()]
+        self.metric_rank = roles.index("chief") if "chief" in roles else 0
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
@@ -168,22 +183,40 @@ class RunOutput:
         """Handle one line: a record, a line of a rank's log, or a message of mpirun."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
-        if mark and rank != MPIRUN and self.add_record(rank, record):
+        if mark and rank != MPIRUN and self.add_record(rank, record, alone=is_start(before)):
             line = before
             if not line:
                 return
         if rank == MPIRUN and len(self.mpirun) < HEAD:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
+        if self.metric_lines and rank == self.metric_rank:
+            self.metric_lines.feed(shown(line))
 
-    def add_record(self, rank: int, text: bytes) -> bool:
-        """Store a record; False if the text is not a record."""
+    def add_metric(self, record: dict[str, Any]) -> None:
+        """Store a record that was found by a pattern."""
+        rank = self.metric_rank
+        record.update(rank=rank, host=self.host_of(rank), time=time.time())
+        self.metrics.add(json.dumps(record).encode())
+
+    def close_metrics(self) -> str:
+        """Search the last lines; returns what went wrong, or ""."""
+        return self.metric_lines.close() if self.metric_lines else ""
+
+    def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
+        """Store a record; False if the text is not a record.
+
+        Only rank 0 evaluates, and only with a record at the start of a line (`alone`): text in the
+        middle of a line may come from the data.
+        """
         try:
             record = json.loads(text)
             kind = record["kind"]
             if kind == "ended":
-                self.failed.setdefault(rank, int(record["exit"]))
+                self.add_end(rank, int(record["exit"]))
                 return True
+            if kind == "evaluation" and not (alone and rank == 0):
+                return False
             own = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=time.time())
             line = json.dumps(record).encode()
@@ -193,6 +226,13 @@ class RunOutput:
             self.evaluation = own
         self.metrics.add(line)
         return True
+
+    def add_end(self, rank: int, code: int) -> None:
+        """Note the exit code that a rank reported. Only a chief reports a 0 that matters."""
+        if code:
+            self.failed.setdefault(rank, code)
+        elif self.run["roles"] and self.run["roles"][rank]["type"] == "chief":
+            self.chief_ended = time.monotonic()
 
     def open_log(self, rank: int) -> LogFile:
         """The log file of a rank or of mpirun."""

@@ -175,6 +175,7 @@ class Supervisor:
             self.note(live_upload.end(uploads, RUN))
         for reader in readers:  # only now: leftover processes of a rank kept the pipes open
             reader.join(GRACE)
+        self.note(self.output.close_metrics())
         self.check()
         self.list_outputs()
         return self.result(code, swept)
@@ -201,7 +202,7 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            if CANCELLED.is_set() and not terminated:
+            if (CANCELLED.is_set() or self.only_servers_are_left()) and not terminated:
                 terminated = time_now
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
@@ -211,6 +212,11 @@ class Supervisor:
                 process.wait(0.2)
         return process.returncode
 
+    def only_servers_are_left(self) -> bool:
+        """Whether the chief has ended well a while ago: parameter servers would run for ever."""
+        ended = self.output.chief_ended
+        return ended is not None and time.monotonic() - ended > GRACE
+
     def check(self) -> None:
         """Raise the error of a reading thread."""
         if self.output.broken:
@@ -218,6 +224,8 @@ class Supervisor:
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
         """The content of result.json, from mpirun's exit code."""
+        if self.output.chief_ended is not None:
+            code = 0  # not that of the servers, which were ended
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,

@@ -22,7 +22,19 @@ from tests.stacks.aws.world import (
     refuse,
     world,
 )
+from tests.stacks.mocks import CLUSTER_ID, STASH
 
+UNTAGGED = {
+    "aws:ec2/route:Route",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    "aws:s3/bucketPolicy:BucketPolicy",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketVersioning:BucketVersioning",
+    "aws:scheduler/schedule:Schedule",
+}
 GOLDEN = Path(__file__).parents[2] / "cases/documents/cluster-aws.json"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
@@ -72,6 +84,19 @@ def test_everything_has_our_tags_through_the_one_provider() -> None:
     for host in cluster.every(INSTANCE):
         disk = host.inputs["rootBlockDevice"]["tags"]
         assert disk["railhead:cluster"] == "c" and disk["railhead:owner"] == "ann"
+        assert disk["railhead:id"] == CLUSTER_ID
+
+
+def test_everything_with_tags_has_the_clusters_id() -> None:
+    """Also what keeps its own tags; a first preview, where nothing is known, shows the same."""
+    cluster = made()
+    tagged = [one for one in cluster.resources if one.inputs.get("tags")]
+    assert {one.inputs["tags"]["railhead:id"] for one in tagged} == {CLUSTER_ID}
+    untagged = {one.type for one in cluster.resources if one.type in cluster.kinds} - {
+        one.type for one in tagged
+    }
+    assert untagged == UNTAGGED
+    assert cluster.one(STASH).ignore_changes == ("input",)
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -246,10 +271,10 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
     "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
 )
 def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
-    (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
+    (request,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
     maker = "deeplearning" if image.startswith("dlami") else "canonical"
-    assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
-    assert image[-5:] in asked
+    assert request.startswith(f"/aws/service/{maker}/") and request.endswith("/ami-id")
+    assert image[-5:] in request
 
 
 def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
@@ -416,11 +441,11 @@ def test_the_document_is_the_golden_one() -> None:
     assert document["price"]["per_hour"] == golden["price"]["per_hour"]
 
 
-def test_a_first_preview_says_have_and_need_with_nothing_known() -> None:
+def test_a_first_preview_reports_have_and_need_with_nothing_known() -> None:
     seen = previewed(count=3)
     assert "have 9999, used by others 0, need 12 vCPU" in seen.text
     assert len(seen.every(INSTANCE)) == 3
 
 
-def test_config_is_what_a_person_wrote() -> None:
+def test_config_is_what_a_user_wrote() -> None:
     assert config().public_key.startswith(KEY)

@@ -41,8 +41,8 @@ def test_the_console_is_the_default() -> None:
     assert HOST_KEY not in cluster.kinds
     for host in cluster.every(INSTANCE):
         assert yaml.safe_load(host.inputs["userData"]) == {"ssh_deletekeys": True}
-    told = cluster.outputs["cluster"]["hosts"]
-    assert [(host.get("host_key"), host["host_key_source"]) for host in told] == [
+    output = cluster.outputs["cluster"]["hosts"]
+    assert [(host.get("host_key"), host["host_key_source"]) for host in output] == [
         (None, "console"),
         (None, "console"),
     ]
@@ -51,7 +51,7 @@ def test_the_console_is_the_default() -> None:
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
     assert [one.name for one in cluster.every(HOST_KEY)] == ["c-1", "c-2", "c-3"]
-    for host, told in zip(
+    for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
         message = yaml.safe_load(given(host))
@@ -61,8 +61,8 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
             "ed25519_public": own["public"],
             "ed25519_private": own["private"],
         }
-        assert told["name"] == host.name
-        assert (told["host_key"], told["host_key_source"]) == (own["public"], "injected")
+        assert output["name"] == host.name
+        assert (output["host_key"], output["host_key_source"]) == (own["public"], "injected")
 
 
 def test_the_private_key_is_in_no_other_resource() -> None:

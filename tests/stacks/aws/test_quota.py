@@ -77,11 +77,11 @@ def test_an_unreadable_quota_is_logged_and_counts_as_enough() -> None:
 
 
 def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
-    asked = made(world(quota=4), quotas="request")
-    assert asked.kinds == {QUOTA}
-    assert asked.one(QUOTA).retain_on_delete
-    assert "no machines" in asked.text and "pulumi config rm quotas && pulumi up" in asked.text
-    assert "cluster" not in asked.outputs, "Pulumi exports no null"
+    request = made(world(quota=4), quotas="request")
+    assert request.kinds == {QUOTA}
+    assert request.one(QUOTA).retain_on_delete
+    assert "no machines" in request.text and "pulumi config rm quotas && pulumi up" in request.text
+    assert "cluster" not in request.outputs, "Pulumi exports no null"
 
 
 def test_a_request_is_never_for_less_than_there_is() -> None:

@@ -117,13 +117,13 @@ def test_an_image_and_a_family_are_looked_up_by_their_own_argument(image: str) -
 
 def test_a_first_preview_shows_the_same_resources() -> None:
     seen = preview(cluster(CONFIG), world())
-    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 12
+    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 13
 
 
 def test_everything_goes_through_the_explicit_provider() -> None:
     everything = made()
     (provider,) = everything.every("pulumi:providers:gcp")
     for one in everything.resources:
-        if one.custom and one is not provider:
+        if one.type in everything.kinds:
             assert one.provider.startswith(provider.urn)
     assert everything.calls and all(c.provider.startswith(provider.urn) for c in everything.calls)

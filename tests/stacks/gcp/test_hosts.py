@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.stacks.mocks import CLUSTER_ID
+
 from .world import ACCOUNT, BUCKET, INSTANCE, made
 
 
@@ -92,6 +94,7 @@ def test_disks_go_with_their_machine_and_are_labelled() -> None:
         assert disk["initializeParams"]["labels"] == {
             "railhead-cluster": "t4",
             "railhead-owner": "ann",
+            "railhead-id": CLUSTER_ID,
         }
         assert not {"kmsKeySelfLink", "diskEncryptionKeyRaw"} & set(disk)
 

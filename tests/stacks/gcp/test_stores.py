@@ -8,7 +8,7 @@ import pytest
 
 from stacks.data_buckets import data_prefixes
 from stacks.gcp.identity import account_id
-from tests.stacks.mocks import make
+from tests.stacks.mocks import CLUSTER_ID, make
 
 from .world import ACCOUNT, BUCKET, INSTANCE, MEMBER, cluster, config, made, world
 
@@ -100,7 +100,7 @@ def test_an_account_has_a_name_that_google_takes(name: str) -> None:
 
 def test_everything_that_can_be_labelled_is_labelled() -> None:
     everything = make(cluster(config(name="abc", owner="eve")), world())
-    ours = {"railhead-cluster": "abc", "railhead-owner": "eve"}
+    ours = {"railhead-cluster": "abc", "railhead-owner": "eve", "railhead-id": CLUSTER_ID}
     for one in [*everything.every(INSTANCE), everything.one(BUCKET)]:
         assert one.inputs["labels"] == ours
     (provider,) = everything.every("pulumi:providers:gcp")

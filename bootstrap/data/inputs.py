@@ -1,0 +1,57 @@
+"""The data of a run as the user gave it, with the files of local data. Contacts no host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.data import folders
+from bootstrap.data.folders import LocalData
+from bootstrap.data.spec import DataSpec
+from bootstrap.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DataInput:
+    """One `--data` option, with its files if it is local."""
+
+    spec: DataSpec
+    files: LocalData | None = None
+
+    def share(self, index: int, hosts: int) -> LocalData:
+        """The local files for one host: all, or its share."""
+        assert self.files is not None
+        return self.files.share(index, hosts) if self.spec.distribution == "shard" else self.files
+
+    def document(self, paths: Sequence[str] | None) -> dict[str, Any]:
+        """An entry of `data` in run.json."""
+        return {
+            "name": self.spec.name,
+            "uri": self.spec.uri,
+            "distribution": self.spec.distribution,
+            "mode": self.spec.mode,
+            "paths": list(paths) if paths else None,
+        }
+
+
+def read_inputs(specs: Sequence[DataSpec]) -> tuple[DataInput, ...]:
+    """The inputs with the names and sizes of local files, before a host is contacted."""
+    return tuple(
+        DataInput(spec, folders.listed(Path(spec.path), f"--data {spec.name}"))
+        if spec.kind == "local"
+        else DataInput(spec)
+        for spec in specs
+    )
+
+
+def check_shares(inputs: Sequence[DataInput], hosts: int) -> None:
+    """UsageError if local data to shard has fewer files than there are hosts."""
+    for item in inputs:
+        if item.files and item.spec.distribution == "shard" and len(item.files.files) < hosts:
+            raise UsageError(
+                f"--data {item.spec.name}: shard gives file i to host i modulo {hosts}, and there"
+                f" are only {len(item.files.files)} files for {hosts} hosts",
+                hint=f"--data {item.spec.name}={item.spec.uri}   # every host gets all files",
+            )

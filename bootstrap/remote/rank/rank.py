@@ -1,0 +1,295 @@
+"""One rank: mpirun starts this file on every slot; it runs the program in the same process.
+
+The program's folder is first on sys.path, without our modules. Arguments, working directory and
+`__main__` are the same as with `python train.py ...`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import runpy
+import select
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORK = os.path.join(HERE, "work")
+LINGER = 2.0  # seconds to forward the last output after the rank has ended
+NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
+size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
+it under --launcher tensorflow."""
+
+
+def main() -> int:
+    """Run the program as one rank; returns the exit code that Python would return."""
+    with open(os.path.join(HERE, "run.json")) as file:
+        run = json.load(file)
+    redirect_output()
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    set_environment(run, rank)
+    if is_chief(run, rank):
+        atexit.register(report_end, 0)  # registered first, so it runs after all others
+    code = outcome(lambda: prepare_data(run, host_of(run, rank))) or run_program(run)
+    if code:
+        atexit.unregister(report_end)
+        report_end(code)
+    return code
+
+
+def run_program(run: dict[str, Any]) -> int:
+    """Run our own training or the script; returns the exit code."""
+    program = run["program"]
+    if program["kind"] == "training":
+        return outcome(run_training)
+    if run["keras"] == 2:
+        sys.meta_path.insert(0, Keras2())
+    code = outcome(lambda: run_script(program["path"], program["args"]))
+    if code == 0 and run["launcher"] == "horovod" and run["size"] > 1 and not joined_mpi():
+        print(NEVER_JOINED.format(size=run["size"]), file=sys.stderr, flush=True)
+        return 1
+    return code
+
+
+def redirect_output() -> None:
+    """Send the output of this process and its children through a helper that marks line ends.
+
+    mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
+    no process group that mpirun kills: it still forwards the last output of a killed rank. It is
+    not a child of this process either: a script may wait for all its children.
+    """
+    rank = os.getpid()
+    source, sink = os.pipe()
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(source)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        os.close(sink)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(sink)
+            forward_output(source, rank)
+    finally:
+        os._exit(0)
+
+
+def forward_output(source: int, rank: int) -> None:
+    """Forward output until all writers have ended, or until LINGER seconds after the rank's end.
+
+    Without this limit a background process of the rank would keep mpirun, and so the run, alive.
+    """
+    last = None
+    while last is None or time.monotonic() < last:
+        ready, _, _ = select.select([source], [], [], 0.5)
+        data = os.read(source, 1 << 16) if ready else None
+        if data == b"" or (last and not data):
+            return
+        rest = memoryview(encoded(data or b""))
+        while rest:
+            rest = rest[os.write(1, rest) :]
+        if last is None and is_gone(rank):
+            last = time.monotonic() + LINGER
+
+
+def encoded(data: bytes) -> bytes:
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]"."""
+    plain = data.replace(b"\x1e", b"?").replace(b"\x1f", b"?")
+    return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; a zombie counts as ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] in b"ZX"
+    except OSError:
+        return True
+
+
+def set_environment(run: dict[str, Any], rank: int) -> None:
+    """Set all variables for the program; docs/tasks.md lists them."""
+    host = host_of(run, rank)
+    os.environ.update(run["env"])
+    if run["secrets"]:
+        with open(os.path.join(HERE, "secrets.json")) as file:
+            os.environ.update(json.load(file))
+    os.environ.update(
+        RAILHEAD_RUN_FILE=os.path.join(HERE, "run.json"),
+        RAILHEAD_RESULTS=os.path.join(HERE, "results"),
+        RAILHEAD_CHECKPOINT_DIR=os.path.join(HERE, "checkpoints"),
+        RAILHEAD_RESUME="required" if run.get("resumes") else "auto",
+        RAILHEAD_RANK=str(rank),
+        RAILHEAD_LOCAL_RANK=os.environ["OMPI_COMM_WORLD_LOCAL_RANK"],
+        RAILHEAD_SIZE=str(run["size"]),
+        RAILHEAD_HOST=run["hosts"][host]["name"],
+    )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if device := run["hosts"][host].get("interface"):
+        # The interface that mpirun uses. "=": exactly this name, not a prefix.
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
+    if run["roles"]:
+        config = {"cluster": run["tf_cluster"], "task": run["roles"][rank]}
+        os.environ["TF_CONFIG"] = json.dumps(config)
+        if (devices := visible_devices(run, rank)) is not None:
+            os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
+    if run["keras"] == 2:
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+def prepare_data(run: dict[str, Any], host: int) -> None:
+    """Make the data of the run available to this rank, and set the variables that name it."""
+    data = load("rank_data").prepare(run, HERE, host)
+    os.environ.update(data)
+    if run["program"].get("sagemaker"):
+        channels = {
+            item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
+        }
+        os.environ.update(load("rank_sagemaker").variables(run, HERE, host, channels))
+
+
+def load(name: str) -> Any:
+    """A module beside this one; a module of the script may have the same name."""
+    module = importlib.import_module(name)
+    del sys.modules[name]
+    return module
+
+
+def host_of(run: dict[str, Any], rank: int) -> int:
+    """The index of the host that runs `rank`: ranks fill the hosts' slots in order."""
+    for index, host in enumerate(run["hosts"]):
+        rank -= host["slots"]
+        if rank < 0:
+            return index
+    raise ValueError("more ranks than slots")
+
+
+def is_chief(run: dict[str, Any], rank: int) -> bool:
+    """Whether this rank coordinates others, which end when it has ended."""
+    return bool(run["roles"]) and run["roles"][rank]["type"] == "chief"
+
+
+def visible_devices(run: dict[str, Any], rank: int) -> str | None:
+    """CUDA_VISIBLE_DEVICES: none for a chief and a parameter server, one for a worker that shares
+    its host with other workers; None for all of the host."""
+    roles = [task["type"] for task in run["roles"]]
+    if roles[rank] != "worker":
+        return "-1"
+    host = host_of(run, rank)
+    workers = [r for r, role in enumerate(roles) if role == "worker" and host_of(run, r) == host]
+    return str(workers.index(rank)) if len(workers) > 1 else None
+
+
+class Keras2(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes imports of `keras` and its submodules return the modules of tf_keras."""
+
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A spec for keras and its submodules; None for all other modules."""
+        if name == "keras" or name.startswith("keras."):
+            return importlib.machinery.ModuleSpec(name, self)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """The tf_keras module; its own spec is saved for `exec_module`."""
+        module = importlib.import_module(f"tf_{spec.name}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Restore the module's own spec, which the import system has replaced; nothing to run."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def run_training() -> None:
+    """Run our own training, as `python -m training` would."""
+    sys.path[0] = WORK
+    sys.argv = ["training"]
+    runpy.run_module("training", run_name="__main__", alter_sys=True)
+
+
+def run_script(path: str, args: list[str]) -> None:
+    """Run the script as a new `__main__` module, so that its definitions can be pickled."""
+    script = os.path.join(WORK, path)
+    sys.path[0] = os.path.dirname(script)
+    sys.argv = [path, *args]
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def outcome(program: Callable[[], None]) -> int:
+    """Run the program; returns the exit code, prints what Python would print at that end."""
+    try:
+        program()
+    except SystemExit as ending:
+        return exit_code(ending.code)
+    except BaseException as error:
+        print_traceback(error)
+        return 1
+    return 0
+
+
+def exit_code(code: Any) -> int:
+    """The exit code of sys.exit(code); a text is printed and means 1."""
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print the program's traceback without our own frames above it."""
+    trace = error.__traceback__
+    while trace and is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    if sys.excepthook is sys.__excepthook__:
+        traceback.print_exception(type(error), error, trace)
+    else:
+        sys.excepthook(type(error), error, trace)
+
+
+def is_ours(file: str) -> bool:
+    """Whether a file belongs to the code that starts the program."""
+    return file in (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def joined_mpi() -> bool:
+    """Whether this process ever called MPI_Init; still true after MPI_Finalize."""
+    flag = ctypes.c_int(0)
+    try:
+        ctypes.CDLL("libmpi.so.40").MPI_Initialized(ctypes.byref(flag))
+    except OSError:
+        return False
+    return bool(flag.value)
+
+
+def report_end(code: int) -> None:
+    """Report this rank's end to the supervisor: mpirun does not always name the first failure."""
+    with contextlib.suppress(Exception):  # the program may have closed or replaced stdout
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(1, b'@railhead {"kind": "ended", "exit": %d}\n' % code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

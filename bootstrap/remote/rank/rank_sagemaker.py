@@ -1,0 +1,132 @@
+"""The variables and folders that a training script finds on Amazon SageMaker, for --sagemaker.
+
+The names are those of SageMaker's training toolkit. Results go to this run's results: what a script
+writes into SM_MODEL_DIR is `model/` there.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+
+def variables(
+    run: Mapping[str, Any], folder: str, host: int, channels: Mapping[str, str]
+) -> dict[str, str]:
+    """All SM_ variables of a rank; makes the folders that they name.
+
+    `folder` is the run's folder, `host` the index of this host, `channels` the folder of each data
+    name.
+    """
+    program = run["program"]
+    found = environment(run, folder, host, channels)
+    for name in ("model_dir", "output_data_dir", "output_intermediate_dir", "input_config_dir"):
+        os.makedirs(found[name], exist_ok=True)
+    write_inputs(found)
+    values = {f"SM_{name.upper()}": text_of(value) for name, value in found.items()}
+    values |= {f"SM_CHANNEL_{name.upper()}": path for name, path in channels.items()}
+    values |= {f"SM_HP_{k.upper()}": text_of(v) for k, v in found["hyperparameters"].items()}
+    return {
+        **values,
+        "SM_CHANNELS": json.dumps(sorted(channels)),
+        "SM_HPS": json.dumps(found["hyperparameters"]),
+        "SM_USER_ARGS": json.dumps(program["args"]),
+        "SM_TRAINING_ENV": json.dumps(found),
+        "TRAINING_JOB_NAME": run["run_id"],
+    }
+
+
+def environment(
+    run: Mapping[str, Any], folder: str, host: int, channels: Mapping[str, str]
+) -> dict[str, Any]:
+    """The content of SM_TRAINING_ENV."""
+    names = [item["name"] for item in run["hosts"]]
+    interface = run["hosts"][host].get("interface") or "eth0"
+    results, inputs = os.path.join(folder, "results"), os.path.join(folder, "input")
+    modes = {"file": "File", "stream": "Pipe"}
+    return {
+        "channel_input_dirs": dict(channels),
+        "current_host": names[host],
+        "hosts": names,
+        "hyperparameters": hyperparameters(run["program"]["args"]),
+        "input_config_dir": os.path.join(inputs, "config"),
+        "input_data_config": {
+            item["name"]: {"TrainingInputMode": modes[item["mode"]]} for item in run["data"]
+        },
+        "input_dir": inputs,
+        "is_master": host == 0,
+        "job_name": run["run_id"],
+        "log_level": 20,
+        "master_hostname": names[0],
+        "model_dir": os.path.join(results, "model"),
+        "module_dir": os.path.join(folder, "work"),
+        "module_name": os.path.splitext(os.path.basename(run["program"]["path"]))[0],
+        "network_interface_name": interface,
+        "num_cpus": len(os.sched_getaffinity(0)),
+        "num_gpus": len(glob.glob("/dev/nvidia[0-9]*")),
+        "output_data_dir": os.path.join(results, "output", "data"),
+        "output_dir": os.path.join(results, "output"),
+        "output_intermediate_dir": os.path.join(results, "output", "intermediate"),
+        "resource_config": {
+            "current_host": names[host],
+            "hosts": names,
+            "network_interface_name": interface,
+        },
+        "user_entry_point": run["program"]["path"],
+    }
+
+
+def hyperparameters(args: list[str]) -> dict[str, Any]:
+    """The hyperparameters in arguments: `--epochs 3 --lr=0.1 --augment`. A value is a number, a
+    list or an object where it is JSON, else text; without a value it is true."""
+    found: dict[str, Any] = {}
+    name = ""
+    for arg in args:
+        if arg.startswith("--") and len(arg) > 2:
+            name, equals, value = arg[2:].partition("=")
+            found[name] = value_of(value) if equals else True
+            name = "" if equals else name
+        elif name:
+            found[name], name = value_of(arg), ""
+    return found
+
+
+def value_of(text: str) -> Any:
+    """A hyperparameter's value."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def text_of(value: Any) -> str:
+    """A value as a variable has it: texts as they are, all others as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def write_inputs(found: Mapping[str, Any]) -> None:
+    """Fill SM_INPUT_DIR: a link to each channel in data/, and the files of config/."""
+    documents = {
+        "hyperparameters.json": {k: text_of(v) for k, v in found["hyperparameters"].items()},
+        "inputdataconfig.json": found["input_data_config"],
+        "resourceconfig.json": found["resource_config"],
+    }
+    for name, document in documents.items():
+        path = os.path.join(found["input_config_dir"], name)
+        with open(f"{path}.part-{os.getpid()}", "w") as file:
+            json.dump(document, file)
+        os.replace(file.name, path)
+    data = os.path.join(found["input_dir"], "data")
+    os.makedirs(data, exist_ok=True)
+    for name, path in found["channel_input_dirs"].items():
+        link(path, os.path.join(data, name))
+
+
+def link(target: str, path: str) -> None:
+    """Make a link; ranks of one host make the same ones at the same time."""
+    part = f"{path}.part-{os.getpid()}"
+    os.symlink(target, part)
+    os.replace(part, path)

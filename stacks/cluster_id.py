@@ -1,0 +1,49 @@
+"""The id of a cluster: a random text, unique per stack, on every resource that has tags or labels.
+
+Names collide where two people have a stack `gpu` in one account; this id does not. Pulumi's state
+has it before the first resource of the cloud is made, so that machines which a broken `up` leaves
+behind can be found and attributed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, cast
+
+import pulumi
+
+NAME = "cluster-id"  # of the resource in Pulumi's state; bootstrap reads it there
+BYTES = 6
+
+
+def make_id() -> pulumi.Output[str]:
+    """The stack's id: made at its first `up`, and the same at every later one."""
+    kept = pulumi.Stash(
+        NAME,
+        input=secrets.token_hex(BYTES),
+        opts=pulumi.ResourceOptions(ignore_changes=["input"]),
+    )
+    return kept.output
+
+
+def on_every_resource(
+    prop: str, key: str, cluster_id: pulumi.Output[str]
+) -> pulumi.ResourceTransformation:
+    """A transformation for a component: adds the id to each child that has tags.
+
+    Args:
+        prop: the property with the tags: `tags` on AWS, `labels` on Google Cloud.
+        key: the tag's name.
+        cluster_id: the tag's value.
+    """
+
+    def add(
+        args: pulumi.ResourceTransformationArgs,
+    ) -> pulumi.ResourceTransformationResult | None:
+        if prop not in args.props:
+            return None
+        given = cast("dict[str, Any] | None", args.props[prop])  # plain in all our calls
+        tagged = {**(given or {}), key: cluster_id}
+        return pulumi.ResourceTransformationResult({**args.props, prop: tagged}, args.opts)
+
+    return add

@@ -1,0 +1,120 @@
+"""Damaged state files, here and on the chief: a clear error, and the hosts are still reachable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.untrusted.run_files import RunState, read_result, read_stop
+from bootstrap.untrusted.unpack import Hostile
+
+TEXTS = ["", "{", "[]", "null", "5", '"x"', "{}", "[" * 5000, '{"schema": 1}', "\x00" * 100]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_damaged_cluster_record_is_set_aside_and_named(text: str) -> None:
+    local_state.save_cluster(parse_hosts("h1,h2"))
+    name = local_state.clusters()[0]
+    record = local_state.cluster_folder(name) / "cluster.json"
+    record.write_text(text)
+    with pytest.raises(UsageError, match="was damaged .*cluster.json.damaged") as caught:
+        local_state.last_cluster()
+    assert "--hosts" in caught.value.hint
+    assert record.with_name("cluster.json.damaged").read_text() == text
+    with pytest.raises(UsageError, match=f"no cluster '{name}' is recorded"):
+        local_state.last_cluster()
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"../../x", b"no such"])
+def test_a_damaged_name_of_the_last_cluster_is_a_usage_error(home: Path, data: bytes) -> None:
+    (home / ".railhead").mkdir()
+    (home / ".railhead" / "last").write_bytes(data)
+    with pytest.raises(UsageError):
+        local_state.last_cluster()
+
+
+@pytest.mark.parametrize("text", [*TEXTS, '{"results": 5}'], ids=range(len(TEXTS) + 1))
+def test_a_damaged_record_of_a_run_keeps_nobody_from_the_run(
+    home: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = parse_hosts("h1")
+    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    record = local_state.runs(inventory.name)[0]
+    record.write_text(text)
+    assert unfetched(inventory) == ["r-1"]
+    assert "the record of run r-1 was damaged" in capsys.readouterr().out
+    assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+    assert capsys.readouterr().out == ""
+    assert record.with_name("r-1.json.damaged").read_text() == text
+
+
+def test_files_that_are_no_records_of_runs_are_ignored(home: Path) -> None:
+    inventory = parse_hosts("h1")
+    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "x")
+    folder = local_state.cluster_folder(inventory.name) / "runs"
+    (folder / "..x y.json").write_text("{}")
+    assert [path.stem for path in local_state.runs(inventory.name)] == ["r-1"]
+
+
+STATE = {"state": "running", "pid": 77, "heartbeat": 1.5}
+BAD_STATES = [
+    {"pid": 0}, {"pid": 1}, {"pid": -5}, {"pid": "77"}, {"pid": True}, {"state": None},
+    {"heartbeat": "x"}, {"heartbeat": None}, {"machines": []},
+]  # fmt: skip
+
+
+def test_a_whole_state_is_read() -> None:
+    assert RunState.read(json.dumps(STATE)) == RunState("running", 77, 1.5, None)
+
+
+@pytest.mark.parametrize("change", BAD_STATES, ids=str)
+def test_a_state_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(Hostile):
+        RunState.read(json.dumps({**STATE, **change}))
+
+
+RESULT = {"state": "failed", "exit_code": 1, "culprit": None, "evaluation": None}
+BAD_RESULTS: list[dict[str, object]] = [
+    {"state": 1}, {"exit_code": "1"}, {"culprit": []}, {"culprit": {}}, {"evaluation": 3},
+    {"culprit": {"rank": "x", "host": None, "lines": []}}, {"seconds": "1"}, {"why": 5},
+    {"culprit": {"rank": 0, "host": None, "lines": "x"}},
+]  # fmt: skip
+
+
+def test_a_whole_result_is_read() -> None:
+    assert read_result(json.dumps(RESULT)) == {**RESULT, "seconds": 0.0, "size": 0}
+
+
+@pytest.mark.parametrize("change", BAD_RESULTS, ids=str)
+def test_a_result_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(Hostile):
+        read_result(json.dumps({**RESULT, **change}))
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_what_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(Hostile):
+        read_result(text)
+    with pytest.raises(Hostile):
+        RunState.read(text)
+
+
+def test_the_stop_of_a_run_needs_its_minutes() -> None:
+    assert read_stop('{"stop": null}') is None
+    assert read_stop('{"stop": {"keep_minutes": 5}}') == {"keep_minutes": 5}
+    for text in ('{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}'):
+        with pytest.raises(Hostile):
+            read_stop(text)
