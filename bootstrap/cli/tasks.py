@@ -269,7 +269,7 @@ def stop(
 def extend(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
-    """Move the deadline at which the cloud stops a stack's machines."""
+    """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
     from bootstrap.errors import UsageError
     from bootstrap.lifecycle import power
     from bootstrap.lifecycle.stop_policy import number
@@ -277,7 +277,7 @@ def extend(
     if hours is None:
         raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status().inventory, length, print_lines)
+    power.extend(target_of(hosts, stack).status(), length, print_lines)
 
 
 @task()

@@ -153,4 +153,5 @@ def _host(one: dict[str, Any]) -> outputs.HostFacts:
 def _deadline(one: dict[str, Any]) -> dict[str, Any]:
     """The deadline of the machine itself: a later config does not change it."""
     seconds = one["when"]["max_run_duration"]["seconds"]
-    return {"kind": "max-run-duration", "id": one["name"], "seconds": int(seconds)}
+    name = one["name"]
+    return {"kind": "max-run-duration", "id": name, "host": name, "seconds": int(seconds)}

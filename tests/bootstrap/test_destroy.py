@@ -70,8 +70,8 @@ class Fake:
     def cannot_stop(self) -> list[str]:
         return []
 
-    def deadline(self) -> Deadline | None:
-        return None
+    def deadlines(self) -> dict[str, Deadline]:
+        return {}
 
     def set_deadline(self, hours: float) -> None:
         raise AssertionError("nor arms a deadline")

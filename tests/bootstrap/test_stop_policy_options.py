@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
         (None, 100, ""),
         (deadline(6.5), None, "at 2026-11-21 18:30 UTC, 6.5 h left"),
         (deadline(6.5), 6.5, "6.5 h left"),
+        (deadline(6.5), 12, "6.5 h left"),  # it is moved before the run starts
         (deadline(None), 100, "by itself: 8 h from each start"),
     ],
 )
@@ -76,15 +78,20 @@ def test_a_deadline_that_is_far_enough(
 @pytest.mark.parametrize(
     "given, hours, output",
     [
-        (deadline(6.5), 6.6, "--max-hours 6.6 is more than the 6.5 hours until 2026-11-21 18:30"),
         (deadline(1, "MISSING"), None, "deadline of these machines is MISSING"),
         (deadline(-1, "past"), None, "deadline of these machines is past"),
+        (
+            replace(deadline(6.5), fixed=True),
+            6.6,
+            "--max-hours 6.6 is after 2026-11-21 18:30 UTC, when the cloud stops these machines",
+        ),
     ],
 )
 def test_a_deadline_that_is_not(given: Deadline, hours: float | None, output: str) -> None:
     with pytest.raises(UsageError, match=output) as caught:
         stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
-    assert "fab extend" in caught.value.hint and caught.value.code == 2
+    hint = "fab stop, then fab start --hours 6.6" if given.fixed else "fab extend --hours HOURS"
+    assert (caught.value.hint, caught.value.code) == (hint, 2)
 
 
 def after(tmp_path: Path, state: str, stop: Any) -> str:

@@ -40,7 +40,8 @@ def test_the_document_is_the_golden_one() -> None:
 def test_a_deadline_stands_for_every_host() -> None:
     document = made(count=3, deadline_hours=0.5).outputs["cluster"]
     assert document["deadlines"] == [
-        {"kind": "max-run-duration", "id": f"t4-{n}", "seconds": 1800} for n in (1, 2, 3)
+        {"kind": "max-run-duration", "id": f"t4-{n}", "host": f"t4-{n}", "seconds": 1800}
+        for n in (1, 2, 3)
     ]
     assert [host["slots"] for host in document["hosts"]] == [1, 1, 1]
 
