@@ -9,7 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
-from stacks import cluster_id, outputs
+from stacks import broken_up, cluster_id, outputs
 from stacks.cost import price
 from stacks.gcp import (
     apis,
@@ -57,8 +57,12 @@ class Cluster(pulumi.ComponentResource):
         existing = network.existing(config.network, location, invoke) if config.network else None
         requests = quota.check(config, location, google, invoke)
         own_id = cluster_id.make_id()
-        labelled = cluster_id.on_every_resource("labels", ID, own_id)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=[labelled])
+        transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
+        if not requests:
+            others = broken_up.Alternatives(location.others)
+            transformations.append(broken_up.on_failure(config, others))
+            broken_up.announce(config)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:gcp:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._request(config, requests)

@@ -16,11 +16,12 @@ from stacks.validators import ConfigError
 
 @dataclass(frozen=True)
 class Location:
-    """One zone of one project."""
+    """One zone of one project; `others` are more zones of the region that have the machines."""
 
     project: str
     region: str
     zone: str
+    others: tuple[str, ...] = ()
 
 
 def choose_location(
@@ -33,8 +34,10 @@ def choose_location(
     """
     assert config.project and config.region
     offering = offers.zones(config, google)
-    zone = first_zone(config, _zones(config.project, config.region, opts), offering)
-    return Location(config.project, config.region, zone)
+    existing = _zones(config.project, config.region, opts)
+    zone = first_zone(config, existing, offering)
+    others = tuple(one for one in _offering_here(config, offering, existing) if one != zone)
+    return Location(config.project, config.region, zone, others)
 
 
 def first_zone(

@@ -96,7 +96,9 @@ def test_everything_with_tags_has_the_clusters_id() -> None:
         one.type for one in tagged
     }
     assert untagged == UNTAGGED
-    assert cluster.one(STASH).ignore_changes == ("input",)
+    kept = {one.name: one for one in cluster.every(STASH)}
+    assert kept["cluster-id"].ignore_changes == ("input",)
+    assert kept["price-per-machine"].inputs["input"]["per_hour"] == 0.526
 
 
 @pytest.mark.parametrize("spot", [False, True])
