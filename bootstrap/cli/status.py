@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bootstrap.clouds.base import UNKNOWN
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, stop_policy
+from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.runs import bucket_results, checkpoints, start
 from bootstrap.ssh import connect
@@ -52,9 +53,8 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
 
 
 def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
-    running = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
-    if running:
-        inventory = replace(status.inventory, hosts=running)
+    inventory = power.running_part(status)
+    if inventory:
         power.pin_host_keys(replace(status, inventory=inventory), print_lines)
         _show_hosts(inventory, run_id, status.inventory.chief.name)
     if status.inventory.chief.name in status.not_running:
@@ -66,10 +66,22 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
         for name, outcome in sessions.outcomes.items():
             line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {outcome}"
             print_lines(f"[{name}] {line}")
+        if inventory.kind.in_cloud:
+            _show_timers(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
     if sessions.failed:
         raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
+
+
+def _show_timers(sessions: connect.Sessions) -> None:
+    """The timer of each machine, read there; a warning where it does not power the machine off."""
+    timers = connect.everywhere(sessions, timer.read, what="reading the timers")
+    for name, found in timers.items():
+        print_lines(f"[{name}] {deadlines.describe(found)}")
+    deadlines.report_missing(timers, print_lines)
+    for name in sessions.failed:
+        print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
 
 
 def _host(session: Session) -> str:

@@ -127,10 +127,12 @@ class Session:
                 counts = (self._sent - sent, self._received - received)
                 notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
-    def shell(self, command: str) -> tuple[list[str], int]:
-        """Run a shell command without input; returns its output with stderr, and its exit code."""
+    def shell(self, command: str, *, silence: float | None = None) -> tuple[list[str], int]:
+        """Run a shell command without input; returns its output with stderr, and its exit code.
+        ConnectionLost when nothing came for `silence` seconds."""
         mark = f"@rc {self._mark} "
-        output = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"')
+        text = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
+        output = self.sh(text, silence=silence)
         lines = output.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith(mark))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bootstrap.clouds import base
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
@@ -12,7 +13,7 @@ from bootstrap.data.place import place_data
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop_policy
+from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
 from bootstrap.runs import start
@@ -50,6 +51,9 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     restore = resume.find_checkpoints(inventory, options.earlier) if options.earlier else None
     with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
+        if inventory.kind.in_cloud:
+            cloud, policy = base.cloud_of(inventory), options.stop_policy
+            deadlines.cover_run(inventory, cloud, cluster.sessions, policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, options, restore)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")

@@ -1,4 +1,4 @@
-"""The machines: n1 with GPUs. Google itself stops them at the deadline."""
+"""The machines. Google itself stops them at the deadline."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
+from stacks import deadline
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels, tag
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
-# Changes of these would replace existing machines and their disks: the disk's labels (a
+# Changes of the first two would replace existing machines and their disks: the disk's labels (a
 # colleague's `up` has another owner), and the deadline (Compute's API can change it while the
-# machine is stopped).
-FIXED = ["bootDisk.initializeParams.labels", "scheduling.maxRunDuration"]
+# machine is stopped). A machine keeps the script of its timer, too, with the hours in it.
+FIXED = [
+    "bootDisk.initializeParams.labels",
+    "scheduling.maxRunDuration",
+    'metadata["startup-script"]',
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def host(
         project=inputs.location.project,
         zone=inputs.location.zone,
         machine_type=config.machine_type,
-        guest_accelerators=[_gpus(config)],
+        guest_accelerators=_gpus(config),
         # checkov:skip=CKV_GCP_38: Google encrypts all disks; our own key would be in the state
         boot_disk=_disk(config, inputs),
         network_interfaces=[_interface(inputs.subnet)],
@@ -64,9 +69,11 @@ def host(
     )
 
 
-def _gpus(config: ClusterConfig) -> compute.InstanceGuestAcceleratorArgs:
-    assert config.gpu_type and config.gpu_count
-    return compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)
+def _gpus(config: ClusterConfig) -> list[compute.InstanceGuestAcceleratorArgs] | None:
+    """GPUs that are attached, to n1; other types have their own, or none."""
+    if not config.gpu_type or not config.gpu_count:
+        return None
+    return [compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)]
 
 
 def _disk(config: ClusterConfig, inputs: HostInputs) -> compute.InstanceBootDiskArgs:
@@ -104,7 +111,7 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
         provisioning_model="SPOT" if config.spot else "STANDARD",
         instance_termination_action="STOP",
         max_run_duration=compute.InstanceSchedulingMaxRunDurationArgs(
-            seconds=round(config.deadline_hours * 3600)
+            seconds=deadline.seconds(config.deadline_hours)
         ),
     )
 
@@ -123,7 +130,8 @@ def _shielded(image: Image) -> compute.InstanceShieldedInstanceConfigArgs:
 
 
 def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
-    """The operator's key alone, and guest attributes: there a host publishes its host key."""
+    """The operator's key alone, guest attributes, in which a host publishes its host key, and the
+    script of the timer. Google's guest agent, which all its images have, runs it at each boot."""
     keys = {"ssh-keys": f"{config.ssh_user}:{config.public_key}"}
     return {
         **image.metadata,
@@ -132,5 +140,6 @@ def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
         "enable-oslogin": "TRUE" if config.oslogin else "FALSE",
         "block-project-ssh-keys": "TRUE",
         "serial-port-enable": "FALSE",
+        "startup-script": deadline.install_script(config.deadline_hours),
         **({} if config.oslogin else keys),
     }

@@ -17,7 +17,7 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
-from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
+from bootstrap.clouds.base import MISSING, Refused, most_urgent  # noqa: E402
 from bootstrap.clouds.gcp.client import GoogleClient, connect  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
@@ -101,7 +101,7 @@ def test_a_field_that_is_not_there_yet_is_no_error(compute: Compute) -> None:
     compute.instances[PATH] = {"status": "PROVISIONING"}
     standing = gcp(compute).instance_states()["gcp-t4-1"]
     assert (standing.state, standing.address) == ("starting", None)
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and deadline.state == MISSING
 
 
@@ -157,14 +157,14 @@ def test_an_operation_that_does_not_end_is_given_up(compute: Compute) -> None:
 
 
 def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Compute) -> None:
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and deadline.at
     left = deadline.at - datetime.now(timezone.utc)
     assert abs(left - timedelta(hours=3)) < timedelta(seconds=30)
     assert (deadline.state, deadline.reason) == ("armed", "4 h from each start")
     moment = "2026-01-01T12:00:00-08:00"
     machine(compute)["resourceStatus"] = {"scheduling": {"terminationTimestamp": moment}}
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline
     assert deadline.at == datetime(2026, 1, 1, 20, tzinfo=timezone.utc)
     assert deadline.state == "past"
@@ -172,14 +172,14 @@ def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Comput
 
 def test_a_stopped_machines_deadline_begins_with_its_start(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and (deadline.state, deadline.at) == ("armed", None)
 
 
 @pytest.mark.parametrize("gone", ["maxRunDuration", "instanceTerminationAction"])
 def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) -> None:
     del machine(compute)["scheduling"][gone]
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-1 has none")
 
 
@@ -206,10 +206,10 @@ def test_the_most_urgent_deadline_of_several_machines_counts(compute: Compute) -
     both = (GOLDEN.chief, replace(GOLDEN.chief, name="gcp-t4-2", id=second, address="192.0.2.7"))
     inventory = replace(GOLDEN, hosts=both)
     compute.instances[second]["scheduling"]["maxRunDuration"]["seconds"] = "7200"
-    deadline = gcp(compute, inventory).deadline()
+    deadline = most_urgent(gcp(compute, inventory).deadlines().values())
     assert deadline and deadline.reason == "2 h from each start"
     del compute.instances[second]["scheduling"]["maxRunDuration"]
-    deadline = gcp(compute, inventory).deadline()
+    deadline = most_urgent(gcp(compute, inventory).deadlines().values())
     assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-2 has none")
 
 
@@ -265,7 +265,7 @@ def test_no_login_is_reported_before_anything(
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    with pytest.raises(UsageError, match="nobody is logged in") as caught:
+    with pytest.raises(UsageError, match="not logged in") as caught:
         connect()
     assert caught.value.hint == "gcloud auth application-default login"
 

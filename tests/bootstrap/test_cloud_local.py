@@ -37,7 +37,7 @@ def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -
     cloud.start()
     after = cloud.instance_states()["h1"]
     assert (after.state, after.address) == ("running", before.address)
-    assert cloud.deadline() is None
+    assert cloud.deadlines() == {}
     assert cloud.costs() == []
 
 

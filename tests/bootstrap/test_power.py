@@ -24,7 +24,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory import pulumi_stack as pulumi
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, key_rotation, power, stop
+from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
@@ -86,8 +86,8 @@ class Sky:
     def cannot_stop(self) -> list[str]:
         return self.spot
 
-    def deadline(self) -> Deadline | None:
-        return self.armed
+    def deadlines(self) -> dict[str, Deadline]:
+        return dict.fromkeys((ONE, TWO), self.armed) if self.armed else {}
 
     def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
@@ -257,8 +257,8 @@ def test_hours_are_those_that_were_queried(operator: pytest.MonkeyPatch) -> None
 
 def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
     kinds = [{"kind": "scheduled-stop", "id": "s", "at": "2026-11-21T18:00:00Z", "seconds": 9000}]
-    assert power.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
-    assert power.default_hours(replace(GOLDEN, deadlines=())) == 8
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
 
 
 def test_a_deadline_that_begins_with_the_start_is_not_armed(operator: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_ssh_is_waited_for_but_not_for_ever(operator: pytest.MonkeyPatch) -> Non
 
     operator.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
     operator.setattr(reachability, "own_address", lambda _: "198.51.100.9")
-    with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as caught:
+    with pytest.raises(HostsNotReady, match="refuse the login; its firewall") as caught:
         start(operator, Sky("stopped", "stopped"))
     assert caught.value.hint.startswith(
         "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
@@ -342,7 +342,7 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word
     with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
         stop.stop(ours, print, clock=sky.clock())
     assert caught.value.hint == "fab fetch --run r1   # or: fab stop --discard-results"
-    with pytest.raises(UsageError, match="nobody can answer") as caught:
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
         stop.stop(ours, print, discard=True, clock=sky.clock())
     assert caught.value.hint == "fab stop --yes" and sky.calls == []
     stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())
@@ -368,8 +368,9 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
     wrong = power.print_status(Target(stack="dev").status(), lines.append)
     assert (wrong is not None) == fails
     assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
-    assert lines[2] == f"deadline scheduled-stop: {state}: as it is (Sky)"
-    assert lines[3].startswith("cost: 7.82 USD per hour")
+    assert lines[2] == f"[{ONE}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[3] == f"[{TWO}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[4].startswith("cost: 7.82 USD per hour")
     if wrong:
         assert wrong.code == 1
 

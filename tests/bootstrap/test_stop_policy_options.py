@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
         (None, 100, ""),
         (deadline(6.5), None, "at 2026-11-21 18:30 UTC, 6.5 h left"),
         (deadline(6.5), 6.5, "6.5 h left"),
+        (deadline(6.5), 12, "6.5 h left"),  # it is moved before the run starts
         (deadline(None), 100, "by itself: 8 h from each start"),
     ],
 )
@@ -76,15 +78,20 @@ def test_a_deadline_that_is_far_enough(
 @pytest.mark.parametrize(
     "given, hours, output",
     [
-        (deadline(6.5), 6.6, "--max-hours 6.6 is more than the 6.5 hours until 2026-11-21 18:30"),
         (deadline(1, "MISSING"), None, "deadline of these machines is MISSING"),
         (deadline(-1, "past"), None, "deadline of these machines is past"),
+        (
+            replace(deadline(6.5), fixed=True),
+            6.6,
+            "--max-hours 6.6 is after 2026-11-21 18:30 UTC, when the cloud stops these machines",
+        ),
     ],
 )
 def test_a_deadline_that_is_not(given: Deadline, hours: float | None, output: str) -> None:
     with pytest.raises(UsageError, match=output) as caught:
         stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
-    assert "fab extend" in caught.value.hint and caught.value.code == 2
+    hint = "fab stop, then fab start --hours 6.6" if given.fixed else "fab extend --hours HOURS"
+    assert (caught.value.hint, caught.value.code) == (hint, 2)
 
 
 def after(tmp_path: Path, state: str, stop: Any) -> str:
@@ -100,14 +107,14 @@ def test_what_is_reported_of_machines_that_go_on(tmp_path: Path) -> None:
     kept = after(tmp_path, "failed", {"keep_minutes": 20})
     assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
     assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
-    assert "go on running, as asked, 7.82 USD per hour" in after(tmp_path, "succeeded", None)
+    assert "keep running (--no-stop), 7.82 USD per hour" in after(tmp_path, "succeeded", None)
 
 
 def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> None:
     lines: list[str] = []
     with pytest.raises(UsageError), stop_policy.preparing(OURS, lines.append):
         raise UsageError("no")
-    assert lines == ["no run was started; the machines go on running, 7.82 USD per hour: fab stop"]
+    assert lines == ["no run was started; the machines keep running, 7.82 USD per hour: fab stop"]
     named = Inventory("named", OURS.hosts)
     with pytest.raises(UsageError), stop_policy.preparing(named, lines.append):
         raise UsageError("no")
@@ -118,7 +125,7 @@ def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Pat
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
-    assert lines == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
+    assert lines == ["no supervisor is left to stop the machines, 7.82 USD per hour: fab stop"]
 
 
 class Stopping:

@@ -52,9 +52,9 @@ class Local:
         """None: every local host can be stopped."""
         return []
 
-    def deadline(self) -> Deadline | None:
+    def deadlines(self) -> dict[str, Deadline]:
         """None: local hosts cost nothing."""
-        return None
+        return {}
 
     def set_deadline(self, hours: float) -> None:
         """Do nothing: local hosts have no deadline."""
