@@ -39,7 +39,7 @@ class OnAws:
     @property
     def id(self) -> str:
         """The id of its cluster, as Pulumi's state has it."""
-        (kept,) = [one for one in self.stack.resources() if one["type"] == "pulumi:index:Stash"]
+        (kept,) = [one for one in self.stack.resources() if one["urn"].endswith("::cluster-id")]
         return str(kept["outputs"]["output"])
 
     @property

@@ -34,7 +34,7 @@ def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
 
 
 def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
-    seen = aws.stack.preview().ended(0, "have 256, need 8 vCPU")
+    seen = aws.stack.preview().ended(0, "have 256, used by others 0, need 8 vCPU")
     assert set(seen.summary) == {"create"} and not aws.instances(), "a preview makes nothing"
     done = aws.stack.up().ended(0)
     assert done.summary == seen.summary
@@ -229,6 +229,36 @@ def test_data_of_other_buckets_is_read_with_a_role_that_comes_later(aws: OnAws) 
     check_nothing_is_left(aws)
 
 
+def test_what_the_cloud_would_refuse_is_refused_at_preview(aws: OnAws) -> None:
+    """Nothing is made: what others use of a quota, an image, a disk, settings without effect."""
+    aws.stack.preview().ended(0, "account 123456789012, region us-east-1, as arn:aws:sts::")
+    aws.cloud.extra.quotas["L-DB2E81BA"] = 8
+    image = aws.cloud.extra.image
+    other = aws.cloud.client("ec2").run_instances(
+        ImageId=image, InstanceType="g5.xlarge", MinCount=1, MaxCount=1
+    )["Instances"][0]["InstanceId"]
+    aws.stack.preview().ended(1, "have 8, used by others 4, need 8 vCPU", "quotas request")
+    aws.stack.config(count=1).preview().ended(0, "have 8, used by others 4, need 4 vCPU")
+    aws.cloud.client("ec2").terminate_instances(InstanceIds=[other])
+    gone = aws.stack.config(image="ami-0aaaaaaaaaaaaaaaa").preview()
+    gone.ended(1, "image: ami-0aaaaaaaaaaaaaaaa is not in us-east-1", "pulumi config rm image")
+    small = aws.stack.config(image=None, disk_gb=60).preview()
+    small.ended(1, "disk_gb: 60 is less than the 75 GB", "pulumi config set disk_gb 75")
+    aws.stack.config(**{"disk_gb": None, "aws:profile": "work", "ssh_cidrs": "10.0.0.1/32"})
+    both = aws.stack.preview().ended(1, "export AWS_PROFILE=work", "10.0.0.1/32 is private")
+    assert "Traceback" not in both.text + gone.text + small.text
+    assert not aws.instances() and not aws.schedules()
+
+
+def test_a_cluster_without_gpus(aws: OnAws) -> None:
+    aws.stack.config(machine_type="m7i.large", count=1).up().ended(0, "L-1216C47A")
+    (host,) = aws.stack.output()["cluster"]["hosts"]
+    assert (host["slots"], host["gpu"]) == (1, None)
+    assert [one["InstanceType"] for one in aws.instances()] == ["m7i.large"]
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
 REFUSALS = [
     ("InsufficientInstanceCapacity", "We currently do not have sufficient g4dn.xlarge capacity"),
     ("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit"),
@@ -272,7 +302,9 @@ def test_up_again_makes_what_was_missing(aws: OnAws) -> None:
 
 def test_too_small_a_quota_is_requested_and_then_used(aws: OnAws) -> None:
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4
-    done = aws.stack.up().ended(1, "have 4, need 8 vCPU", "pulumi config set quotas request")
+    done = aws.stack.up().ended(
+        1, "have 4, used by others 0, need 8 vCPU", "pulumi config set quotas request"
+    )
     assert "Traceback" not in done.text
     assert not [one for one in aws.stack.resources() if one["type"].startswith("aws:")]
     aws.stack.config(quotas="request")
