@@ -241,9 +241,9 @@ def _error(stack: str, stderr: str) -> UsageError:
         hint = f"pulumi stack init {shlex.quote(stack)}"
         return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
-        return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
+        return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]
-    return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
+    return UsageError(f"stack {stack}: pulumi: {last}", hint="pulumi stack ls")
 
 
 def _unfinished(stack: str) -> UsageError:

@@ -252,7 +252,7 @@ def resources_to_destroy(
         if not inventory.kind.this_machine
         else []
     )
-    return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
+    return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *kept]
 
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine.aws import INSTANCE, OnAws, check_deadlines, tags
+from engine.aws import OnAws, check_deadlines, tags
 from standins.aws.cloud import Cloud
 from standins.aws.provider import serve
 
@@ -62,7 +62,7 @@ def choose(number: int, rng: random.Random) -> Case:
 
 def run(aws: OnAws, case: Case) -> str:
     """Run a case to its end; what happened, in one line."""
-    aws.provider.takes[INSTANCE] = 0.5
+    aws.provider.slow_instance = (0, 0.5)
     aws.stack.config(count=2 if case.scenario == "up" else 1, spot=case.scenario == "spot")
     if case.scenario != "up":
         aws.stack.up().ended(0)
@@ -160,7 +160,7 @@ def settle(aws: OnAws) -> None:
         time.sleep(0.1)
     for pid in of_stack(aws):
         os.kill(pid, signal.SIGKILL)
-    time.sleep(aws.provider.takes.get(INSTANCE, 0) + 0.2)  # what the provider has begun ends
+    time.sleep(aws.provider.slow_instance[1] + 0.2)  # what the provider has begun ends
 
 
 def of_stack(aws: OnAws) -> list[int]:

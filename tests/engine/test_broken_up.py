@@ -41,7 +41,7 @@ def check_nothing_runs(aws: OnAws) -> None:
 @pytest.mark.parametrize("refused", [1, 2, 3])
 def test_what_an_up_without_capacity_leaves_is_named_and_ended(aws: OnAws, refused: int) -> None:
     """The others take seconds until they run. Today's commonest break: no output, no document."""
-    aws.provider.takes[INSTANCE] = 2
+    aws.provider.slow_instance = (0, 2.0)
     aws.provider.fail(INSTANCE, refused, *CAPACITY)
     aws.stack.config(count=3)
     done = aws.stack.up().ended(1, "fab teardown --destroy --stack g4dn")
