@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator
-from standins.object_stores import S3
+from standins.object_stores import S3, Gcs
 
 from training.data.records import masked_crc
 
@@ -138,18 +138,24 @@ def options_of_s3(s3_store: S3) -> tuple[str, ...]:
     return ("--env", f"AWS_ENDPOINT_URL={s3_store.endpoint}", *secrets)
 
 
-def test_a_script_reads_a_bucket_as_files(
-    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+def test_a_script_reads_buckets_as_files(
+    operator: Operator, s3_store: S3, gcs_store: Gcs, options_of_s3: tuple[str, ...]
 ) -> None:
+    with contextlib.suppress(Exception):  # made by an earlier test
+        gcs_store.make_bucket("data")
+    gcs_store.put("data", "set/part-0.txt", b"of Google")
     operator.write("code/train.py", REPORT)
     data = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
-    command = ("train", "--script", "code/train.py", *data, *options_of_s3)
+    data += ("--data", "google=gs://data/set")
+    google = [option for pair in gcs_store.environ.items() for option in ("--env", "=".join(pair))]
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3, *google)
     first = operator.fab(*command, env=s3_store.environ).ended(0)
     assert "s3://data/set" in first.out and "MB" in first.out
     ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2, 3, 4])] * 2
     assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
     assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"] == "set 3"
+    assert [r["RAILHEAD_DATA_GOOGLE"] for r in ranks] == [{"part-0.txt": "of Google"}] * 2
     again = operator.fab(*command, env=s3_store.environ).ended(0)
     assert "0 of 0 MB" not in again.out and "MB/s" not in again.out, "downloaded again"
 
