@@ -101,6 +101,32 @@ def test_data_that_is_on_the_hosts_is_shared_by_links(operator: Operator, tmp_pa
     assert [sorted(r["RAILHEAD_DATA_B"]) for r in ranks] == [names([0, 2]), names([1])]
 
 
+SAGEMAKER = (
+    JOIN
+    + """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--model_dir")
+parser.add_argument("--train", default=os.environ["SM_CHANNEL_TRAIN"])
+args = parser.parse_args()
+assert args.model_dir == os.environ["SM_MODEL_DIR"]
+assert json.loads(os.environ["SM_HPS"])["epochs"] == 3
+pathlib.Path(args.model_dir, "saved.txt").write_text(os.environ["SM_CURRENT_HOST"])
+open("/opt/ml/input/data/train/part-0.txt")
+"""
+)
+
+
+def test_a_path_of_sagemaker_that_is_written_into_a_script_gets_a_hint(operator: Operator) -> None:
+    write_files(operator, "mine", 2)
+    operator.write("code/train.py", SAGEMAKER)
+    options = ("--sagemaker", "--args=--epochs 3", "--data", "train=mine")
+    done = operator.fab("train", "--script", "code/train.py", *options)
+    done.ended(1, "/opt/ml/input/data/train is a folder of SageMaker", "SM_CHANNEL_TRAIN")
+    assert (operator.last / "model/saved.txt").read_text() == "h1"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
