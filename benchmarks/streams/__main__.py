@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from standins import object_stores
 from standins.relay import Relay
 
+REPO = Path(__file__).resolve().parents[2]
 RATE = 60e6  # bytes per second
 LEAST, FIRST, MEMORY = 0.95, 0.1, 300.0
 

@@ -61,14 +61,17 @@ HELP = {
     "discard-results": "go on even if results that would be deleted were not fetched",
     "destroy": "also delete local hosts, or all resources of the stack",
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
+    "refresh": "read from the cloud first which resources still exist",
     "rank": "a rank's number, mpirun or supervisor",
     "cmd": "a shell command",
     "host": "a host's name",
+    "folder": "a folder or a file here",
+    "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
 }
 
 
 def task(
-    *, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None
+    *, lists: tuple[str, ...] = (), name: str | None = None, positional: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
 
@@ -80,7 +83,7 @@ def task(
             name=name,
             help={option: text for option, text in HELP.items() if option in options},
             iterable=list(lists),
-            positional=[first] if first else [],
+            positional=list(positional),
             auto_shortflags=False,
         )
 

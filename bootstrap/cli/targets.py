@@ -82,3 +82,17 @@ def _printed(status: ClusterStatus) -> ClusterStatus:
     hosts = ", ".join(str(host) for host in status.inventory.hosts)
     print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
     return status
+
+
+def selected_stack(stack: str | None) -> str:
+    """The stack that is named, else the selected one.
+
+    Raises:
+        UsageError: none is selected.
+    """
+    found = stack if stack is not None else pulumi_stack.current()
+    if found is None:
+        raise UsageError(
+            "no stack is selected", hint="fab up --stack NAME   # a new one: pulumi stack init NAME"
+        )
+    return found

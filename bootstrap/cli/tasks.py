@@ -232,6 +232,15 @@ def teardown(
 
 
 @task()
+def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
+    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
+    from bootstrap.cli.targets import selected_stack
+    from bootstrap.lifecycle import up
+
+    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
+
+
+@task()
 def start(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
@@ -293,7 +302,27 @@ def trust(
     print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
-@task(name="ssh", first="host")
+@task(positional=("folder", "uri"))
+def data_push(c: Context, folder: str, uri: str, stack: str | None = None) -> None:
+    """Upload a folder to a bucket, for --data; what is there already is not sent again."""
+    from bootstrap.workflows import data
+
+    cluster = target_of(None, stack).status().inventory if uri == "bucket" else None
+    data.push(Path(folder), uri, cluster)
+
+
+@task()
+def data_list(c: Context, uri: str | None = None, stack: str | None = None) -> None:
+    """List the data in the stack's bucket, or the objects at a URI."""
+    from bootstrap.workflows import data
+
+    if uri and uri != "bucket":
+        data.list_objects(uri)
+    else:
+        data.list_stack(target_of(None, stack).status().inventory)
+
+
+@task(name="ssh", positional=("host",))
 def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from bootstrap.cli import shell

@@ -13,6 +13,7 @@ from bootstrap.data import folders
 from bootstrap.data.folders import LocalData
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.send import Progress, find_missing, folder_of, send_missing
+from bootstrap.data.through_bucket import upload_missing
 from bootstrap.errors import HostsNotReady
 from bootstrap.ssh.connect import Sessions, everywhere
 
@@ -23,15 +24,18 @@ STATES = {
 }
 
 
-def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str, Any]]:
+def place_data(
+    inputs: Sequence[DataInput], sessions: Sessions, python: str
+) -> list[dict[str, Any]]:
     """Check data that is on the hosts, send local data that they lack; returns `data` of run.json.
+    `python` is the path of the runtime's Python on the hosts.
 
     Raises:
         HostsNotReady: a path does not exist on a host, or a host has too little space.
         HostsFailed: sending failed on a host.
     """
     check_host_paths(inputs, sessions)
-    inputs = [replace(item, files=_hashed(item)) for item in inputs]
+    inputs = [replace(item, files=hashed_input(item)) if item.files else item for item in inputs]
     local = [item for item in inputs if item.files]
     shares = {
         name: {item.spec.name: item.share(index, len(sessions)) for item in local}
@@ -39,16 +43,16 @@ def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str
     }
     if local:
         lacks = find_missing(shares, sessions)
+        downloads = upload_missing(shares, lacks, sessions.inventory, python)
         with Board(sys.stdout, tuple(sessions)) as board:
-            send_missing(shares, sessions, lacks, board)
+            send_missing(shares, sessions, lacks, board, downloads.fetch)
         _report_present(shares, {name: lack.names for name, lack in lacks.items()})
     return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
 
 
-def _hashed(item: DataInput) -> LocalData | None:
-    """The local files of an input with their hashes."""
-    if item.files is None:
-        return None
+def hashed_input(item: DataInput) -> LocalData:
+    """The local files of an input with their hashes; shows the progress."""
+    assert item.files is not None
     name = f"data {item.spec.name}"
     progress = Progress(item.files.total_bytes)
     with Board(sys.stdout, (name,)) as board:

@@ -1,4 +1,4 @@
-"""Runs the pulumi command: reads the selected stack and its machines, and destroys a stack.
+"""Runs the pulumi command: reads a stack and its machines, changes it, destroys it.
 
 It never waits at a prompt: stdin is closed, and an error names the variable to set.
 """
@@ -9,8 +9,11 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
-from dataclasses import replace
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
-DESTROY_SECONDS = 3600
+UP_SECONDS = DESTROY_SECONDS = 3600
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -54,6 +57,25 @@ def cluster_of(stack: str) -> Inventory:
     return _inventory(stack, _json(stack, done.stdout))
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """How a Pulumi command ended, and what it printed."""
+
+    code: int
+    text: str
+
+
+def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
+    """`pulumi up` of a stack, or its preview; Pulumi prints to the terminal.
+
+    Raises:
+        UsageError: there is no pulumi.
+    """
+    verb = ["preview"] if preview else ["up", "--yes", "--skip-preview"]
+    more = ["--refresh"] if refresh else []
+    return _stream([*verb, "--stack", stack, *more], stack, UP_SECONDS)
+
+
 def destroy(stack: str) -> None:
     """Remove everything that a stack made; Pulumi prints to the terminal.
 
@@ -61,19 +83,79 @@ def destroy(stack: str) -> None:
         UsageError: there is no pulumi.
         RailheadError: Pulumi failed; its state lists what is left.
     """
-    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--non-interactive"]
-    retry = f"pulumi destroy --stack {shlex.quote(stack)}"
+    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
+    done = _stream(argv, stack, DESTROY_SECONDS)
+    if done.code:
+        retry = f"pulumi destroy --stack {shlex.quote(stack)}"
+        hint = unlock_hint(stack) if is_locked(done.text) else retry
+        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=hint)
+
+
+def is_locked(text: str) -> bool:
+    """Whether Pulumi refused because another command of the stack runs, or was killed."""
+    return "the stack is currently locked" in text or "Another update is currently in" in text
+
+
+def unlock_hint(stack: str) -> str:
+    """The command after a killed Pulumi."""
+    quoted = shlex.quote(stack)
+    return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
+
+
+def zones(stack: str) -> tuple[str, ...]:
+    """The zones in the stack's config, in their order; empty where none are set."""
+    done = _pulumi("config", "get", "zones", "--stack", stack)
+    text = done.stdout if done.returncode == 0 else ""
+    return tuple(zone.strip() for zone in text.split(",") if zone.strip())
+
+
+def set_zones(stack: str, zones: Sequence[str]) -> None:
+    """Write the zones into the stack's config.
+
+    Raises:
+        RailheadError: Pulumi refuses.
+    """
+    done = _pulumi("config", "set", "zones", ",".join(zones), "--stack", stack)
+    if done.returncode:
+        raise RailheadError(f"stack {stack}: zones cannot be set: {done.stderr.strip()}")
+
+
+def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
+    """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
+    what it has begun: this waits for it. After `seconds` Pulumi is interrupted."""
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    try:
-        done = log.run(
-            ["pulumi", *argv],
-            cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL, timeout=DESTROY_SECONDS,
+    whole = ["pulumi", *argv, "--non-interactive"]
+    with log.timed(f"here: {shlex.join(whole)}") as notes:
+        process = subprocess.Popen(
+            whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise RailheadError(f"pulumi destroy of {stack} takes too long", hint=retry) from None
-    if done.returncode:
-        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
+        bound = threading.Timer(seconds, process.send_signal, [signal.SIGINT])
+        bound.start()
+        try:
+            lines = list(_printed(process))
+        finally:
+            bound.cancel()
+        notes.append(f"exit {process.returncode}")
+    return Streamed(process.returncode, "".join(lines))
+
+
+def _printed(process: subprocess.Popen[str]) -> Iterator[str]:
+    """The lines of a process until it ends; the first interrupt does not end the wait."""
+    assert process.stdout
+    interrupted = False
+    while True:
+        try:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                yield line
+            process.wait()
+            return
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
 
 
 def state(stack: str) -> StackState:
@@ -159,9 +241,9 @@ def _error(stack: str, stderr: str) -> UsageError:
         hint = f"pulumi stack init {shlex.quote(stack)}"
         return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
-        return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
+        return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]
-    return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
+    return UsageError(f"stack {stack}: pulumi: {last}", hint="pulumi stack ls")
 
 
 def _unfinished(stack: str) -> UsageError:

@@ -154,8 +154,7 @@ def destroy(
     inventory = machines.inventory
     if inventory is None:
         agree(f"destroying stack {machines.stack}: it has no machine; all the rest is removed")
-        lines = end_machines(machines, report, clock) or _pulumi_destroy(machines.stack)
-        return _receipt(machines, [*lines, *leftovers(machines)])
+        return _receipt(machines, remove_made(machines, report))
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
     kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
@@ -171,6 +170,13 @@ def destroy(
     lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
+
+
+def remove_made(machines: StackMachines, report: Reporter) -> list[Line]:
+    """End the machines of a stack and destroy the rest, without a question; a line for what is
+    left. A bucket with objects stays, and also the wheels in it."""
+    lines = end_machines(machines, report, None) or _pulumi_destroy(machines.stack)
+    return [*lines, *leftovers(machines)]
 
 
 def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
@@ -246,7 +252,7 @@ def resources_to_destroy(
         if not inventory.kind.this_machine
         else []
     )
-    return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
+    return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *kept]
 
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:

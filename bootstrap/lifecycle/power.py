@@ -25,7 +25,7 @@ from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
-NO_LOGIN = "the machines run, and do not let us in"
+NO_LOGIN = "the machines run, but refuse the login"
 
 
 @dataclass(frozen=True)

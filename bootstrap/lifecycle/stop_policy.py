@@ -97,7 +97,7 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
         yield
     except BaseException:
         if inventory.is_managed:
-            report(f"no run was started; the machines go on running{price(inventory)}: fab stop")
+            report(f"no run was started; the machines keep running{price(inventory)}: fab stop")
         raise
 
 
@@ -114,9 +114,9 @@ def wait_after_run(
     stop = _fetched(run, "run.json", read_stop)
     result = _fetched(run, "result.json", read_result)
     if not stop:
-        report(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
+        report(f"the machines keep running (--no-stop){price(inventory)}; fab teardown stops them")
     elif not result:
-        report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
+        report(f"no supervisor is left to stop the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
         wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:

@@ -21,8 +21,10 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.runtimes import REPO
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
+from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
@@ -263,6 +265,8 @@ def _prepare(
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
+    if needs_reader(document):
+        session.send_tree(pack_training(REPO), f"{run.folder}/reader")
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
         [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
@@ -275,6 +279,12 @@ def _prepare(
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
     session.call("write", files=files)
+
+
+def needs_reader(document: Mapping[str, Any]) -> bool:
+    """Whether the ranks of a script read a bucket or a stream, with `training.data`."""
+    reads = any(not item["paths"] or item["mode"] == "stream" for item in document["data"])
+    return reads and document["program"]["kind"] == "script"
 
 
 def rank_starter(document: Mapping[str, Any]) -> str:

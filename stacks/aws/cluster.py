@@ -10,9 +10,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
-from stacks import cluster_id, outputs
+from stacks import broken_up, cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
-from stacks.aws.lookups import lookup
+from stacks.aws.lookups import Caller, caller, zones_with_type
+from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
@@ -29,6 +30,7 @@ class Lookups:
     location: Location
     ami: str
     account: str
+    others: broken_up.Alternatives
 
 
 class Cluster(pulumi.ComponentResource):
@@ -43,15 +45,18 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        network.check(config)
-        hosts.check(config)
         provider = _provider(name, config)
         invoke = pulumi.InvokeOptions(provider=provider)
+        who = caller(config, invoke)
+        pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
         requests = quota.check(config, invoke)
-        found = None if requests else _look_up(config, invoke)
+        found = None if requests else _look_up(config, who, invoke)
         own_id = cluster_id.make_id()
-        tagged = cluster_id.on_every_resource("tags", ID, own_id)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=[tagged])
+        transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
+        if found:
+            transformations.append(broken_up.on_failure(config, found.others))
+            broken_up.announce(config)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:aws:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
@@ -93,9 +98,11 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
     return aws.Provider(name, region=config.region, default_tags=everywhere)
 
 
-def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
-    caller = lookup("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
-    return Lookups(choose_location(config, opts), image.image_id(config, opts), caller.account_id)
+def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
+    location = choose_location(config, opts)
+    zones = [zone for zone in zones_with_type(config, opts) if zone != location.zone]
+    others = broken_up.Alternatives(zones, same_gpus(config.machine_type))
+    return Lookups(location, image.image_id(config, opts), who.account, others)
 
 
 def _document(

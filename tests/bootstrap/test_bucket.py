@@ -408,10 +408,10 @@ def test_no_login_is_reported_before_anything(
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    with pytest.raises(UsageError, match="nobody is logged in") as caught:
+    with pytest.raises(UsageError, match="not logged in") as caught:
         bucket_results.fetch(ON_GCP, here)
     assert caught.value.hint == "gcloud auth application-default login"
-    assert "nobody is logged in" in bucket_results.run_line(ON_GCP, None)
+    assert "not logged in" in bucket_results.run_line(ON_GCP, None)
 
 
 def test_a_token_that_is_no_good_is_reported_with_the_login(on_gcs: OnGcs) -> None:

@@ -174,6 +174,7 @@ def test_one_time_spot_machines_report_that_they_cannot_be_stopped(aws: None) ->
     with pytest.raises(UsageError, match="can end it, not stop it") as caught:
         cloud.stop()
     assert caught.value.hint.startswith("fab stop")
+    assert states(cloud) == ["running", "running"]
     assert cloud.cannot_stop() == [h.name for h in inventory.hosts]
     cloud.end()
     assert {s.state for s in cloud.instance_states().values()} == {"gone"}

@@ -265,7 +265,7 @@ def test_no_login_is_reported_before_anything(
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    with pytest.raises(UsageError, match="nobody is logged in") as caught:
+    with pytest.raises(UsageError, match="not logged in") as caught:
         connect()
     assert caught.value.hint == "gcloud auth application-default login"
 

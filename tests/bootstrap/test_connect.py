@@ -210,7 +210,7 @@ def test_a_host_that_wants_a_password_is_reported_at_once(
     with taking_passwords(cluster):
         began = time.monotonic()
         output = outcome(cluster.host(0))["h1"]
-    assert output.startswith("none of your keys is accepted (no password is asked for)")
+    assert output.startswith("none of your keys is accepted (passwords are not used)")
     assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in output
     assert time.monotonic() - began < 3
 

@@ -182,7 +182,7 @@ def test_results_that_are_only_on_the_chief_are_reported() -> None:
 
 def test_a_bucket_that_cannot_be_queried_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(_: Inventory) -> BucketContents:
-        raise UsageError("Google call failed: nobody is logged in")
+        raise UsageError("Google call failed: you are not logged in")
 
     save_run()
     monkeypatch.setattr(bucket, "bucket_of", of)
@@ -346,7 +346,7 @@ def test_what_pulumi_leaves_is_reported(
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody can answer"):
+    with pytest.raises(UsageError, match="question cannot be answered"):
         destroy(agree=confirm_by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")

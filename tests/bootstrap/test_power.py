@@ -311,7 +311,7 @@ def test_ssh_is_waited_for_but_not_for_ever(operator: pytest.MonkeyPatch) -> Non
 
     operator.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
     operator.setattr(reachability, "own_address", lambda _: "198.51.100.9")
-    with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as caught:
+    with pytest.raises(HostsNotReady, match="refuse the login; its firewall") as caught:
         start(operator, Sky("stopped", "stopped"))
     assert caught.value.hint.startswith(
         "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
@@ -342,7 +342,7 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word
     with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
         stop.stop(ours, print, clock=sky.clock())
     assert caught.value.hint == "fab fetch --run r1   # or: fab stop --discard-results"
-    with pytest.raises(UsageError, match="nobody can answer") as caught:
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
         stop.stop(ours, print, discard=True, clock=sky.clock())
     assert caught.value.hint == "fab stop --yes" and sky.calls == []
     stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())

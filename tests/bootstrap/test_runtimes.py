@@ -235,7 +235,7 @@ cat >"$0.stdin"
 
 
 def fake_uv(folder: Path, ends: str) -> Path:
-    """A uv that writes down what it was asked and ends as told."""
+    """A uv that records its arguments and ends with a given exit code."""
     path = folder / "uv"
     path.write_text(FAKE + ends)
     path.chmod(0o755)

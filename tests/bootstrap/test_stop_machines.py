@@ -20,7 +20,7 @@ import pytest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
-# Notes what it is asked; a host that was told to stop answers no more.
+# Notes what it is asked; a host that was stop command sent answers no more.
 SSH = """#!/bin/sh
 for word; do before=$alias; alias=$last; last=$word; done
 echo "$alias: $last" >>"$HOME/asked"
@@ -99,7 +99,7 @@ def test_sixteen_hosts_stop_at_once(home: Path) -> None:
 
 
 def orders(caught: list[str]) -> list[str]:
-    """What was asked, without the looking whether a host still answers."""
+    """The commands, without the checks whether a host still answers."""
     return [line for line in caught if not line.endswith(": true")]
 
 
@@ -108,7 +108,7 @@ def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) ->
     output = kept.end()
     request = orders(kept.requests)
     assert (sorted(request[:2]), request[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
-    assert output["stopped"] == {"b": "ok", "c": "ok", "a": "told to stop"}
+    assert output["stopped"] == {"b": "ok", "c": "ok", "a": "stop command sent"}
     assert (output["phase"], output["results"]) == ("stopping", "only on a")
 
 
@@ -129,7 +129,7 @@ def test_what_does_not_stop_is_reported_and_the_rest_stops(
     assert output == {
         "b": "its command ended with 127: no such command",
         "c": "has no stop command",
-        "a": "told to stop",
+        "a": "stop command sent",
     }
     assert orders(kept.requests) == ["railhead-2: wrong"] * 3
 
@@ -138,7 +138,7 @@ def test_a_host_that_answers_on_is_reported(home: Path) -> None:
     kept = Kept(home, stop={"argv": [["true"], ["never"], ["off"]], "keep_minutes": 0})
     text = (kept.folder / "stop_machines.py").read_text()
     (kept.folder / "stop_machines.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
-    assert kept.end()["stopped"]["b"] == "was told to stop and still answers"
+    assert kept.end()["stopped"]["b"] == "got its stop command and still answers"
 
 
 def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:

@@ -107,14 +107,14 @@ def test_what_is_reported_of_machines_that_go_on(tmp_path: Path) -> None:
     kept = after(tmp_path, "failed", {"keep_minutes": 20})
     assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
     assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
-    assert "go on running, as asked, 7.82 USD per hour" in after(tmp_path, "succeeded", None)
+    assert "keep running (--no-stop), 7.82 USD per hour" in after(tmp_path, "succeeded", None)
 
 
 def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> None:
     lines: list[str] = []
     with pytest.raises(UsageError), stop_policy.preparing(OURS, lines.append):
         raise UsageError("no")
-    assert lines == ["no run was started; the machines go on running, 7.82 USD per hour: fab stop"]
+    assert lines == ["no run was started; the machines keep running, 7.82 USD per hour: fab stop"]
     named = Inventory("named", OURS.hosts)
     with pytest.raises(UsageError), stop_policy.preparing(named, lines.append):
         raise UsageError("no")
@@ -125,7 +125,7 @@ def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Pat
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
-    assert lines == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
+    assert lines == ["no supervisor is left to stop the machines, 7.82 USD per hour: fab stop"]
 
 
 class Stopping:

@@ -203,12 +203,12 @@ def parse(text: str) -> tuple[list[str], o._ScriptOutput]:
 
 def test_lines_become_progress_and_the_last_command_is_kept() -> None:
     output, listener = parse(
-        "| an earlier fab bootstrap is still at work here: waiting for it\n@alive\n@step system\n"
+        "| an earlier fab bootstrap still runs here: waiting for it\n@alive\n@step system\n"
         "@try\n| Hit:1 http://a\n@alive\n|  \n| .....\n@try\n| (Reading database ... 5%\n"
         "| E: it fails\n@failed apt\n\n"
     )
     assert output == [
-        "an earlier fab bootstrap is still at work here: waiting for it",
+        "an earlier fab bootstrap still runs here: waiting for it",
         "system: x missing",
         "system: Hit:1 http://a",
         "system: E: it fails",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator
+from standins.object_stores import S3, Gcs
+
+from training.data.records import masked_crc
 
 JOIN = """
 import ctypes, json, os, pathlib, sys
@@ -31,11 +37,11 @@ print("FOUND", json.dumps(found))
 )
 
 
-def found_by(operator: Operator, rank: int) -> dict[str, dict[str, str]]:
+def found_by(operator: Operator, rank: int) -> dict[str, Any]:
     """What the script of REPORT found on a rank of the last run."""
     log = (operator.last / f"logs/rank-{rank}.log").read_text()
     line = next(line for line in log.splitlines() if "FOUND " in line)
-    found: dict[str, dict[str, str]] = json.loads(line.partition("FOUND ")[2])
+    found: dict[str, Any] = json.loads(line.partition("FOUND ")[2])
     return found
 
 
@@ -95,6 +101,32 @@ def test_data_that_is_on_the_hosts_is_shared_by_links(operator: Operator, tmp_pa
     assert [sorted(r["RAILHEAD_DATA_B"]) for r in ranks] == [names([0, 2]), names([1])]
 
 
+SAGEMAKER = (
+    JOIN
+    + """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--model_dir")
+parser.add_argument("--train", default=os.environ["SM_CHANNEL_TRAIN"])
+args = parser.parse_args()
+assert args.model_dir == os.environ["SM_MODEL_DIR"]
+assert json.loads(os.environ["SM_HPS"])["epochs"] == 3
+pathlib.Path(args.model_dir, "saved.txt").write_text(os.environ["SM_CURRENT_HOST"])
+open("/opt/ml/input/data/train/part-0.txt")
+"""
+)
+
+
+def test_a_path_of_sagemaker_that_is_written_into_a_script_gets_a_hint(operator: Operator) -> None:
+    write_files(operator, "mine", 2)
+    operator.write("code/train.py", SAGEMAKER)
+    options = ("--sagemaker", "--args=--epochs 3", "--data", "train=mine")
+    done = operator.fab("train", "--script", "code/train.py", *options)
+    done.ended(1, "/opt/ml/input/data/train is a folder of SageMaker", "SM_CHANNEL_TRAIN")
+    assert (operator.last / "model/saved.txt").read_text() == "h1"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -112,3 +144,106 @@ def test_data_that_cannot_be_used_is_exit_2(
     operator.write("some/a.jpg", "x")
     operator.fab("train", *text).ended(2, expected)
     assert not (operator.folder / "results").exists()
+
+
+# --- Buckets
+
+
+@pytest.fixture
+def options_of_s3(s3_store: S3) -> tuple[str, ...]:
+    """A bucket `data` with five files below `set/`, and the options with which hosts read it."""
+    with contextlib.suppress(Exception):  # made by an earlier test
+        s3_store.make_bucket("data")
+    for number in range(5):
+        s3_store.put("data", f"set/part-{number}.txt", f"set {number}".encode())
+    secrets = [
+        option
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for option in ("--secret", name)
+    ]
+    return ("--env", f"AWS_ENDPOINT_URL={s3_store.endpoint}", *secrets)
+
+
+def test_a_script_reads_buckets_as_files(
+    operator: Operator, s3_store: S3, gcs_store: Gcs, options_of_s3: tuple[str, ...]
+) -> None:
+    with contextlib.suppress(Exception):  # made by an earlier test
+        gcs_store.make_bucket("data")
+    gcs_store.put("data", "set/part-0.txt", b"of Google")
+    operator.write("code/train.py", REPORT)
+    data = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
+    data += ("--data", "google=gs://data/set")
+    google = [option for pair in gcs_store.environ.items() for option in ("--env", "=".join(pair))]
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3, *google)
+    first = operator.fab(*command, env=s3_store.environ).ended(0)
+    assert "s3://data/set" in first.out and "MB" in first.out
+    ranks = [found_by(operator, rank) for rank in (0, 1)]
+    assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2, 3, 4])] * 2
+    assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
+    assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"] == "set 3"
+    assert [r["RAILHEAD_DATA_GOOGLE"] for r in ranks] == [{"part-0.txt": "of Google"}] * 2
+    again = operator.fab(*command, env=s3_store.environ).ended(0)
+    assert "0 of 0 MB" not in again.out and "MB/s" not in again.out, "downloaded again"
+
+
+def test_a_bucket_without_rights_is_named_with_the_key_to_set(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    operator.write("code/train.py", REPORT)
+    command = ("train", "--script", "code/train.py", "--data", "x=s3://data/set", *options_of_s3)
+    operator.fab(*command, env=s3_store.guest).ended(1, "s3://data/set", "data_buckets", "--secret")
+
+
+# The reader of docs/data.md, without TensorFlow: counts the bytes of the segments of one epoch.
+STREAM = (
+    JOIN
+    + """
+import time
+folder, total = pathlib.Path(os.environ["RAILHEAD_DATA_TRAIN"]), 0
+while True:
+    for path in sorted(folder.glob("[0-9]*"))[:1]:
+        kind, size = path.suffix, path.stat().st_size
+        assert kind != ".failed", path.read_text()
+        path.unlink()
+        total += size
+        if kind == ".end":
+            print("FOUND", json.dumps({"bytes": total, "folder": str(folder)}))
+            sys.exit(0)
+    time.sleep(0.01)
+"""
+)
+
+
+def record(content: bytes) -> bytes:
+    """One framed record of a TFRecord file."""
+    length = struct.pack("<Q", len(content))
+    frames = [struct.pack("<I", masked_crc(data)) for data in (length, content)]
+    return length + frames[0] + content + frames[1]
+
+
+def test_a_script_reads_a_stream_from_memory(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    for number in range(4):
+        content = record(bytes([number]) * 1000) * 10
+        s3_store.put("data", f"records/part-{number}.tfrecord", content)
+    operator.write("code/train.py", STREAM)
+    data = ("--data", "train=s3://data/records,shard,stream")
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3)
+    operator.fab(*command, env=s3_store.environ).ended(0)
+    for rank in (0, 1):
+        found = found_by(operator, rank)
+        assert found["bytes"] == 2 * 10 * 1016
+        assert found["folder"].startswith(("/dev/shm/", "/tmp/"))
+        assert not Path(found["folder"]).exists(), "the segments are still in memory"
+    assert operator.result()["swept"] == {name: {"ended": 0, "left": []} for name in ("h1", "h2")}
+
+
+def test_our_training_reads_a_bucket_by_itself(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    rows = [f"{i % 7},{i % 3},{(i % 7) > 3:d}" for i in range(100)]
+    s3_store.put("data", "table/train.csv", "\n".join(["a,b,label", *rows, ""]).encode())
+    settings = ("--set", "data=csv", "--set", "model=linear", "--set", "epochs=1")
+    data = ("--data", "train=s3://data/table", *options_of_s3)
+    operator.fab("train", *settings, *data, env=s3_store.environ).ended(0, "succeeded")

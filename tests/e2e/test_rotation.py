@@ -72,13 +72,13 @@ class Cluster:
         return path.read_text().splitlines()
 
     def refused(self) -> None:
-        """No host is let in, for its key alone."""
+        """No host can be reached, because of its key alone."""
         sessions = connect.open_sessions(self.inventory)
         assert not sessions
         assert all(isinstance(error, ChangedHostKey) for error in sessions.failed.values())
 
     def known(self) -> None:
-        """Every host is let in."""
+        """Every host can be reached."""
         power._wait_for_ssh(self.inventory, self.messages.append, Clock())
 
     def changed(self) -> None:
