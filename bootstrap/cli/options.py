@@ -49,16 +49,18 @@ HELP = {
     "secret": "an environment variable to copy from this shell, never logged; repeatable",
     "outputs": "a glob pattern of the files to fetch; default: all; repeatable",
     "detach": "return when the run has started",
-    "keep": "minutes until a stack's machines stop after a failed run; default: 20",
+    "keep": "minutes until machines stop after a failed run (20); prune: newest runs (10)",
     "no-stop": "leave a stack's machines running after the run",
     "max-hours": "cancel the run after so many hours",
     "run": "a run id; default: the last run",
+    "to": "a folder for the results; default: results/ where fab train was typed",
     "yes": "do not ask for confirmation",
     "purge": "also remove ~/.railhead from the hosts",
     "discard-results": "with --purge or --destroy: go on even if results were not fetched",
     "destroy": "also delete local hosts, or all resources of the stack",
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
     "rank": "a rank's number, mpirun or supervisor",
+    "follow": "print new lines until the run ends",
     "cmd": "a shell command",
     "host": "a host's name",
 }
@@ -85,13 +87,17 @@ def task(
 
 
 def target_of(
-    hosts: str | None, stack: str | None, slots: str | None = None, start: bool = False
+    hosts: str | None,
+    stack: str | None,
+    slots: str | None = None,
+    start: bool = False,
+    run: str | None = None,
 ) -> Target:
     """The hosts of a command, not yet resolved."""
     from bootstrap.cli.targets import Target
     from bootstrap.inventory.hosts import whole_number
 
-    return Target(hosts, stack, whole_number(slots, "--slots", 1, 1024), start)
+    return Target(hosts, stack, whole_number(slots, "--slots", 1, 1024), start, run)
 
 
 def options_of(

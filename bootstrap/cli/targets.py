@@ -14,15 +14,17 @@ from bootstrap.lifecycle.power import ClusterStatus
 
 @dataclass(frozen=True)
 class Target:
-    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else of
-    the selected stack, else the hosts of the last command. `slots` is the number of ranks per host
-    for entries of `hosts` without a number. `start`: start the stack's machines that do not run.
+    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else the
+    hosts of `run`, else the machines of the selected stack, else the hosts of the last command.
+    `slots` is the number of ranks per host for entries of `hosts` without a number. `start`: start
+    the stack's machines that do not run.
     """
 
     hosts: str | None = None
     stack: str | None = None
     slots: int | None = None
     start: bool = False
+    run: str | None = None
 
     def __post_init__(self) -> None:
         if self.hosts is not None and self.stack is not None:
@@ -46,5 +48,10 @@ class Target:
     def _inventory(self) -> Inventory:
         if self.hosts is not None:
             return parse_hosts(self.hosts, slots=self.slots)
-        stack = self.stack if self.stack is not None else pulumi_stack.current()
-        return local_state.last_cluster() if stack is None else pulumi_stack.cluster_of(stack)
+        if self.stack is not None:
+            return pulumi_stack.cluster_of(self.stack)
+        recorded = local_state.cluster_of_run(self.run) if self.run is not None else None
+        stack = recorded.stack if recorded else pulumi_stack.current()
+        if stack is not None:
+            return pulumi_stack.cluster_of(stack)
+        return recorded or local_state.last_cluster()

@@ -158,6 +158,15 @@ def runs(cluster: str) -> list[Path]:
     return [path for path in found if is_name(path.stem)]
 
 
+def cluster_of_run(run_id: str) -> Inventory | None:
+    """The recorded cluster on which a run was started; None if it is not recorded here."""
+    check_name(run_id, "a run's id")
+    found = sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+    names = [path.parents[1].name for path in found]
+    known = [name for name in names if name in clusters()]
+    return load_cluster(known[0]) if known else None
+
+
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     """The run's id and the folder for its results; the last run when `run_id` is None."""
     known = runs(inventory.name)

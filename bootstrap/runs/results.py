@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
-from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
@@ -29,6 +30,7 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
 RESULT = "results/result.json"
+ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
 
 # Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
 WRONG_KERAS = {
@@ -79,6 +81,19 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
         notice = json.dumps({"left": len(left)})
         session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
     return result_of(run.results)
+
+
+def require_writable(folder: Path) -> None:
+    """UsageError if the results folder cannot be created or written: checked before a run."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise UsageError(
+            f"{place} is not a folder: results cannot be written there", hint=ELSEWHERE
+        )
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"{place} cannot be written: results would be lost", hint=ELSEWHERE)
 
 
 def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
@@ -166,11 +181,28 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
         raise RunFailed(
             _failure(run, result), hint=_keras_hint(result) or f"fab logs --run {run.run_id}"
         )
+    if left := left_on_hosts(result):
+        raise RailheadError(
+            f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
+        )
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
     ranks = count(result["size"], "rank")
     return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {ranks}"
+
+
+def left_on_hosts(result: Mapping[str, Any]) -> str:
+    """The hosts on which processes of the run are, or may be, left; empty if there are none."""
+    found = []
+    for name, swept in (result.get("swept") or {}).items():
+        left = swept.get("left") if isinstance(swept, dict) else None
+        if left:
+            found.append(f"processes {clean(str(left))[:200]} of it are left on {name}")
+        elif left is None:
+            why = swept.get("unknown") if isinstance(swept, dict) else swept
+            found.append(f"{name} did not report that its processes ended: {clean(str(why))[:200]}")
+    return "; ".join(found)
 
 
 def _below(evaluation: Mapping[str, Any]) -> str:
