@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -41,13 +42,19 @@ WRONG_KERAS = {
         "Attempt to convert a value (PerReplica:",
         "optimizers.legacy is not supported in Keras 3",
         "has no attribute 'reset_states'",
+        "Invalid filepath extension for saving",
     ),
     "2": (
         "No module named 'tf_keras.",
         "No module named 'keras.ops'",
         "tf_keras' has no attribute",
+        "'function' object has no attribute 'assign'",
     ),
 }
+
+
+# A file that the script opened by a relative path.
+_NOT_SENT = re.compile(r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'")
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
@@ -178,9 +185,7 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
-        raise RunFailed(
-            _failure(run, result), hint=_keras_hint(result) or f"fab logs --run {run.run_id}"
-        )
+        raise RunFailed(_failure(run, result), hint=_hint(result) or _log_hint(run, result))
     if left := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
@@ -229,8 +234,17 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
-def _keras_hint(result: Mapping[str, Any]) -> str:
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
+def _log_hint(run: Run, result: Mapping[str, Any]) -> str:
+    """The command that shows the log of the rank that failed, else that of mpirun."""
+    rank = (result["culprit"] or {}).get("rank")
+    return f"fab logs --run {run.run_id} --rank {'mpirun' if rank is None else rank}"
+
+
+def _hint(result: Mapping[str, Any]) -> str:
+    text = "\n".join(clean(str(line)) for line in (result["culprit"] or {"lines": []})["lines"])
+    if found := _NOT_SENT.search(text):
+        what = f"{found[1]} is not on the hosts; files that .gitignore excludes are not sent"
+        return f"{what}: --data NAME=FOLDER"
     for keras, errors in WRONG_KERAS.items():
         if any(error in text for error in errors):
             other = "2" if keras == "3" else "3"
