@@ -31,10 +31,10 @@ from bootstrap.inventory import local_state
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from e2e import named
-from e2e.local import Person
-from hosts import needs
-from hosts.full import FullHost
+from e2e import adhoc_hosts
+from e2e.local_hosts import Operator
+from hosts import requirements
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 RTT = 0.1
@@ -110,14 +110,14 @@ class Place:
         self.folder, self.caches = folder, local_state.cache("uv").parents[1]
         self.count = 0
         self.network, self.closed = Network(internet=True), Network()
-        self.disk = named.make_ready(self.network, self.person())
+        self.disk = adhoc_hosts.make_ready(self.network, self.operator())
 
-    def person(self) -> Person:
+    def operator(self) -> Operator:
         """Somebody new."""
         self.count += 1
         home = self.folder / str(self.count)
         home.mkdir()
-        return Person(home, home, self.caches)
+        return Operator(home, home, self.caches)
 
     def host(self, lacks: str) -> FullHost:
         """A fresh host, started."""
@@ -132,14 +132,14 @@ class Place:
 
     def measure(self, lacks: str, way: str) -> Took:
         """Make a fresh host ready over one of the ways."""
-        host, person = self.host(lacks), self.person()
+        host, operator = self.host(lacks), self.operator()
         try:
             if WAYS[way]:
                 host.far(**WAYS[way])
-            hosts = named.introduce(person, host)
+            hosts = adhoc_hosts.introduce(operator, host)
             before, begun = host.calls(), time.monotonic()
             with Ear(host.legs.namespace) as ear:
-                done = person.fab("bootstrap", "--hosts", hosts, seconds=3600).ended(0)
+                done = operator.fab("bootstrap", "--hosts", hosts, seconds=3600).ended(0)
             took = Took(time.monotonic() - begun, host.calls() - before, ear.turns)
             (last,) = re.findall(r"\] (ready in .*)", done.out)
             print(f"{lacks:<6}  {way:<8}  {took.seconds:5.1f} s  {last}", flush=True)
@@ -168,7 +168,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--patient", action="store_true")
     asked = parser.parse_args()
-    if why := needs.missing() or needs.base_or_reason():
+    if why := requirements.missing() or requirements.base_or_reason():
         sys.exit(why)
     left_out = LONG - PATIENT if asked.patient else LONG
     cases = [(lacks, way) for lacks in LACKS for way in WAYS if (lacks, way) not in left_out]

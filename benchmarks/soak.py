@@ -38,7 +38,7 @@ SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
-class Person:
+class Operator:
     """Whose commands these are: a temporary home with the cluster, and a folder for results."""
 
     home: Path
@@ -72,18 +72,20 @@ class Person:
         return set(self.folder.glob("results/*/result.json"))
 
 
-def counts(person: Person) -> dict[str, int]:
+def counts(operator: Operator) -> dict[str, int]:
     """All that must not grow from run to run."""
-    hosts = local_cluster.existing(person.cluster)
-    pids = {pid for pid in marked(person.home)} | {p for h in hosts for p in processes.of(h.folder)}
+    hosts = local_cluster.existing(operator.cluster)
+    pids = {pid for pid in marked(operator.home)} | {
+        p for h in hosts for p in processes.of(h.folder)
+    }
     shared = [x for place in SHARED for x in listed(Path(place)) if OURS.search(x.name)]
     return {
         "processes of ours": len(pids),
         "their open files": sum(map(open_files, pids)),
         "entries in the hosts' homes, without runs": sum(entries(h.home) for h in hosts),
         "entries in the hosts' TMPDIR": sum(len(listed(h.folder / "tmp")) for h in hosts),
-        "entries in ~/.railhead here, without runs": entries(person.home / ".railhead", "hosts"),
-        "entries in TMPDIR here": len(listed(person.home / "tmp")),
+        "entries in ~/.railhead here, without runs": entries(operator.home / ".railhead", "hosts"),
+        "entries in TMPDIR here": len(listed(operator.home / "tmp")),
         f"names like ours in {', '.join(SHARED)}": len(shared),
     }
 
@@ -118,40 +120,40 @@ def entries(folder: Path, *without: str) -> int:
     return total
 
 
-def kept(person: Person) -> int:
+def kept(operator: Operator) -> int:
     """Bytes on the disk that the runs of the cluster hold on all hosts."""
-    folders = [h.home / ".railhead" / "runs" for h in local_cluster.existing(person.cluster)]
+    folders = [h.home / ".railhead" / "runs" for h in local_cluster.existing(operator.cluster)]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     return sum(path.stat().st_blocks * 512 for path in files)
 
 
-def settled(person: Person, seconds: float = 5) -> dict[str, int]:
+def settled(operator: Operator, seconds: float = 5) -> dict[str, int]:
     """The counts, once what is about to end has ended."""
-    end, before = time.monotonic() + seconds, counts(person)
+    end, before = time.monotonic() + seconds, counts(operator)
     while time.monotonic() < end:
         time.sleep(0.5)
-        now = counts(person)
+        now = counts(operator)
         if now == before:
             break
         before = now
     return before
 
 
-def soak(person: Person, runs: int) -> tuple[list[str], dict[str, int], dict[str, int]]:
+def soak(operator: Operator, runs: int) -> tuple[list[str], dict[str, int], dict[str, int]]:
     """What failed, and the counts after the first run and after the last."""
     wrong, taken, first = [], [], {}
     for number in range(1, runs + 1):
-        seconds, why = person.train()
+        seconds, why = operator.train()
         taken.append(seconds)
         wrong += [f"run {number}: {why}"] if why else []
         print(f"run {number} of {runs}: {seconds:.1f} s {'FAILED' if why else 'ok'}", flush=True)
         if number == 1:
-            first = settled(person)
+            first = settled(operator)
     later = taken[1:] or taken
     print(f"seconds, the first left out: {min(later):.1f} {median(later):.1f} {max(later):.1f}")
     print("(min median max)")
-    print(f"kept on the hosts for fetching: {kept(person) / runs / 1e6:.2f} MB per run")
-    return wrong, first, settled(person)
+    print(f"kept on the hosts for fetching: {kept(operator) / runs / 1e6:.2f} MB per run")
+    return wrong, first, settled(operator)
 
 
 def show(first: Mapping[str, int], last: Mapping[str, int]) -> list[str]:
@@ -172,16 +174,16 @@ def main() -> int:
     runs = parser.parse_args().runs
     os.environ["XDG_CACHE_HOME"] = str(local_state.cache("uv").parents[1])
     with tempfile.TemporaryDirectory(prefix="railhead-soak-") as name:
-        person = Person(Path(name))
-        for folder in (person.folder, person.home / "tmp"):
+        operator = Operator(Path(name))
+        for folder in (operator.folder, operator.home / "tmp"):
             folder.mkdir()
-        os.environ.update(HOME=name, TMPDIR=str(person.home / "tmp"), TERM="dumb")
-        local_cluster.start(person.cluster, 2)
+        os.environ.update(HOME=name, TMPDIR=str(operator.home / "tmp"), TERM="dumb")
+        local_cluster.start(operator.cluster, 2)
         try:
-            wrong, first, last = soak(person, runs)
+            wrong, first, last = soak(operator, runs)
             grew = show(first, last)
         finally:
-            local_cluster.stop(person.cluster)
+            local_cluster.stop(operator.cluster)
     print(*wrong, f"{runs - len(wrong)} of {runs} succeeded", sep="\n")
     return int(bool(wrong or grew))
 

@@ -14,11 +14,13 @@ from stacks.cost import cost
 from stacks.summary import summary
 from stacks.validators import ConfigError
 
+ENGINE = ">=3.259.0"  # stashes and error hooks
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
 
 
 def main() -> None:
     """Register the cluster of this stack; report a broken rule before any resource exists."""
+    _check_engine()
     values = settings.of_project(pulumi.runtime.get_config_env(), pulumi.get_project())
     try:
         config = settings.read(values, stack=pulumi.get_stack())
@@ -31,6 +33,15 @@ def main() -> None:
         sys.exit(ERROR_SHOWN)
     pulumi.export("cluster", cluster.document)
     pulumi.export("next", cluster.document.apply(lambda document: summary(config, document)))
+
+
+def _check_engine() -> None:
+    """End, with a message, where the Pulumi CLI is older than the one that this was tested with."""
+    try:
+        pulumi.require_pulumi_version(ENGINE)
+    except Exception as error:  # the only type that it raises
+        pulumi.log.error(f"{error}\n  next: https://www.pulumi.com/docs/install/")
+        sys.exit(ERROR_SHOWN)
 
 
 main()

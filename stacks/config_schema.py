@@ -47,10 +47,10 @@ KEYS = (
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
     Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
-    Key("deadline_hours", ALL, validators.deadline, "after how many hours the cloud itself stops "
-        "the machines. aws: counted from the `pulumi up` that makes the machines, and again from "
-        "each `fab start`. gcp: from each start of a machine. local: no effect, nothing stops "
-        "local hosts by itself", default="8"),
+    Key("deadline_hours", ALL, validators.deadline, "after how many hours each machine "
+        "powers itself off, and the cloud stops it, 0.25 to 168. Counted from when the machine "
+        "was made, and again from each `fab start`. local: no effect, nothing stops local hosts "
+        "by itself", default="8"),
     Key("region", REMOTE, validators.region, "the cloud's region",
         defaults={"aws": "us-east-1", "gcp": "us-central1"}),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "

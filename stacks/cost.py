@@ -24,6 +24,12 @@ def price(config: ClusterConfig) -> dict[str, Any] | None:
     return _entry(round(machine.usd_per_hour * config.count, 4), prices.source, prices.date)
 
 
+def price_per_machine(config: ClusterConfig) -> dict[str, Any] | None:
+    """As `price`, of one machine."""
+    found = price(config)
+    return found and {**found, "per_hour": round(found["per_hour"] / config.count, 4)}
+
+
 def cost(config: ClusterConfig) -> str:
     """One phrase for people: what the whole cluster costs per hour, as far as that is known."""
     if CLOUDS[config.cloud].free:

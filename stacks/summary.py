@@ -17,8 +17,9 @@ def summary(config: ClusterConfig, document: Mapping[str, Any] | None) -> str:
 
 
 def _deadline(document: Mapping[str, Any]) -> str:
-    for deadline in document["deadlines"]:
-        if "at" in deadline:
-            return f"the cloud stops it at {deadline['at']}"
-        return f"the cloud stops each host {deadline['seconds'] / 3600:g} hours after its start"
-    return "nothing stops it by itself: fab teardown"
+    deadlines = document["deadlines"]
+    if not deadlines:
+        return "nothing stops it by itself: fab teardown"
+    if times := sorted(deadline["at"] for deadline in deadlines if "at" in deadline):
+        return f"the cloud stops it at {times[0]}"
+    return f"the cloud stops each host {deadlines[0]['seconds'] / 3600:g} hours after its start"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 MAX_HOSTS = 16
-MAX_DEADLINE_HOURS = 168.0  # one week
+DEADLINE_HOURS = (0.25, 168.0)  # a quarter of an hour, which a boot may take, to one week
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
 
 
@@ -73,7 +73,10 @@ def gpu_count(key: str, text: str) -> int:
 
 def deadline(key: str, text: str) -> float:
     """Hours until the cloud stops the machines."""
-    return number(key, text, MAX_DEADLINE_HOURS)
+    low, high = DEADLINE_HOURS
+    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text) or not low <= float(text) <= high:
+        raise ConfigError(f"{key}: {text!r} is not a number from {low:g} to {high:g}")
+    return float(text)
 
 
 def price(key: str, text: str) -> float:

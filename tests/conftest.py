@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local
+from e2e import local_hosts
 from standins import object_stores
 from standins.servers import NoServer
 
@@ -78,8 +78,8 @@ def shared_caches(home_of_session: Path) -> Iterator[Path]:
 def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
     """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
     home = home_of_session.parent / "ready"
-    with local.cluster(home, "ready", shared_caches):
-        made = local.Person(home, home, shared_caches).fab("bootstrap", seconds=1500)
+    with local_hosts.cluster(home, "ready", shared_caches):
+        made = local_hosts.Operator(home, home, shared_caches).fab("bootstrap", seconds=1500)
         made.ended(0, "[h1]", "[h2]")
         yield home
 

@@ -155,9 +155,9 @@ def test_every_record_is_described() -> None:
     for path in (ROOT / "training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":
-                words = {k.arg for k in node.keywords if k.arg}
-                words |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
-                assert words <= named(text), f"{path.name}: {words - named(text)}"
+                parameters = {k.arg for k in node.keywords if k.arg}
+                parameters |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
+                assert parameters <= named(text), f"{path.name}: {parameters - named(text)}"
 
 
 def variables() -> set[str]:
@@ -240,10 +240,10 @@ def test_every_error_is_in_troubleshooting() -> None:
     text = page("troubleshooting.md")
     quotes = quoted_in(text)
     missing = []
-    for name, said in messages():
-        shape = re.escape(said).replace(re.escape(HOLE), ".+")
-        if not any(quote.search(said) for quote in quotes) and not re.search(shape, text):
-            missing.append(f"{name}: {said.replace(HOLE, '{}')}")
+    for name, output in messages():
+        shape = re.escape(output).replace(re.escape(HOLE), ".+")
+        if not any(quote.search(output) for quote in quotes) and not re.search(shape, text):
+            missing.append(f"{name}: {output.replace(HOLE, '{}')}")
     assert not missing, "\n".join(missing)
 
 

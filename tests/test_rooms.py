@@ -58,6 +58,7 @@ SDKS = {
 }
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
+    "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.manifest",
     "bootstrap.remote.run.mpirun_output",
     "bootstrap.remote.run.stop_policy",
@@ -145,7 +146,7 @@ def test_every_folder_has_a_place_in_the_order() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
-def test_a_folder_says_what_it_is_for_and_has_room(folder: Path) -> None:
+def test_a_folder_reports_what_it_is_for_and_has_room(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert text and len(text.splitlines()) <= 24
     if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/remote"):

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e.local import FAB, REPO, cluster
-from e2e.pages import PAGES, blocks, matches, steady
+from e2e.local_hosts import FAB, REPO, cluster
+from e2e.transcripts import PAGES, blocks, matches, steady
 
 from bootstrap.inventory import local_state
 
@@ -86,12 +86,12 @@ class Reader:
         paths = f"{self.home / 'bin'}:{os.environ['PATH']}"
         environment = {**os.environ, "HOME": str(self.home), "PATH": paths, "TERM": "dumb"}
         environment["XDG_CACHE_HOME"] = str(self.caches)
-        words = command.replace("make demo", "fab demo")
+        args = command.replace("make demo", "fab demo")
         done = subprocess.run(
-            ["sh", "-c", f"(exit {last}); {words}"], cwd=self.folder, env=environment,
+            ["sh", "-c", f"(exit {last}); {args}"], cwd=self.folder, env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        if "--detach" in words:
+        if "--detach" in args:
             time.sleep(8)  # until every rank is there
         return done.stdout, done.returncode
 
@@ -177,7 +177,7 @@ def test_every_transcript_is_of_a_world_that_is_typed_again() -> None:
         assert set(worlds) <= {"alone", "hosts", "run", "demo", "stack"}, name
         assert "run" not in worlds or name in STORY
         assert "demo" not in worlds or name == "README.md"
-        assert "stack" not in worlds or name == "stacks.md"  # tests/engine/test_circle.py
+        assert "stack" not in worlds or name == "stacks.md"  # tests/engine/test_stack_lifecycle.py
 
 
 def test_a_line_that_nobody_printed_is_noticed() -> None:

@@ -85,7 +85,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--strategy", help=f"one of {', '.join(STRATEGIES)}")
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options.add_argument(
-        "--data", action="append", default=[], metavar="NAME=FOLDER", help="train, validation, test"
+        "--data",
+        action="append",
+        default=[],
+        metavar="NAME=URI[,file|stream]",
+        help="train, validation, test: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
     )
     options.add_argument("--results", default="results", metavar="FOLDER")
     options.add_argument("--resume", action="store_true", help="go on from the last checkpoint")

@@ -7,7 +7,7 @@ of samples of the whole step, of all replicas together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ from training.data.assignment import (
     Epoch,
     Lane,
     Share,
+    Span,
     cut_lanes,
     lane_length,
     lanes_for,
@@ -33,6 +34,7 @@ from training.tasks import task_of
 VECTOR = tf.TensorSpec([None], tf.int64)
 SCALAR = tf.TensorSpec([], tf.int64)
 FLOATS = tf.TensorSpec([None], tf.float32)
+TEXT = tf.TensorSpec([], tf.string)
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def gathered(samples: Any, plan: Plan, config: TrainConfig, replica: int, read: 
 def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> Any:
     """Shards: a replica reads its lanes from front to back."""
     lanes = Lanes(samples, plan, config, replica)
+    samples.source.prepare(lanes.spans())
 
     def epoch_batches(epoch: Any) -> Any:
         steps = generated(lanes.steps, (VECTOR, FLOATS, SCALAR), epoch)
@@ -170,7 +173,12 @@ class Lanes:
         self.cut = cut_lanes(samples.spans, plan.lanes)
         self.own = [lane for lane in range(plan.lanes) if lane % plan.replicas == replica]
         self.window = config.shuffle_window if plan.training else 1
-        self.paths = tf.constant(samples.paths)
+        own = [span for lane in self.own for span in self.cut[lane]]
+        self.padding_from = (own or samples.spans)[0]
+
+    def spans(self) -> list[Span]:
+        """Everything that this replica reads."""
+        return [self.padding_from, *(span for lane in self.own for span in self.cut[lane])]
 
     def read(self, lane: int, epoch: int) -> Lane:
         """One lane in one epoch, from where it goes on."""
@@ -200,7 +208,7 @@ class Lanes:
             yield [self.own.index(p % self.plan.lanes) if w else len(self.own) for p, w in places]
 
     def records(self, epoch: Any) -> Any:
-        """The serialized records of an epoch, one by one; padding is the first record of all."""
+        """The serialized records of an epoch, one by one; padding is one of this replica's."""
         parts = [self.lane_records(lane, epoch) for lane in self.own]
         turns = generated(self.turns, VECTOR, epoch).unbatch()
         return tf.data.Dataset.choose_from_datasets(
@@ -210,14 +218,13 @@ class Lanes:
     def lane_records(self, lane: int, epoch: Any) -> Any:
         """The records of one lane in the order of training."""
 
-        def spans(number: int) -> Iterator[tuple[int, int, int]]:
-            for span in self.read(lane, number).spans:
-                yield span.shard, span.first, span.count
+        def pieces(number: int) -> Iterator[tuple[str, int, int]]:
+            yield from self.samples.source.pieces(self.read(lane, number).spans, len(self.own))
 
         def orders(number: int) -> Iterator[Sequence[int]]:
             yield from self.read(lane, number).orders
 
-        records = generated(spans, (SCALAR, SCALAR, SCALAR), epoch).flat_map(self.shard)
+        records = generated(pieces, (TEXT, SCALAR, SCALAR), epoch).flat_map(records_of)
         if self.window == 1:
             return records
         windows = tf.data.Dataset.zip(
@@ -225,14 +232,18 @@ class Lanes:
         )
         return windows.map(tf.gather).unbatch()
 
-    def shard(self, shard: Any, first: Any, count: Any) -> Any:
-        """So many records of a shard."""
-        return tf.data.TFRecordDataset(tf.gather(self.paths, shard)).skip(first).take(count)
-
     def padding(self) -> Any:
-        """The first record, without end."""
-        first = self.samples.spans[0]
-        return self.shard(first.shard, first.first, 1).repeat()
+        """One record, without end."""
+        one = [replace(self.padding_from, count=1)]
+        read = generated(
+            lambda _: self.samples.source.pieces(one, len(self.own)), (TEXT, SCALAR, SCALAR), 0
+        )
+        return read.flat_map(records_of).cache().repeat()
+
+
+def records_of(path: Any, first: Any, count: Any) -> Any:
+    """So many records of a file."""
+    return tf.data.TFRecordDataset(path).skip(first).take(count)
 
 
 def generated(of: Callable[[int], Iterator[Any]], signature: Any, epoch: Any) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +21,11 @@ from training.config import (
     require_choice,
     resolve,
 )
-from training.data import SPLITS
+from training.data import SPLITS, DataError
+from training.data.uri import Given, from_environment, parse_given
 
 MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
-DATA = "RAILHEAD_DATA_"
 CHECKPOINTS = "RAILHEAD_CHECKPOINT_DIR"
 RESUMES = ("auto", "required", "fresh", "refuse")
 
@@ -45,7 +44,7 @@ class Job:
     local_rank: int = 0
     processes: int | None = None  # of the whole run; None: whatever the launcher started
     threads: int = 1  # CPU threads for this process
-    data: Mapping[str, Path] = field(default_factory=dict)  # train, validation, test
+    data: Mapping[str, Given] = field(default_factory=dict)  # train, validation, test
     checkpoints: Path = Path("results/checkpoints")
     resume: str = "auto"
     alone: bool = False  # nobody collects our records
@@ -73,7 +72,7 @@ def from_command_line(
         results=Path(results),
         local_rank=int(environ.get(MPI_LOCAL_RANK, "0")),
         threads=config.threads or share_of_cores(sharing),
-        data={**data_of(environ), **parse_data(data)},
+        data={**from_environment(environ), **parse_data(data)},
         checkpoints=checkpoints_of(environ, Path(results)),
         resume=resume,
         alone=True,
@@ -98,28 +97,24 @@ def from_run(environ: Mapping[str, str]) -> Job:
         local_rank=int(environ.get("RAILHEAD_LOCAL_RANK", "0")),
         processes=int(environ["RAILHEAD_SIZE"]) if "RAILHEAD_SIZE" in environ else None,
         threads=config.threads or share_of_cores(sharing),
-        data=data_of(environ),
+        data=from_environment(environ),
         checkpoints=checkpoints_of(environ, results),
         resume=resume,
     )
 
 
-def data_of(environ: Mapping[str, str]) -> dict[str, Path]:
-    """The folders of RAILHEAD_DATA_TRAIN, RAILHEAD_DATA_VALIDATION and RAILHEAD_DATA_TEST."""
-    return {name: Path(environ[key]) for name in SPLITS if (key := DATA + name.upper()) in environ}
-
-
-def parse_data(values: Iterable[str]) -> dict[str, Path]:
-    """The folders of `--data NAME=FOLDER`."""
+def parse_data(values: Iterable[str]) -> dict[str, Given]:
+    """What `--data NAME=URI[,file|stream]` gives."""
     found = {}
     for value in values:
-        name, equals, folder = value.partition("=")
-        if not equals or not folder:
-            raise ConfigError(f"data is given as NAME=FOLDER, not {value!r}")
+        name, equals, text = value.partition("=")
+        if not equals or not text:
+            raise ConfigError(f"data is given as NAME=URI[,file|stream], not {value!r}")
         require_choice("data name", name, SPLITS)
-        if re.match(r"\w+://", folder):
-            raise ConfigError(f"{folder} is no folder: python -m training reads local folders")
-        found[name] = Path(folder)
+        try:
+            found[name] = parse_given(text)
+        except DataError as error:
+            raise ConfigError(str(error)) from None
     return found
 
 

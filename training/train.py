@@ -86,7 +86,7 @@ class Training:
         self.strategy, self.job, self.records = strategy, job, records
         self.config: TrainConfig = job.config
         self.task = task_of(job.config.task)
-        self.data = data.load(job.config, job.data)
+        self.data = data.load(job.config, job.data, lambda text: records.emit("message", text=text))
         self._start()
         with strategy.scope():
             self._build()

@@ -48,6 +48,9 @@ HELP = {
     "env-file": "a file of NAME=value lines",
     "secret": "an environment variable to copy from this shell, never logged; repeatable",
     "outputs": "a glob pattern of the files to fetch; default: all; repeatable",
+    "metric": "numbers in the output of --script, NAME=REGEX with one group; repeatable",
+    "resume": "the id of a run: the same program goes on from its checkpoints",
+    "checkpoints": "also fetch the newest checkpoint",
     "detach": "return when the run has started",
     "keep": "minutes until machines stop after a failed run (20); prune: newest runs (10)",
     "no-stop": "leave a stack's machines running after the run",
@@ -56,18 +59,21 @@ HELP = {
     "to": "a folder for the results; default: results/ where fab train was typed",
     "yes": "do not ask for confirmation",
     "purge": "also remove ~/.railhead from the hosts",
-    "discard-results": "with --purge or --destroy: go on even if results were not fetched",
+    "discard-results": "go on even if results that would be deleted were not fetched",
     "destroy": "also delete local hosts, or all resources of the stack",
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
+    "refresh": "read from the cloud first which resources still exist",
     "rank": "a rank's number, mpirun or supervisor",
     "follow": "print new lines until the run ends",
     "cmd": "a shell command",
     "host": "a host's name",
+    "folder": "a folder or a file here",
+    "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
 }
 
 
 def task(
-    *, lists: tuple[str, ...] = (), name: str | None = None, first: str | None = None
+    *, lists: tuple[str, ...] = (), name: str | None = None, positional: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
 
@@ -79,7 +85,7 @@ def task(
             name=name,
             help={option: text for option, text in HELP.items() if option in options},
             iterable=list(lists),
-            positional=[first] if first else [],
+            positional=list(positional),
             auto_shortflags=False,
         )
 

@@ -4,35 +4,61 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bootstrap.clouds.base import UNKNOWN
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, stop_policy
-from bootstrap.runs import bucket_results, start
+from bootstrap.lifecycle import deadlines, power, stop_policy, timer
+from bootstrap.lifecycle.stack_machines import StackMachines
+from bootstrap.runs import bucket_results, checkpoints, start
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.session import Session
 
 
-def show(status: power.ClusterStatus, run_id: str | None) -> None:
+def show(
+    status: power.ClusterStatus, run_id: str | None, machines: StackMachines | None = None
+) -> None:
     """Print the state of the machines, of each host, and of a run (None: the last run).
+
+    Args:
+        status: all machines, also those that the stack's output does not have.
+        run_id: the run.
+        machines: of a stack: which machines are where, and those of other stacks.
 
     Raises:
         HostsFailed: a host whose machine runs cannot be reached.
         RailheadError: machines run without a deadline at their cloud.
     """
     error = power.print_status(status, print_lines) if status.instance_states else None
-    running = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
-    if running:
-        inventory = replace(status.inventory, hosts=running)
+    if machines:
+        print_lines(*machines.describe())
+    documented = _documented(status, machines) if machines else status
+    if documented:
+        _show_documented(documented, run_id)
+    if error:
+        raise error
+
+
+def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.ClusterStatus | None:
+    """The status of the machines that the stack's output has; None where it has none."""
+    inventory = machines.in_document
+    if inventory is None:
+        return None
+    hosts = tuple(h for h in status.inventory.hosts if h.name in inventory.names)
+    states = {n: s for n, s in status.instance_states.items() if n in inventory.names}
+    return replace(status, inventory=replace(inventory, hosts=hosts), instance_states=states)
+
+
+def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
+    inventory = power.running_part(status)
+    if inventory:
         power.pin_host_keys(replace(status, inventory=inventory), print_lines)
         _show_hosts(inventory, run_id, status.inventory.chief.name)
     if status.inventory.chief.name in status.not_running:
         print_lines(bucket_results.run_line(status.inventory, run_id))
-    if error:
-        raise error
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
@@ -40,10 +66,22 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
         for name, outcome in sessions.outcomes.items():
             line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {outcome}"
             print_lines(f"[{name}] {line}")
+        if inventory.kind.in_cloud:
+            _show_timers(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
     if sessions.failed:
         raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
+
+
+def _show_timers(sessions: connect.Sessions) -> None:
+    """The timer of each machine, read there; a warning where it does not power the machine off."""
+    timers = connect.everywhere(sessions, timer.read, what="reading the timers")
+    for name, found in timers.items():
+        print_lines(f"[{name}] {deadlines.describe(found)}")
+    deadlines.report_missing(timers, print_lines)
+    for name in sessions.failed:
+        print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
 
 
 def _host(session: Session) -> str:
@@ -64,3 +102,4 @@ def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
     fetched = (run.results / "result.json").exists()
     results = f"fetched to {run.results}" if fetched else "not fetched"
     print_lines(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))
+    print_lines(*checkpoints.status_lines(chief, run))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory, parse_hosts
-from bootstrap.lifecycle import power
+from bootstrap.lifecycle import power, stack_machines
 from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.lifecycle.stack_machines import StackMachines
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,37 @@ class Target:
 
     def status(self) -> ClusterStatus:
         """The hosts and, for a stack, the current state of each machine. Prints one line."""
-        status = power.cluster_status(self._inventory())
-        hosts = ", ".join(str(host) for host in status.inventory.hosts)
-        print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
-        return status
+        return _printed(power.cluster_status(self._inventory()))
+
+    def machines(self) -> StackMachines | None:
+        """All machines of a stack, also those that its output does not have, and one line on
+        where they are; None for hosts of no stack."""
+        if self.hosts is not None:
+            return None
+        stack = self._stack_name()
+        if stack is not None:
+            found = stack_machines.find(stack)
+        else:
+            recorded = self._recorded()
+            if not recorded.is_managed:
+                return None
+            found = stack_machines.of_record(recorded)
+        if found.inventory is None:
+            place = f" ({found.place})" if found.place else ""
+            print_lines(f"stack {found.stack}{place}: no machine")
+        return found
+
+    def status_of(self, found: StackMachines | None) -> ClusterStatus:
+        """As `status`, for all machines of a stack that `machines` found.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if found is None:
+            return self.status()
+        if found.inventory is None:
+            raise pulumi_stack.no_machines(found.stack)
+        return _printed(power.cluster_status(found.inventory))
 
     def running(self) -> Inventory:
         """The hosts, all of them running and with pinned host keys.
@@ -48,10 +77,38 @@ class Target:
     def _inventory(self) -> Inventory:
         if self.hosts is not None:
             return parse_hosts(self.hosts, slots=self.slots)
+        stack = self._stack_name()
+        return self._recorded() if stack is None else pulumi_stack.cluster_of(stack)
+
+    def _stack_name(self) -> str | None:
         if self.stack is not None:
-            return pulumi_stack.cluster_of(self.stack)
-        recorded = local_state.cluster_of_run(self.run) if self.run is not None else None
-        stack = recorded.stack if recorded else pulumi_stack.current()
-        if stack is not None:
-            return pulumi_stack.cluster_of(stack)
-        return recorded or local_state.last_cluster()
+            return self.stack
+        return self._of_run.stack if self._of_run else pulumi_stack.current()
+
+    def _recorded(self) -> Inventory:
+        return self._of_run or local_state.last_cluster()
+
+    @cached_property
+    def _of_run(self) -> Inventory | None:
+        """The recorded cluster of `run`."""
+        return None if self.run is None else local_state.cluster_of_run(self.run)
+
+
+def _printed(status: ClusterStatus) -> ClusterStatus:
+    hosts = ", ".join(str(host) for host in status.inventory.hosts)
+    print_lines(f"{status.inventory.name} ({status.place}): {hosts}")
+    return status
+
+
+def selected_stack(stack: str | None) -> str:
+    """The stack that is named, else the selected one.
+
+    Raises:
+        UsageError: none is selected.
+    """
+    found = stack if stack is not None else pulumi_stack.current()
+    if found is None:
+        raise UsageError(
+            "no stack is selected", hint="fab up --stack NAME   # a new one: pulumi stack init NAME"
+        )
+    return found

@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
 
 
 @task(lists=TRAIN_LISTS)
@@ -36,6 +36,8 @@ def train(
     env_file: str | None = None,
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
+    metric: list[str] | None = None,
+    resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
     slots: str | None = None,
@@ -50,6 +52,7 @@ def train(
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
+    from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
     from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import train as workflow
 
@@ -58,14 +61,22 @@ def train(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
         tuple(data or ()), sagemaker,
+        tuple(metric or ()), requirements, runtime,
     )  # fmt: skip
-    request = read_request(train_args)
-    launcher = request.options.launcher
-    options = options_of(system, requirements, peer_address, runtime, launcher, mixed=allow_mixed)
+    earlier = earlier_run(resume) if resume else None
+    if earlier:
+        request, train_args = resumed_request(earlier, train_args)
+        print_lines(*changed_program(earlier, request))
+    else:
+        request = read_request(train_args)
+    options = options_of(
+        system, train_args.requirements, peer_address, train_args.runtime,
+        request.options.launcher, mixed=allow_mixed,
+    )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy),
+        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
     )
 
 
@@ -133,7 +144,9 @@ def status(
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from bootstrap.cli import status
 
-    status.show(target_of(hosts, stack, run=run).status(), run)
+    target = target_of(hosts, stack, run=run)
+    machines = target.machines()
+    status.show(target.status_of(machines), run, machines)
 
 
 @task()
@@ -168,12 +181,23 @@ def fetch(
     hosts: str | None = None,
     stack: str | None = None,
     run: str | None = None,
+    checkpoints: bool = False,
     to: str | None = None,
 ) -> None:
     """Fetch what a run has written so far."""
     from bootstrap.workflows import attach
 
-    attach.fetch(target_of(hosts, stack, run=run).status(), run, to)
+    attach.fetch(target_of(hosts, stack, run=run).status(), run, to, with_checkpoint=checkpoints)
+
+
+@task()
+def tensorboard(
+    c: Context, hosts: str | None = None, stack: str | None = None, run: str | None = None
+) -> None:
+    """Show a run in TensorBoard on this machine, also while it goes on; Ctrl-C ends it."""
+    from bootstrap.workflows import tensorboard as workflow
+
+    workflow.show(target_of(hosts, stack, run=run).status(), run)
 
 
 @task()
@@ -213,7 +237,22 @@ def teardown(
     from bootstrap.workflows import teardown as workflow
 
     options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
-    workflow.teardown(target_of(hosts, stack).status().inventory, options)
+    target = target_of(hosts, stack)
+    if machines := target.machines():
+        if machines.inventory:
+            target.status_of(machines)
+        workflow.teardown_stack(machines, options)
+    else:
+        workflow.teardown(target.status().inventory, options)
+
+
+@task()
+def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
+    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
+    from bootstrap.cli.targets import selected_stack
+    from bootstrap.lifecycle import up
+
+    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
 
 
 @task()
@@ -225,23 +264,36 @@ def start(
     from bootstrap.lifecycle.stop_policy import number
 
     length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    started = power.start(target_of(hosts, stack).status().inventory, print_lines, hours=length)
+    target = target_of(hosts, stack)
+    machines = target.machines()
+    status = target.status_of(machines)
+    if machines:
+        machines.refuse_undocumented()
+    started = power.start(status.inventory, print_lines, hours=length)
     print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
 
 
 @task()
-def stop(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Stop a stack's machines, and wait until the cloud reports them stopped; disks stay."""
-    from bootstrap.lifecycle import power
+def stop(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    yes: bool = False,
+    discard_results: bool = False,
+) -> None:
+    """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
+    from bootstrap.lifecycle import stop
 
-    power.stop(target_of(hosts, stack).status().inventory, print_lines)
+    target = target_of(hosts, stack)
+    status = target.status_of(target.machines())
+    stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
 
 
 @task()
 def extend(
     c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
 ) -> None:
-    """Move the deadline at which the cloud stops a stack's machines."""
+    """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
     from bootstrap.errors import UsageError
     from bootstrap.lifecycle import power
     from bootstrap.lifecycle.stop_policy import number
@@ -249,7 +301,7 @@ def extend(
     if hours is None:
         raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
     length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status().inventory, length, print_lines)
+    power.extend(target_of(hosts, stack).status(), length, print_lines)
 
 
 @task()
@@ -265,7 +317,27 @@ def trust(
     print_lines(*trust.pin_keys(found, trust.by_user(yes)))
 
 
-@task(name="ssh", first="host")
+@task(positional=("folder", "uri"))
+def data_push(c: Context, folder: str, uri: str, stack: str | None = None) -> None:
+    """Upload a folder to a bucket, for --data; what is there already is not sent again."""
+    from bootstrap.workflows import data
+
+    cluster = target_of(None, stack).status().inventory if uri == "bucket" else None
+    data.push(Path(folder), uri, cluster)
+
+
+@task()
+def data_list(c: Context, uri: str | None = None, stack: str | None = None) -> None:
+    """List the data in the stack's bucket, or the objects at a URI."""
+    from bootstrap.workflows import data
+
+    if uri and uri != "bucket":
+        data.list_objects(uri)
+    else:
+        data.list_stack(target_of(None, stack).status().inventory)
+
+
+@task(name="ssh", positional=("host",))
 def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from bootstrap.cli import shell

@@ -19,7 +19,7 @@ from bootstrap.inventory.hosts import Inventory
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour
-MISSING = "MISSING"
+MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
 
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
@@ -49,15 +49,30 @@ class InstanceState:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When the cloud itself stops the instances, as read from the cloud: armed, MISSING or past.
+    """When one instance is stopped by itself, as read from what stops it: its cloud, or the timer
+    on it. `state` is armed, past, UNKNOWN, or MISSING (also where it cannot succeed: see `reason`).
 
-    `at` None: the deadline is a length (in `reason`) that begins when the instances start."""
+    `at` None: the deadline is a length (in `reason`) that begins when the instance starts.
+    `target` is what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance
+    runs.
+    """
 
     kind: str
     at: datetime | None
     state: str
     source: str
     reason: str = ""
+    target: str = ""
+    fixed: bool = False
+
+
+def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
+    """The deadline to act on: one that is not armed, else the earliest; None where there is none.
+
+    One without a time begins at a later start: it comes last."""
+    latest = datetime.max.replace(tzinfo=timezone.utc)
+    by_urgency = sorted(deadlines, key=lambda d: (d.state == "armed", d.at or latest))
+    return by_urgency[0] if by_urgency else None
 
 
 @dataclass(frozen=True)
@@ -84,11 +99,18 @@ class Cloud(Protocol):
     def stop(self) -> None:
         """Stop every instance that is not stopped; returns when the cloud has accepted it."""
 
-    def deadline(self) -> Deadline | None:
-        """The cloud's own deadline; None where the stack has none (local hosts)."""
+    def end(self) -> None:
+        """End every instance for good, with its disk; returns when the cloud has accepted it."""
+
+    def cannot_stop(self) -> list[str]:
+        """The names of running hosts that the cloud can only end: one-time spot on AWS."""
+
+    def deadlines(self) -> dict[str, Deadline]:
+        """The cloud's own deadline of each instance, by host name; empty where the cloud has none
+        (local hosts)."""
 
     def set_deadline(self, hours: float) -> None:
-        """Set the cloud's own deadline to this many hours from now."""
+        """Set the cloud's own deadline of every instance to this many hours from now."""
 
     def costs(self) -> list[Cost]:
         """What is billed while the instances are stopped."""

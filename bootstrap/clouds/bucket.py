@@ -86,8 +86,14 @@ def bucket_of(inventory: Inventory) -> Bucket:
     Raises:
         UsageError: it has none, or its cloud's SDK is not installed.
     """
-    scheme, _, name = (inventory.bucket or "").partition("://")
-    for kind in CLOUDS.values():
-        if kind.bucket and kind.scheme == scheme:
-            return Bucket(load(kind.bucket)(name, inventory.region))
-    raise UsageError(f"{inventory.name} has no bucket")
+    if not inventory.bucket:
+        raise UsageError(f"{inventory.name} has no bucket")
+    return Bucket(open_store(inventory.bucket, inventory.region))
+
+
+def open_store(url: str, region: str | None = None) -> Store:
+    """The bucket s3://name or gs://name; UsageError if its cloud's SDK is not installed."""
+    scheme, _, name = url.partition("://")
+    opener = next(k.bucket for k in CLOUDS.values() if k.bucket and k.scheme == scheme)
+    store: Store = load(opener)(name, region)
+    return store

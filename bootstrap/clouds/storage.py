@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from bootstrap.clouds.base import Refused
@@ -63,6 +64,21 @@ class Store(Protocol):
         Raises:
             Refused: the cloud received other bytes.
         """
+
+    def objects(self, prefix: str = "") -> Iterator[list[Version]]:
+        """The objects under a prefix as they are now, without old versions, up to a thousand at a
+        time."""
+
+    def upload(self, key: str, path: Path, sha256: str) -> None:
+        """Create an object of any size from a file, completely or not at all; the object keeps the
+        hash.
+
+        Raises:
+            Refused: the cloud received other bytes. OSError: the file cannot be read.
+        """
+
+    def sha256(self, key: str) -> str | None:
+        """The hash that `upload` kept with an object; None if there is no object or no hash."""
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove up to a thousand versions for good; returns how many are gone, including those

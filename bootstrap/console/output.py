@@ -37,7 +37,9 @@ def confirm(question: str, *, hint: str, answer: str = "y") -> bool:
         UsageError: stdin is not a terminal, so nobody can answer.
     """
     if not sys.stdin.isatty():
-        raise UsageError(f"{question}\nstdin is not a terminal: nobody can answer", hint=hint)
+        raise UsageError(
+            f"{question}\nstdin is not a terminal: the question cannot be answered", hint=hint
+        )
     question = printable(question)
     if answer == "y":
         return input(f"{question} [y/N] ").strip().lower() == "y"

@@ -25,6 +25,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.ssh.bundle_files import check_name
 
+MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock
 SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
 PIECE = 1 << 20
@@ -60,8 +61,11 @@ class LocalData:
         return sum(file.size for file in self.files)
 
     def share(self, index: int, count: int) -> LocalData:
-        """The files of host `index` of `count`: file i goes to host i modulo `count`."""
-        return replace(self, files=self.files[index::count])
+        """The files of host `index` of `count`: file i goes to host i modulo `count`; the manifest
+        of shards goes to every host."""
+        shared = tuple(file for file in self.files if file.path == MANIFEST)
+        own = [file for file in self.files if file.path != MANIFEST][index::count]
+        return replace(self, files=tuple(sorted((*own, *shared), key=lambda file: file.path)))
 
     def manifest(self) -> list[list[object]]:
         """The files as JSON: path, bytes, sha256."""

@@ -49,9 +49,12 @@ def read_inputs(specs: Sequence[DataSpec]) -> tuple[DataInput, ...]:
 def check_shares(inputs: Sequence[DataInput], hosts: int) -> None:
     """UsageError if local data to shard has fewer files than there are hosts."""
     for item in inputs:
-        if item.files and item.spec.distribution == "shard" and len(item.files.files) < hosts:
+        if item.files is None or item.spec.distribution != "shard":
+            continue
+        count = sum(file.path != folders.MANIFEST for file in item.files.files)
+        if count < hosts:
             raise UsageError(
                 f"--data {item.spec.name}: shard gives file i to host i modulo {hosts}, and there"
-                f" are only {len(item.files.files)} files for {hosts} hosts",
+                f" are only {count} files for {hosts} hosts",
                 hint=f"--data {item.spec.name}={item.spec.uri}   # every host gets all files",
             )

@@ -31,7 +31,7 @@ def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str
         HostsFailed: sending failed on a host.
     """
     check_host_paths(inputs, sessions)
-    inputs = [replace(item, files=_hashed(item)) for item in inputs]
+    inputs = [replace(item, files=hashed_input(item)) if item.files else item for item in inputs]
     local = [item for item in inputs if item.files]
     shares = {
         name: {item.spec.name: item.share(index, len(sessions)) for item in local}
@@ -45,10 +45,9 @@ def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str
     return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
 
 
-def _hashed(item: DataInput) -> LocalData | None:
-    """The local files of an input with their hashes."""
-    if item.files is None:
-        return None
+def hashed_input(item: DataInput) -> LocalData:
+    """The local files of an input with their hashes; shows the progress."""
+    assert item.files is not None
     name = f"data {item.spec.name}"
     progress = Progress(item.files.total_bytes)
     with Board(sys.stdout, (name,)) as board:

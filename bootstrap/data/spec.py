@@ -128,8 +128,8 @@ def _kind(text: str, uri: str) -> str:
     """`local`, `host` or `bucket`; UsageError for any other URI."""
     if not uri:
         raise UsageError(f"--data {text!r}: no URI; write {EXAMPLES}")
-    if found := _SCHEME.fullmatch(uri):
-        check_bucket_uri(uri, f"--data {text!r}", scheme=found[1], rest=found[2])
+    if _SCHEME.fullmatch(uri):
+        split_bucket_uri(uri, f"--data {text!r}")
         return "bucket"
     if uri.startswith(ON_HOSTS):
         return _host_kind(text, uri.removeprefix(ON_HOSTS))
@@ -151,14 +151,21 @@ def _hint(uri: str) -> str:
     return f"write {EXAMPLES}"
 
 
-def check_bucket_uri(uri: str, where: str, *, scheme: str, rest: str) -> None:
-    """UsageError for a URI that does not name a bucket of S3 or Cloud Storage."""
+def split_bucket_uri(uri: str, where: str) -> tuple[str, str]:
+    """`s3://bucket` and the prefix, which is empty or ends with a slash; `where` begins the
+    messages.
+
+    Raises:
+        UsageError: the URI does not name a bucket of S3 or Cloud Storage.
+    """
+    found = _SCHEME.fullmatch(uri)
+    scheme, rest = (found[1], found[2]) if found else ("", uri)
     if scheme not in ("s3", "gs"):
-        raise UsageError(f"{where}: {scheme}:// is not known; write {EXAMPLES}")
-    bucket = rest.partition("/")[0]
+        raise UsageError(f"{where}: {uri} is not s3://bucket/prefix or gs://bucket/prefix")
+    bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
-        raise UsageError(
-            f"{where}: {bucket!r} is not a bucket's name in {uri}", hint=f"{scheme}://BUCKET/PREFIX"
-        )
+        hint = f"{scheme}://BUCKET/PREFIX"
+        raise UsageError(f"{where}: {bucket!r} is not a bucket's name in {uri}", hint=hint)
     if any(ord(char) < 32 for char in rest):
         raise UsageError(f"{where}: control characters in the URI")
+    return f"{scheme}://{bucket}", prefix and prefix.strip("/") + "/"

@@ -143,7 +143,7 @@ def build(folder: Path, environment: Environment) -> Path:
         shutil.copy(path, folder)
     argv = ["sh", "horovod.sh", str(folder / "env"), str(folder / "out"), "horovod.txt"]
     if subprocess.run(argv, cwd=folder).returncode:
-        raise RailheadError("the Horovod wheel for GPUs was not built; its words are above")
+        raise RailheadError("the Horovod wheel for GPUs was not built; its output is above")
     return next((folder / "out").glob("horovod-*.whl"))
 
 

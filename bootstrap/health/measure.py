@@ -63,7 +63,7 @@ def readings(
 ) -> dict[str, HostReadings]:
     """Read clock, memory and GPU errors of every host; needs no Python there."""
     return everywhere(
-        sessions, lambda s: _read_host(s, facts[s.host.name]), what="asking for clock and memory"
+        sessions, lambda s: _read_host(s, facts[s.host.name]), what="reading clock and memory"
     )
 
 
@@ -131,7 +131,7 @@ def tensorflow_readings(
         reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
 
-    return everywhere(cluster.sessions, bench, what="asking TensorFlow")
+    return everywhere(cluster.sessions, bench, what="running TensorFlow")
 
 
 def read_probe(reply: Reply) -> TensorFlowReadings:

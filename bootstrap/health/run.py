@@ -119,7 +119,9 @@ def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]
     try:
         found = measure.reduction(cluster)
     except RailheadError as wrong:
-        action = wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by mpirun's words"
+        action = (
+            wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by the message of mpirun"
+        )
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", action)]
     except KeyboardInterrupt:
         _end_interrupted(cluster, report)

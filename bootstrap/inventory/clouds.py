@@ -15,13 +15,15 @@ class CloudKind:
     """Properties of a cloud's hosts.
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
-    neither starts nor stops hosts. `scheme` is that of its bucket addresses, and `bucket` the
+    neither starts nor stops hosts. `machines` is the "module:function" that lists the machines with
+    Railhead's tags. `scheme` is that of its bucket addresses, and `bucket` the
     "module:function" that opens a bucket. `in_cloud`: virtual machines that a stack made for one
     cluster; system changes are allowed on them, and their addresses change at a restart.
     `this_machine`: all hosts run on the machine where commands are typed.
     """
 
     instances: str | None = None
+    machines: str | None = None
     scheme: str | None = None
     bucket: str | None = None
     in_cloud: bool = False
@@ -32,12 +34,14 @@ AD_HOC = "hosts"  # ad-hoc hosts: given by --hosts, not made by a stack
 CLOUDS = {
     "aws": CloudKind(
         instances="bootstrap.clouds.aws.instances:Aws",
+        machines="bootstrap.clouds.aws.machines:list_machines",
         scheme="s3",
         bucket="bootstrap.clouds.aws.s3:open_bucket",
         in_cloud=True,
     ),
     "gcp": CloudKind(
         instances="bootstrap.clouds.gcp.instances:Gcp",
+        machines="bootstrap.clouds.gcp.machines:list_machines",
         scheme="gs",
         bucket="bootstrap.clouds.gcp.gcs:open_bucket",
         in_cloud=True,

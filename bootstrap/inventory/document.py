@@ -39,7 +39,8 @@ HOST_OPTIONAL: Kinds = {
 }  # fmt: skip
 GPU: Kinds = {"type": TEXT, "count": NUMBER}
 DEADLINE: Kinds = {"kind": TEXT, "id": TEXT_OR_NULL}
-WHEN: Kinds = {"at": TEXT, "seconds": NUMBER}
+# Older documents have one deadline for all hosts, without `host`.
+WHEN: Kinds = {"host": TEXT, "at": TEXT, "seconds": NUMBER}
 PRICE: Kinds = {"per_hour": (int, float), "currency": TEXT, "source": TEXT, "date": TEXT}
 
 

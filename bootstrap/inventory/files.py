@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders on this machine."""
+"""Files on this machine: atomic writes, and the space for what comes from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from bootstrap.console.text import size
+from bootstrap.errors import UsageError
+
+RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
 def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
@@ -44,3 +49,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         folder.replace(path)
     finally:
         shutil.rmtree(parent, ignore_errors=True)
+
+
+def refuse_too_much(total: int, folder: Path, what: str) -> None:
+    """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
+    free = shutil.disk_usage(folder).free
+    if total > free - RESERVED:
+        raise UsageError(
+            f"{what} have {size(total)}, and {folder.parent} has {size(free)} free: "
+            f"{size(RESERVED)} of it must stay free",
+            hint="free some disk space, then the same command again",
+        )

@@ -139,9 +139,13 @@ def forget_cluster(name: str) -> None:
         (home() / "last").unlink()
 
 
-def save_run(run: Mapping[str, Any], fetch_to: Path) -> None:
-    """Record a run of a cluster, and the folder for its results."""
+def save_run(
+    run: Mapping[str, Any], fetch_to: Path, given: Mapping[str, Any] | None = None
+) -> None:
+    """Record a run of a cluster: the folder for its results, and what `--resume` needs: its run
+    document, and the options as they were given."""
     entry = {"run_id": run["run_id"], "cluster": run["cluster"], "results": str(fetch_to)}
+    entry |= {"document": run, "given": given}
     path = cluster_folder(run["cluster"]) / "runs" / f"{run['run_id']}.json"
     atomic_write(path, json.dumps(entry) + "\n")
 
@@ -160,11 +164,36 @@ def runs(cluster: str) -> list[Path]:
 
 def cluster_of_run(run_id: str) -> Inventory | None:
     """The recorded cluster on which a run was started; None if it is not recorded here."""
+    known = [path for path in _records(run_id) if path.parents[1].name in clusters()]
+    return load_cluster(known[0].parents[1].name) if known else None
+
+
+def move_results(run_id: str, folder: Path) -> None:
+    """Record another folder for the results of a run."""
+    for path in _records(run_id):
+        record = {**json.loads(path.read_text()), "results": str(folder)}
+        atomic_write(path, json.dumps(record) + "\n")
+
+
+def _records(run_id: str) -> list[Path]:
     check_name(run_id, "a run's id")
-    found = sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
-    names = [path.parents[1].name for path in found]
-    known = [name for name in names if name in clusters()]
-    return load_cluster(known[0]) if known else None
+    return sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+
+
+def recorded_run(run_id: str) -> dict[str, Any]:
+    """The record of a run of any cluster: `run_id`, `cluster`, `results`, `document`, `given`.
+
+    Raises:
+        UsageError: no such run is recorded here.
+    """
+    found = _records(run_id)
+    if not found:
+        known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
+        last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
+        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
+    _results_of(found[0])  # repairs a damaged record
+    record: dict[str, Any] = json.loads(found[0].read_text())
+    return record
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:

@@ -1,4 +1,4 @@
-"""Runs the pulumi command: reads the selected stack and its machines, and destroys a stack.
+"""Runs the pulumi command: reads a stack and its machines, changes it, destroys it.
 
 It never waits at a prompt: stdin is closed, and an error names the variable to set.
 """
@@ -9,8 +9,11 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
-from dataclasses import replace
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +21,11 @@ from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
 
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
-DESTROY_SECONDS = 3600
-MACHINES = (
-    "aws:ec2/instance:Instance",
-    "gcp:compute/instance:Instance",
-    "pulumi-python:dynamic/local:Host",
-)
+UP_SECONDS = DESTROY_SECONDS = 3600
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -55,15 +54,26 @@ def cluster_of(stack: str) -> Inventory:
     done = _pulumi("stack", "output", "cluster", "--json", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    try:
-        document = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        raise UsageError(f"stack {stack}: pulumi printed no JSON: {done.stdout[:200]!r}") from None
-    try:
-        return replace(from_document(document), stack=stack)
-    except UsageError as error:
-        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
-        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
+    return _inventory(stack, _json(stack, done.stdout))
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """How a Pulumi command ended, and what it printed."""
+
+    code: int
+    text: str
+
+
+def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
+    """`pulumi up` of a stack, or its preview; Pulumi prints to the terminal.
+
+    Raises:
+        UsageError: there is no pulumi.
+    """
+    verb = ["preview"] if preview else ["up", "--yes", "--skip-preview"]
+    more = ["--refresh"] if refresh else []
+    return _stream([*verb, "--stack", stack, *more], stack, UP_SECONDS)
 
 
 def destroy(stack: str) -> None:
@@ -73,19 +83,99 @@ def destroy(stack: str) -> None:
         UsageError: there is no pulumi.
         RailheadError: Pulumi failed; its state lists what is left.
     """
-    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--non-interactive"]
-    retry = f"pulumi destroy --stack {shlex.quote(stack)}"
+    argv = ["destroy", "--yes", "--skip-preview", "--stack", stack]
+    done = _stream(argv, stack, DESTROY_SECONDS)
+    if done.code:
+        retry = f"pulumi destroy --stack {shlex.quote(stack)}"
+        hint = unlock_hint(stack) if is_locked(done.text) else retry
+        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=hint)
+
+
+def is_locked(text: str) -> bool:
+    """Whether Pulumi refused because another command of the stack runs, or was killed."""
+    return "the stack is currently locked" in text or "Another update is currently in" in text
+
+
+def unlock_hint(stack: str) -> str:
+    """The command after a killed Pulumi."""
+    quoted = shlex.quote(stack)
+    return f"pulumi cancel --yes --stack {quoted}   # if no other pulumi works on it; then again"
+
+
+def zones(stack: str) -> tuple[str, ...]:
+    """The zones in the stack's config, in their order; empty where none are set."""
+    done = _pulumi("config", "get", "zones", "--stack", stack)
+    text = done.stdout if done.returncode == 0 else ""
+    return tuple(zone.strip() for zone in text.split(",") if zone.strip())
+
+
+def set_zones(stack: str, zones: Sequence[str]) -> None:
+    """Write the zones into the stack's config.
+
+    Raises:
+        RailheadError: Pulumi refuses.
+    """
+    done = _pulumi("config", "set", "zones", ",".join(zones), "--stack", stack)
+    if done.returncode:
+        raise RailheadError(f"stack {stack}: zones cannot be set: {done.stderr.strip()}")
+
+
+def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
+    """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
+    what it has begun: this waits for it. After `seconds` Pulumi is interrupted."""
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
-    try:
-        done = log.run(
-            ["pulumi", *argv],
-            cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL, timeout=DESTROY_SECONDS,
+    whole = ["pulumi", *argv, "--non-interactive"]
+    with log.timed(f"here: {shlex.join(whole)}") as notes:
+        process = subprocess.Popen(
+            whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise RailheadError(f"pulumi destroy of {stack} takes too long", hint=retry) from None
-    if done.returncode:
-        raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
+        bound = threading.Timer(seconds, process.send_signal, [signal.SIGINT])
+        bound.start()
+        try:
+            lines = list(_printed(process))
+        finally:
+            bound.cancel()
+        notes.append(f"exit {process.returncode}")
+    return Streamed(process.returncode, "".join(lines))
+
+
+def _printed(process: subprocess.Popen[str]) -> Iterator[str]:
+    """The lines of a process until it ends; the first interrupt does not end the wait."""
+    assert process.stdout
+    interrupted = False
+    while True:
+        try:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                yield line
+            process.wait()
+            return
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+
+
+def state(stack: str) -> StackState:
+    """What Pulumi's state has of a stack; it knows machines that no output has.
+
+    Raises:
+        UsageError: there is no pulumi, no such stack, or Pulumi does not answer.
+    """
+    if not shutil.which("pulumi"):
+        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    return read_state(stack, _deployment(stack))
+
+
+def inventory_of(state: StackState) -> Inventory | None:
+    """The inventory of a stack's output `cluster`; None where no `up` came to its end.
+
+    Raises:
+        UsageError: the document is not one that this Railhead reads.
+    """
+    return None if state.document is None else _inventory(state.stack, state.document)
 
 
 def resources(stack: str) -> list[str]:
@@ -94,16 +184,30 @@ def resources(stack: str) -> list[str]:
     Raises:
         RailheadError: Pulumi does not answer.
     """
-    return [r["type"] for r in _state_resources(stack) if not r["type"].startswith("pulumi:")]
+    return list(read_state(stack, _deployment(stack)).kinds)
 
 
-def _state_resources(stack: str) -> list[dict[str, Any]]:
-    """The resources of Pulumi's state, each with `type` and `id`."""
+def _deployment(stack: str) -> dict[str, Any]:
+    """The content of Pulumi's state."""
     done = _pulumi("stack", "export", "--stack", stack)
     if done.returncode:
         raise _error(stack, done.stderr)
-    listed = json.loads(done.stdout)["deployment"].get("resources") or []
-    return [r for r in listed if r.get("custom")]
+    return dict(_json(stack, done.stdout).get("deployment") or {})
+
+
+def _json(stack: str, printed: str) -> Any:
+    try:
+        return json.loads(printed)
+    except json.JSONDecodeError:
+        raise UsageError(f"stack {stack}: pulumi printed no JSON: {printed[:200]!r}") from None
+
+
+def _inventory(stack: str, document: Any) -> Inventory:
+    try:
+        return replace(from_document(document), stack=stack)
+    except UsageError as error:
+        hint = error.hint or f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
+        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
 
 
 def _pulumi(*args: str) -> subprocess.CompletedProcess[str]:
@@ -137,20 +241,27 @@ def _error(stack: str, stderr: str) -> UsageError:
         hint = f"pulumi stack init {shlex.quote(stack)}"
         return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
-        return UsageError(f"stack {stack}: nobody is logged in to Pulumi", hint="pulumi login")
+        return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]
-    return UsageError(f"stack {stack}: pulumi says: {last}", hint="pulumi stack ls")
+    return UsageError(f"stack {stack}: pulumi: {last}", hint="pulumi stack ls")
 
 
 def _unfinished(stack: str) -> UsageError:
     """The error for a stack without a document: an interrupted `up` may have made machines."""
     quoted = shlex.quote(stack)
-    if machines := [str(r.get("id")) for r in _state_resources(stack) if r["type"] in MACHINES]:
+    made = [r for r in _deployment(stack).get("resources") or () if r["type"] in MACHINES]
+    if machines := [str(r.get("id")) for r in made]:
         return UsageError(
             f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} are there, "
             "and cost what they cost",
-            hint=f"pulumi up --stack {quoted}   # or: pulumi destroy --stack {quoted}",
+            hint=f"fab up --stack {quoted}   # or: fab teardown --destroy --stack {quoted}",
         )
+    return no_machines(stack)
+
+
+def no_machines(stack: str) -> UsageError:
+    """The error for a command on the machines of a stack that has none."""
+    quoted = shlex.quote(stack)
     return UsageError(
         f"stack {stack} has no machines: nothing was made, or all was destroyed",
         hint=f"pulumi up --stack {quoted}   # or name hosts: --hosts user@first",

@@ -60,7 +60,7 @@ def pin(
     if missing:
         outcomes = {h.name: missing.get(h.name, "ok") for h in inventory.hosts}
         raise HostsNotReady(
-            "host keys that nobody vouches for yet", outcomes, hint="the same again"
+            "host keys that the cloud does not show yet", outcomes, hint="the same again"
         )
 
 

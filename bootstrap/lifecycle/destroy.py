@@ -6,24 +6,34 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import STOPPED, Cloud, Cost, InstanceState
 from bootstrap.clouds.bucket import Bucket
-from bootstrap.clouds.storage import NoBucket
-from bootstrap.console.output import Reporter, confirm, print_lines
+from bootstrap.console.output import Reporter, print_lines
 from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import stack_machines
+from bootstrap.lifecycle.consent import (
+    TEARDOWN,
+    confirm_by_name,
+    only_on_machines,
+    partly_fetched,
+    refuse_unfetched,
+    stop_or_end,
+)
 from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
+from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import unfetched
-from bootstrap.runs.results import LEFT
 
 BUCKETS = ("aws:s3/", "gcp:storage/")  # resource types that may remain because they contain objects
+
+ROUNDS = 3  # of ending machines that appear while others are ended
 
 
 @dataclass
@@ -43,33 +53,45 @@ class StopTimes:
 
 
 def teardown_stack(
-    inventory: Inventory, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
+    machines: StackMachines, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
-    """Stop a stack's machines, or destroy the whole stack; print and return the receipt."""
-    cloud = base.cloud_of(inventory)
-    if not destroyed:
-        receipt = stop(inventory, cloud, print_lines)
-    else:
-        agree = confirm_by_name(inventory.stack or "", yes)
+    """Stop a stack's machines, or destroy the whole stack; print and return the receipt.
+
+    Raises:
+        UsageError: results would be lost, or the user did not agree; nothing was changed.
+    """
+    inventory = machines.inventory
+    if destroyed:
+        agree = confirm_by_name(machines.stack, yes)
         receipt = destroy(
-            inventory,
-            cloud,
-            print_lines,
-            agree=agree,
-            discard=discard,
-            with_bucket=with_bucket,
+            machines, print_lines, agree=agree, discard=discard, with_bucket=with_bucket
         )
+    elif inventory is None:
+        raise pulumi_stack.no_machines(machines.stack)
+    else:
+        cloud = base.cloud_of(inventory)
+        halt = stop_or_end(inventory, cloud, yes=yes, discard=discard, command=TEARDOWN)
+        receipt = stop(inventory, cloud, print_lines, halt=halt)
     print_lines(*receipt.describe())
     return receipt
 
 
 def stop(
-    inventory: Inventory, cloud: Cloud, report: Reporter, *, clock: Clock | None = None
+    inventory: Inventory,
+    cloud: Cloud,
+    report: Reporter,
+    *,
+    halt: Callable[[], None] | None = None,
+    clock: Clock | None = None,
 ) -> Receipt:
-    """Stop the machines, wait until the cloud reports them as stopped, return the receipt."""
+    """Stop the machines, wait until the cloud reports them as stopped, return the receipt.
+
+    Args:
+        halt: stops the machines, or ends them; default: `cloud.stop`.
+    """
     lines = []
     try:
-        cloud.stop()
+        (halt or cloud.stop)()
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
     lines += wait_for_stop(cloud, report, clock)
@@ -113,8 +135,7 @@ def cost_lines(cloud: Cloud) -> list[Line]:
 
 
 def destroy(
-    inventory: Inventory,
-    cloud: Cloud,
+    machines: StackMachines,
     report: Reporter,
     *,
     agree: Callable[[str], None],
@@ -122,30 +143,82 @@ def destroy(
     with_bucket: bool = False,
     clock: Clock | None = None,
 ) -> Receipt:
-    """Destroy the stack, and verify through the cloud that its machines are gone.
+    """End the machines through their cloud, then destroy the stack; verify both.
+
+    Pulumi removes the cloud's deadlines with the stack, so it runs only when the cloud has
+    reported every machine as gone.
 
     Raises:
         UsageError: results of a run would be lost, or the user did not agree; nothing changed.
     """
-    name = inventory.stack or ""
-    if not name:
-        raise UsageError(
-            f"nobody knows the stack that made {inventory.name}",
-            hint="fab teardown --destroy --stack NAME",
-        )
+    inventory = machines.inventory
+    if inventory is None:
+        agree(f"destroying stack {machines.stack}: it has no machine; all the rest is removed")
+        return _receipt(machines, remove_made(machines, report))
     refuse_unfetched(inventory, discard, with_bucket)
-    kept = bucket.bucket_of(inventory) if with_bucket else None
+    cloud = base.cloud_of(inventory)
+    kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
     costs = cloud.costs()
     agree("\n".join(resources_to_destroy(inventory, costs, with_bucket)))
+    if lines := end_machines(machines, report, clock):
+        lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
+        return _receipt(machines, lines)
     lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
-    try:
-        pulumi_stack.destroy(name)
-    except RailheadError as error:
-        lines += failure_lines(name, error)
+    lines += _pulumi_destroy(machines.stack)
     lines += wait_for_stop(cloud, report, clock)
+    lines += leftovers(machines)
     lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
-    return Receipt(f"stack {name}", base.utc_now(), tuple(lines))
+    return _receipt(machines, lines)
+
+
+def remove_made(machines: StackMachines, report: Reporter) -> list[Line]:
+    """End the machines of a stack and destroy the rest, without a question; a line for what is
+    left. A bucket with objects stays, and also the wheels in it."""
+    lines = end_machines(machines, report, None) or _pulumi_destroy(machines.stack)
+    return [*lines, *leftovers(machines)]
+
+
+def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
+    return Receipt(f"stack {machines.stack}", base.utc_now(), tuple(lines))
+
+
+def _pulumi_destroy(stack: str) -> list[Line]:
+    try:
+        pulumi_stack.destroy(stack)
+    except RailheadError as error:
+        return failure_lines(stack, error)
+    return []
+
+
+def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None) -> list[Line]:
+    """End all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may have
+    requested one that the cloud did not list yet. A line for each machine that is not gone."""
+    inventory = machines.inventory or stack_machines.of_id(machines)
+    for _ in range(ROUNDS):
+        if inventory is None:
+            return []
+        cloud = base.cloud_of(inventory)
+        wanted = STOPPED if inventory.kind.this_machine else ("gone",)
+        try:
+            cloud.end()
+        except RailheadError as error:
+            return [Line("end", error.message, verified=False)]
+        states = base.wait_for_state(cloud, wanted, report=report, clock=clock)
+        left = {name: s for name, s in states.items() if s.state not in wanted}
+        if left:
+            return [replace(machine_line(n, s), verified=False) for n, s in left.items()]
+        inventory = stack_machines.of_id(machines)
+    return [Line("end", f"new machines appeared {ROUNDS} times: fab status", verified=False)]
+
+
+def leftovers(machines: StackMachines) -> list[Line]:
+    """A line for each machine with the stack's id that its cloud still lists."""
+    try:
+        left = stack_machines.of_id(machines)
+    except RailheadError as error:
+        return [Line("machines", f"cannot be listed: {error.message}", verified=False)]
+    return [Line(h.name, f"{h.id} exists", verified=False) for h in left.hosts] if left else []
 
 
 def empty_bucket(kept: Bucket, report: Reporter) -> Line:
@@ -166,34 +239,6 @@ def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     return [Line("bucket", text)] if gone else []
 
 
-def refuse_unfetched(inventory: Inventory, discard: bool, with_bucket: bool) -> None:
-    """UsageError when results of a run exist only on the machines and would be lost."""
-    left = [] if discard else only_on_machines(inventory, with_bucket)
-    if left:
-        raise UsageError(
-            f"results of {', '.join(left)} were not fetched: destroying would lose them",
-            hint=f"fab fetch --run {left[-1]}   # or: fab teardown --destroy --discard-results",
-        )
-
-
-def only_on_machines(inventory: Inventory, with_bucket: bool) -> list[str]:
-    """Runs whose results are neither on this computer nor in a bucket that is kept."""
-    left = [*unfetched(inventory), *partly_fetched(inventory)]
-    if not left or with_bucket or not inventory.bucket:
-        return left
-    kept = bucket.bucket_of(inventory)
-    try:
-        return [run_id for run_id in left if kept.manifest(run_id) is None]
-    except NoBucket:
-        return left
-
-
-def partly_fetched(inventory: Inventory) -> list[str]:
-    """Runs with files that were too large to fetch; a file beside the results lists them."""
-    ids = [path.stem for path in local_state.runs(inventory.name)]
-    return [i for i in ids if (local_state.find_run(inventory, i)[1] / LEFT).exists()]
-
-
 def resources_to_destroy(
     inventory: Inventory, costs: Sequence[Cost], with_bucket: bool
 ) -> list[str]:
@@ -207,7 +252,7 @@ def resources_to_destroy(
         if not inventory.kind.this_machine
         else []
     )
-    return [f"destroying stack {inventory.stack} takes away", *hosts, *others, *rest, *kept]
+    return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *kept]
 
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:
@@ -220,16 +265,3 @@ def failure_lines(name: str, error: RailheadError) -> list[Line]:
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(left))) or "nothing"
     return [Line("pulumi", f"{error.message}; in its state: {kinds}", verified=False)]
-
-
-def confirm_by_name(name: str, yes: bool) -> Callable[[str], None]:
-    """A function that prints what is destroyed and, unless `yes`, requires the stack's name."""
-
-    def agree(summary: str) -> None:
-        print_lines(summary)
-        hint = "fab teardown --destroy --yes"
-        question = f"Type the stack's name, {name}, to destroy it"
-        if not yes and not confirm(question, hint=hint, answer=name):
-            raise UsageError("that is not its name: nothing was destroyed", hint=hint)
-
-    return agree

@@ -1,34 +1,31 @@
-"""Starts and stops the machines of a stack, and reads their states and addresses.
+"""Starts the machines of a stack, and reads their states and addresses.
 
 States and addresses are read from the cloud by machine id, never from Pulumi's state.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
+from bootstrap.clouds.base import MISSING, STOPPED, Cloud, InstanceState
 from bootstrap.console.output import Reporter, confirm
-from bootstrap.console.text import duration
 from bootstrap.console.wait import Clock, wait_until
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle import cloud_host_keys, key_rotation, reach, stop_policy
-from bootstrap.lifecycle.receipt import price
+from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, reach, stop_policy
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
-DEFAULT_HOURS = 8.0
-NO_LOGIN = "the machines run, and do not let us in"
+NO_LOGIN = "the machines run, but refuse the login"
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,12 @@ def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
 def _refuse_missing(status: ClusterStatus) -> None:
     """UsageError for machines that are gone, or whose state the cloud does not report."""
     states = status.instance_states
-    for state, hint in (("gone", "pulumi up   # makes them anew"), ("unknown", "fab status")):
+    name = status.inventory.stack
+    stack = f" --stack {shlex.quote(name)}" if name else ""
+    for state, hint in (
+        ("gone", f"fab up --refresh{stack}   # makes new ones, with empty disks"),
+        ("unknown", "fab status"),
+    ):
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
             reasons = {
@@ -133,22 +135,25 @@ def start(
     hours: float | None = None,
     clock: Clock | None = None,
 ) -> Inventory:
-    """Arm the cloud's deadline, start the machines, and wait until all accept SSH logins.
+    """Arm the cloud's deadlines, start the machines, wait until all accept SSH logins, and move
+    their timers.
 
     Raises:
         RailheadError: the cloud cannot start them; machines that did start are stopped again.
-        HostsFailed: a machine does not run, or does not answer, in time.
+        HostsFailed: a machine does not run, or does not answer, in time; or its timer was not
+            moved.
     """
     clock = clock or Clock()
     cloud = base.cloud_of(inventory)
     status = _wait_while_stopping(inventory, cloud, report, clock)
     _refuse_missing(status)
-    _arm(inventory, cloud, hours, report)
+    deadlines.arm(inventory, cloud, hours, report)
     if status.not_running:
         _start(cloud, status, report, clock)
     now = _wait_for_addresses(inventory, cloud, clock)
     _pin_host_keys(now, cloud, report, clock)
     _wait_for_ssh(now.inventory, report, clock)
+    deadlines.arm_timers(now.inventory, cloud, hours, report)
     local_state.save_cluster(now.inventory)
     return now.inventory
 
@@ -163,23 +168,6 @@ def _wait_while_stopping(
         base.wait_for_state(cloud, states, report=report, clock=clock)
         status = _query(inventory, cloud)
     return status
-
-
-def _arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
-    """Arm the deadline. One that begins at each start needs this only for a new length."""
-    deadline = cloud.deadline()
-    if deadline is None:
-        return
-    if hours is not None or deadline.state != "armed" or deadline.at is not None:
-        cloud.set_deadline(hours or default_hours(inventory))
-    if (armed := cloud.deadline()) is not None:
-        report(describe_deadline(armed))
-
-
-def default_hours(inventory: Inventory) -> float:
-    """Hours of the shortest deadline in the stack's configuration, else DEFAULT_HOURS."""
-    seconds = [d["seconds"] for d in inventory.deadlines if "seconds" in d]
-    return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
 
 
 def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) -> None:
@@ -250,49 +238,38 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (OSError, EOFError, AuthenticationException, SSHException))
 
 
-def stop(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
-    """Stop the machines and wait until the cloud reports it; HostsFailed if it does not."""
-    cloud = base.cloud_of(inventory)
-    cloud.stop()
-    stop_policy.wait_for_stop(cloud, report, clock=clock)
-    for cost in cloud.costs():
-        report(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
+def extend(status: ClusterStatus, hours: float, report: Reporter) -> None:
+    """Move the cloud's deadlines, and the timers of the machines that run."""
+    running = running_part(status)
+    if running:
+        pin_host_keys(replace(status, inventory=running), report)
+    cloud = base.cloud_of(status.inventory)
+    deadlines.extend(status.inventory, running, cloud, hours, report)
 
 
-def extend(inventory: Inventory, hours: float, report: Reporter) -> None:
-    """Move the deadline at which the cloud stops the machines; they may be running."""
-    cloud = base.cloud_of(inventory)
-    cloud.set_deadline(hours)
-    armed = cloud.deadline()
-    report(describe_deadline(armed) if armed else "these machines have no deadline of a cloud")
-
-
-def describe_deadline(deadline: Deadline, now: datetime | None = None) -> str:
-    """One line: kind, state, time, reason and source of a deadline."""
-    why = f": {deadline.reason}" if deadline.reason else ""
-    if deadline.at is None:
-        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
-    left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
-    when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
-    when += f", in {duration(left)}" if left > 0 else ""
-    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
+def running_part(status: ClusterStatus) -> Inventory | None:
+    """The inventory of the hosts that run; None where none does."""
+    hosts = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
+    return replace(status.inventory, hosts=hosts) if hosts else None
 
 
 def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | None:
-    """Print each machine's state, the cloud's deadline and the price. Returns an error for the
+    """Print each machine's state, the cloud's deadlines and the price. Returns an error for the
     caller to raise if machines run and the cloud would never stop them."""
     for name, s in status.instance_states.items():
         why = f"; {s.reason}" if s.reason else ""
         report(f"[{name}] {s.state}{why} (says {s.source}, {s.at})")
-    deadline = base.cloud_of(status.inventory).deadline()
-    if deadline:
-        report(describe_deadline(deadline))
+    found = base.cloud_of(status.inventory).deadlines()
+    for name, deadline in found.items():
+        report(f"[{name}] {deadlines.describe(deadline)}")
     some = len(status.not_running) < len(status.instance_states)
     if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
-    if not deadline or (deadline.state != MISSING and (deadline.state == "armed" or not some)):
+    bad = {n: d for n, d in found.items() if d.state == MISSING or (d.state != "armed" and some)}
+    if not bad:
         return None
+    states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
     return RailheadError(
-        f"the cloud's own deadline is {deadline.state}: nothing of it stops these machines",
+        f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it",
         hint="fab extend --hours 8   # arms it anew",
     )

@@ -79,24 +79,26 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
     try:
         allowed = base.cloud_of(inventory).allowed_cidrs()
     except RailheadError as refused:
-        return Diagnosis(f"whether the firewall lets you in is not known: {refused.message}")
+        return Diagnosis(
+            f"it is not known whether the firewall allows your address: {refused.message}"
+        )
     return compare_cidrs(allowed, own_address(inventory.chief.address))
 
 
 def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
     """The diagnosis for the allowed networks and this machine's address, None if unknown."""
-    listed = ", ".join(allowed) or "nobody"
+    listed = ", ".join(allowed) or "no address"
     if own is None:
         return Diagnosis(
-            f"its firewall lets in {listed}, and your own address could not be found out",
+            f"its firewall allows {listed}; your own address could not be determined",
             f"curl {OWN_ADDRESS_URL}   # is it among them?",
         )
     if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in allowed):
-        reason = f"its firewall lets you in ({own} is in {listed}), so the machine itself is silent"
+        reason = f"its firewall allows your address ({own} is in {listed}): it does not answer"
         return Diagnosis(reason, "fab status   # what the cloud says of it")
     networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
     return Diagnosis(
-        f"its firewall lets in {listed}, and you come from {own}",
+        f"its firewall allows {listed}, but your address is {own}",
         f"pulumi config set ssh_cidrs {networks} && pulumi up",
     )
 

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import STOPPED, Cloud, Deadline
+from bootstrap.clouds.base import STOPPED, Cloud, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.start import Run, read_state
 from bootstrap.ssh.session import Session
@@ -20,7 +21,6 @@ from bootstrap.untrusted.run_files import read_result, read_stop
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 DEFAULT_KEEP = 20
-EXTEND_HINT = "fab extend --hours HOURS"
 
 
 def read_stop_policy(keep: str | None, no_stop: bool, max_hours: str | None) -> StopPolicy:
@@ -51,13 +51,15 @@ def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
     """Check the cloud's deadline before files are sent; returns a line with its time.
 
     Raises:
-        UsageError: the deadline is missing, past, or earlier than the run's --max-hours; or the
-            hosts are ad-hoc, never stopped by a run, and an option is about their stop.
+        UsageError: the deadline is missing, past, or earlier than the run's --max-hours and cannot
+            be moved while the machines run; or the hosts are ad-hoc, never stopped by a run, and
+            an option is about their stop.
     """
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)
         return ""
-    return check_deadline(base.cloud_of(inventory).deadline(), policy, datetime.now(timezone.utc))
+    urgent = most_urgent(base.cloud_of(inventory).deadlines().values())
+    return check_deadline(urgent, policy, datetime.now(timezone.utc))
 
 
 def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
@@ -77,17 +79,14 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
         raise UsageError(
             f"the cloud's own deadline of these machines is {deadline.state} "
             f"(says {deadline.source}): nothing would stop them if all else fails",
-            hint=EXTEND_HINT,
+            hint=deadlines.EXTEND_HINT,
         )
     if deadline.at is None:
         return f"the cloud stops these machines by itself: {deadline.reason}"
     left = (deadline.at - now).total_seconds() / 3600
-    if policy.max_hours is not None and policy.max_hours > left:
-        raise UsageError(
-            f"--max-hours {policy.max_hours:g} is more than the {left:.1f} hours until "
-            f"{deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines",
-            hint=f"{EXTEND_HINT}   # or: --max-hours {int(left * 10) / 10:g}",
-        )
+    if policy.max_hours is not None and policy.max_hours > left and deadline.fixed:
+        what = f"--max-hours {policy.max_hours:g}"
+        raise deadlines.passes_fixed(what, deadline, policy.max_hours)
     return f"the cloud stops these machines at {deadline.at:%Y-%m-%d %H:%M} UTC, {left:.1f} h left"
 
 
@@ -98,7 +97,7 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
         yield
     except BaseException:
         if inventory.is_managed:
-            report(f"no run was started; the machines go on running{price(inventory)}: fab stop")
+            report(f"no run was started; the machines keep running{price(inventory)}: fab stop")
         raise
 
 
@@ -115,9 +114,9 @@ def wait_after_run(
     stop = _fetched(run, "run.json", read_stop)
     result = _fetched(run, "result.json", read_result)
     if not stop:
-        report(f"the machines go on running, as asked{price(inventory)}; fab teardown stops them")
+        report(f"the machines keep running (--no-stop){price(inventory)}; fab teardown stops them")
     elif not result:
-        report(f"nobody is left who stops the machines{price(inventory)}: fab stop")
+        report(f"no supervisor is left to stop the machines{price(inventory)}: fab stop")
     elif result["state"] == "succeeded":
         wait_for_stop(base.cloud_of(inventory), report, clock=clock)
     else:

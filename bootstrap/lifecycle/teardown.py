@@ -37,7 +37,7 @@ def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy:
         UsageError: `destroy` of ad-hoc hosts, or what `remove_from_hosts` raises.
     """
     if destroy and not inventory.kind.this_machine:
-        raise UsageError("--destroy is for local hosts; on named machines it is --purge")
+        raise UsageError("--destroy is for local hosts; for ad-hoc hosts use --purge")
     receipt = remove_from_hosts(inventory, purge=purge or destroy, discard=discard)
     print_lines(*receipt.describe())
     if destroy:
@@ -97,7 +97,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     facts = session.facts()
     system = _restore_system(session)
     if not facts.python:
-        return [*system, Line(name, "no Python of ours could run here: nothing to take away")]
+        return [*system, Line(name, "no Python for the agent: nothing to remove")]
     session.start_agent(facts.python)
     ended = sweep(session, "all", facts.python)
     authorize(session, cluster, [])
@@ -122,7 +122,7 @@ def _restore_system(session: Session) -> list[Line]:
     if not found:
         return []
     names = [Path(line).name for line in left or found]
-    text = "could not be taken back, without root" if left else "taken back, as apt had it before"
+    text = "could not be reverted without root" if left else "reverted"
     return [Line(session.host.name, f"{', '.join(names)}: {text}", verified=not left)]
 
 

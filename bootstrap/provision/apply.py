@@ -237,4 +237,6 @@ class _Installation:
             public = chief.call("read", paths=[f"{KEY}.pub"])[f"{KEY}.pub"].strip()
         line = cluster_line(self.cluster, public)
         name = self.cluster.inventory.name
-        everywhere(working, lambda s: authorize(s, name, [line]), what="letting the chief in")
+        everywhere(
+            working, lambda s: authorize(s, name, [line]), what="authorizing the chief's key"
+        )

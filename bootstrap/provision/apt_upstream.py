@@ -26,7 +26,7 @@ def resolve(host: str, port: int) -> list[Any]:
     """
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     if any(_is_private(str(address[0])) for address in found):
-        raise PrivateAddress(f"{host} leads into this computer")
+        raise PrivateAddress(f"{host} resolves to this computer or its local link")
     return found
 
 

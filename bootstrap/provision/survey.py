@@ -64,7 +64,7 @@ def _refuse_one_machine_twice(
         key = sessions[name].host_key.get_base64()
         first = seen.setdefault((host.boot_id, host.home, key), name)
         if first != name:
-            raise UsageError(f"{first} and {name} are one and the same machine; name it once")
+            raise UsageError(f"{first} and {name} are one and the same machine; give it once")
 
 
 def resolve_peers(

@@ -27,7 +27,8 @@ LEFT = "cat /var/lib/railhead/held; cat /run/railhead/timers; ls /etc/apt/apt.co
 UNDO = """
 [ ! -e /var/lib/railhead/held ] || sort -u /var/lib/railhead/held | xargs apt-mark unhold
 [ ! -e /run/railhead/timers ] || sort -u /run/railhead/timers | xargs systemctl start
-rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead /run/railhead
+rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead/held /run/railhead
+[ ! -d /var/lib/railhead ] || rmdir --ignore-fail-on-non-empty /var/lib/railhead
 """
 
 

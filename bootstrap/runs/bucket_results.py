@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ from bootstrap.console.output import Reporter
 from bootstrap.console.text import count, size
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import refuse_too_much
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.results import LEFT, accept, result_of
+from bootstrap.runs.results import LEFT, accept, draw, result_of
 from bootstrap.runs.start import Run, find_run
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import Entry, Manifest, refuse_changed, skipped_line
 
-RESERVED = 100_000_000  # bytes of the local disk that stay free
 LARGE = 100_000_000  # bytes from which a file is reported on its own line
 
 
@@ -71,25 +70,15 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
     total = sum(entry.bytes for entry in manifest.files)
     report(f"from {source.store.url}: {count(len(manifest.files), 'file')}, {size(total)}")
     with unpack.stage(run.results) as stage:
-        _refuse_too_much(total, stage)
+        refuse_too_much(total, stage, "the results")
         for entry in manifest.files:
             _fetch_file(source, run, entry, stage / entry.path, report)
         refuse_changed([e.path for e in manifest.files if not e.is_in(stage / e.path)])
         accept(stage, run.results, [entry.path for entry in manifest.files])
+        draw(stage, run)
     (run.results / LEFT).unlink(missing_ok=True)
     for line in skipped_line(manifest.skipped):
         report(line)
-
-
-def _refuse_too_much(total: int, folder: Path) -> None:
-    """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
-    free = shutil.disk_usage(folder).free
-    if total > free - RESERVED:
-        raise UsageError(
-            f"the results have {size(total)}, and {folder.parent} has {size(free)} free: "
-            f"{size(RESERVED)} of it must stay free",
-            hint="free some disk space, then: fab fetch",
-        )
 
 
 def _fetch_file(source: Bucket, run: Run, entry: Entry, path: Path, report: Reporter) -> None:

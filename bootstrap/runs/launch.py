@@ -18,6 +18,7 @@ from bootstrap.runs import strategies
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
 SCHEMA = 2
+MOST_METRICS = 16
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,7 +48,8 @@ class Program:
 class RunOptions:
     """The options of a run, validated. `strategy` and `keras` None: the default is chosen.
 
-    `servers`: how many parameter servers; 0: one where the strategy has any.
+    `servers`: how many parameter servers; 0: one where the strategy has any. `metrics`: names and
+    patterns of --metric. `resumes`: the id of the run whose checkpoints this one goes on from.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -58,6 +60,8 @@ class RunOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("**",)
+    metrics: tuple[tuple[str, str], ...] = ()
+    resumes: str | None = None
 
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
@@ -71,6 +75,9 @@ class RunOptions:
                 raise UsageError(f"{name!r} is not a variable's name: letters, digits and '_'")
             if name.startswith("RAILHEAD_"):
                 raise UsageError(f"{name}: variables that begin with RAILHEAD_ are ours to set")
+        names = [name for name, _ in self.metrics]
+        if len({*names}) < len(names) or len(names) > MOST_METRICS:
+            raise UsageError(f"--metric: at most {MOST_METRICS}, each name once: {names}")
         if both := sorted({*self.env} & {*self.secrets}):
             raise UsageError(f"{both[0]} is given twice: as --secret and as --env or in --env-file")
 
@@ -198,6 +205,8 @@ def run_document(
         "env": dict(options.env),
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
+        "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
+        "resumes": options.resumes,
         "max_hours": stop_policy.max_hours,
         "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,

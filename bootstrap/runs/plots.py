@@ -1,4 +1,4 @@
-"""Draws the curves of a run as one image: loss and accuracy of training and validation."""
+"""Draws the curves of a run as one image: loss and accuracy, and the values of --metric."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.console.text import number
+from bootstrap.runs.launch import MOST_METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ class Panel:
 
 def curves(metrics: Path, out: Path, title: str) -> bool:
     """Draw metrics.jsonl into the PNG `out`; False (and no file) when there is nothing to draw."""
-    panels = _panels(_records(metrics))
+    panels = _panels(records(metrics))
     if not panels:
         return False
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +45,7 @@ def curves(metrics: Path, out: Path, title: str) -> bool:
     return True
 
 
-def _records(metrics: Path) -> list[Record]:
+def records(metrics: Path) -> list[Record]:
     """All records of the file; lines that are not JSON objects (a partial last one) are skipped."""
     if not metrics.is_file():
         return []
@@ -60,17 +61,29 @@ def _parsed(line: str) -> object:
 
 
 def _panels(records: Sequence[Record]) -> list[Panel]:
-    """Loss and accuracy by epoch; before the end of the first epoch, each host's loss by step."""
+    """Loss and accuracy by epoch, and each --metric; while there is neither, each host's loss by
+    step."""
     epochs = [record for record in records if record.get("kind") == "epoch"]
     both = [
         _panel("loss", "epoch", _by_epoch(epochs, "loss")),
         _panel("accuracy", "epoch", _by_epoch(epochs, "accuracy")),
     ]
-    drawn = [panel for panel in both if panel.curves]
+    drawn = [panel for panel in (*both, *_metric_panels(records)) if panel.curves]
     if drawn:
         return drawn
     early = _panel("loss", "step", _by_step(records))
     return [early] if early.curves else []
+
+
+def _metric_panels(records: Sequence[Record]) -> list[Panel]:
+    """One panel for each --metric, by the number of the value."""
+    found = [record for record in records if record.get("kind") == "metric"]
+    names = sorted({str(record.get("name")) for record in found})[:MOST_METRICS]
+    own = {name: [r for r in found if r.get("name") == name] for name in names}
+    return [
+        _panel(name, "value number", [Curve(name, _points(own[name], "number", "value"))])
+        for name in names
+    ]
 
 
 def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
+from bootstrap.runs.metric_patterns import read_metric
 from bootstrap.runs.strategies import launcher_for
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
@@ -33,7 +34,7 @@ ENV_FILE_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class TrainArgs:
-    """The options of `fab train` about the program, not yet validated."""
+    """The options of `fab train` about the program and its packages, not yet validated."""
 
     launcher: str | None = None
     strategy: str | None = None
@@ -50,21 +51,48 @@ class TrainArgs:
     outputs: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     sagemaker: bool = False
+    metrics: tuple[str, ...] = ()
+    requirements: str | None = None
+    runtime: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The options as JSON, with the folder that their relative paths start from."""
+        return {"folder": str(Path.cwd()), "options": asdict(self)}
+
+    @staticmethod
+    def of_record(record: Mapping[str, Any]) -> TrainArgs:
+        """The options of a record; those that this version does not know are left out."""
+        known = {field.name for field in fields(TrainArgs)} & {*record["options"]}
+        values = {name: record["options"][name] for name in known}
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return TrainArgs(**{**values, **lists})
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run: validated options, the program, its files, the secrets' values, its data."""
+    """What to run: validated options, the program, its files, the secrets' values, its data.
+
+    `record`: the options as they were given, for a run that resumes this one.
+    """
 
     options: RunOptions
     program: Program
     bundle: Bundle
     secrets: Mapping[str, str]
     data: tuple[DataInput, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -> RunRequest:
+def read_request(
+    args: TrainArgs,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    resumes: str | None = None,
+) -> RunRequest:
     """Check everything that can be checked without a host.
+
+    Args:
+        resumes: the id of the run whose checkpoints this one goes on from.
 
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
@@ -79,23 +107,26 @@ def read_request(args: TrainArgs, environment: Mapping[str, str] = os.environ) -
         env=_variables(args),
         secrets=tuple(secrets),
         outputs=args.outputs or ("**",),
+        metrics=tuple(read_metric(text) for text in args.metrics),
+        resumes=resumes,
     )
     data = read_inputs(parse_all(args.data, script=args.script is not None))
     if args.script is None:
         _refuse_script_options(args)
         program = Program("training", settings=training_settings(args.preset, args.settings, data))
-        return RunRequest(options, program, pack_training(REPO), secrets, data)
+        return RunRequest(options, program, pack_training(REPO), secrets, data, args.record())
     if args.preset or args.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
     argv = split(args.args or "")
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
     program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
-    return RunRequest(options, program, bundle, secrets, data)
+    return RunRequest(options, program, bundle, secrets, data, args.record())
 
 
 def _refuse_script_options(args: TrainArgs) -> None:
-    for name in ("args", "workdir"):
-        if getattr(args, name) is not None:
+    given = {"args": args.args, "workdir": args.workdir, "metric": args.metrics}
+    for name, value in given.items():
+        if value not in (None, ()):
             raise UsageError(f"--{name} goes with --script", hint="fab train --script train.py ...")
     if args.sagemaker:
         raise UsageError("--sagemaker is for a script that was written for SageMaker: --script")

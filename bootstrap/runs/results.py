@@ -13,6 +13,7 @@ from typing import Any
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
+from bootstrap.runs.events import EVENT_FILE, event_file
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
@@ -81,7 +82,7 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
             _verify(session, run, files, {path for path, _ in left})
         accept(files, run.results, received)
         _note_left(left, not_sent, stage, run.results)
-        _draw(stage, run)
+        draw(stage, run)
     for line in [*skipped_line(not_sent), *_torn_line(torn)]:
         report(line)
     if ended:
@@ -143,11 +144,14 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
     return [f"{count(len(torn), 'file')} changed during the transfer, not fetched: fab fetch again"]
 
 
-def _draw(stage: Path, run: Run) -> None:
-    """Draw the curves of metrics.jsonl; replaces an older picture."""
+def draw(stage: Path, run: Run) -> None:
+    """Draw the curves of metrics.jsonl, and write its TensorBoard events; replaces older ones."""
     metrics, picture = run.results / "metrics.jsonl", stage / "curves.png"
     if metrics.is_file() and curves(metrics, picture, run.run_id):
         unpack.place(picture, run.results, picture.name)
+    if (events := event_file(run.results)) is not None:
+        (stage / "events").write_bytes(events)
+        unpack.place(stage / "events", run.results, EVENT_FILE)
 
 
 def result_of(results: Path) -> dict[str, Any]:

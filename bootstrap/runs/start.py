@@ -9,7 +9,7 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,8 +21,10 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.runtimes import REPO
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
+from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
@@ -32,6 +34,7 @@ REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
+    "metric_lines.py",
 )
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
@@ -51,6 +54,9 @@ class Run:
     def folder(self) -> str:
         """The run's folder on every host."""
         return f"~/.railhead/runs/{self.run_id}"
+
+
+Restore = Callable[[ConnectedCluster, Run], None]
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:
@@ -113,14 +119,20 @@ def start(
     data: Sequence[Mapping[str, Any]],
     results: Path,
     stop_policy: launch.StopPolicy,
+    restore: Restore | None = None,
 ) -> Run:
-    """Send the bundle to every host and start the supervisor on the chief. `data`: of run.json."""
+    """Send the bundle to every host and start the supervisor on the chief.
+
+    Args:
+        data: `data` of run.json.
+        restore: places the checkpoints of an earlier run, after everything else is in place.
+    """
     document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
     run = Run(document["run_id"], results / document["run_id"])
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
-    local_state.save_run(document, run.results)
+    local_state.save_run(document, run.results, request.record)
     try:
-        lay_out(cluster, request, document, run)
+        lay_out(cluster, request, document, run, restore)
     except BaseException:
         local_state.forget_run(document)
         raise
@@ -136,7 +148,11 @@ def start(
 
 
 def lay_out(
-    cluster: ConnectedCluster, request: RunRequest, document: Mapping[str, Any], run: Run
+    cluster: ConnectedCluster,
+    request: RunRequest,
+    document: Mapping[str, Any],
+    run: Run,
+    restore: Restore | None = None,
 ) -> None:
     """Send the files of a run and check that the chief can log in on every host; on an error remove
     the files."""
@@ -149,6 +165,8 @@ def lay_out(
         )
         sessions.chief.call("write", files=_chief_files(cluster, document, run))
         _check_logins(cluster, run)
+        if restore:
+            restore(cluster, run)
     except BaseException:
         remove_run(sessions, run)
         raise
@@ -247,6 +265,8 @@ def _prepare(
 ) -> None:
     """Write the run's folder on one host: the program and the files that start a rank."""
     session.send_tree(request.bundle, f"{run.folder}/work")
+    if needs_reader(document):
+        session.send_tree(pack_training(REPO), f"{run.folder}/reader")
     files: list[list[Any]] = [
         [f"{run.folder}/run.json", 0o644, json.dumps(document, indent=1) + "\n"],
         [f"{run.folder}/rank.sh", 0o755, rank_starter(document)],
@@ -259,6 +279,12 @@ def _prepare(
     if request.secrets:
         files.append([f"{run.folder}/secrets.json", 0o600, json.dumps(dict(request.secrets))])
     session.call("write", files=files)
+
+
+def needs_reader(document: Mapping[str, Any]) -> bool:
+    """Whether the ranks of a script read a bucket or a stream, with `training.data`."""
+    reads = any(not item["paths"] or item["mode"] == "stream" for item in document["data"])
+    return reads and document["program"]["kind"] == "script"
 
 
 def rank_starter(document: Mapping[str, Any]) -> str:

@@ -18,13 +18,14 @@ def as_root(script: str) -> str:
     return f"{_SUDO} sh -c {shlex.quote(script)} </dev/null 2>&1"
 
 
-def run_as_root(session: Session, script: str) -> str:
+def run_as_root(session: Session, script: str, *, silence: float | None = None) -> str:
     """Run a script on a host as root and return its output without empty lines.
 
     Raises:
         RailheadError: it failed; the message is its last line of output, or its exit code.
+        ConnectionLost: nothing came for `silence` seconds.
     """
-    output, code = session.shell(as_root(script))
+    output, code = session.shell(as_root(script), silence=silence)
     lines = [line for line in output if line]
     if code:
         raise RailheadError(lines[-1] if lines else f"exit code {code}")

@@ -59,7 +59,7 @@ def failure_reason(host: Host, error: Exception) -> str:
 def _unknown(host: Host, error: Any) -> str:
     shown = f"{error.hostname} {error.key.get_name()} {fingerprint(error.key)}"
     if host.host_key_source:
-        return f"REFUSED, its cloud vouches for no such key of it: {shown}"
+        return f"REFUSED, its cloud does not confirm this key: {shown}"
     return f"unknown host key: {shown}\nnext: fab trust --hosts {host}"
 
 
@@ -73,7 +73,7 @@ def _changed(host: Host, error: Any) -> str:
 
 
 def _no_key(host: Host, error: Any) -> str:
-    text = "none of your keys is accepted (no password is asked for)"
+    text = "none of your keys is accepted (passwords are not used)"
     return f"{text}\nnext: ssh-copy-id {_dest(host)}"
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import secrets
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -126,10 +127,12 @@ class Session:
                 counts = (self._sent - sent, self._received - received)
                 notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
-    def shell(self, command: str) -> tuple[list[str], int]:
-        """Run a shell command without input; returns its output with stderr, and its exit code."""
+    def shell(self, command: str, *, silence: float | None = None) -> tuple[list[str], int]:
+        """Run a shell command without input; returns its output with stderr, and its exit code.
+        ConnectionLost when nothing came for `silence` seconds."""
         mark = f"@rc {self._mark} "
-        output = self.sh(f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"')
+        text = f'( {command}\n) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
+        output = self.sh(text, silence=silence)
         lines = output.splitlines()
         at = max(i for i, line in enumerate(lines) if line.startswith(mark))
         body = lines[: at - 1] if at and not lines[at - 1] else lines[:at]
@@ -234,6 +237,12 @@ class Session:
         """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
         {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
         return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+
+    def sizes(self, root: str, patterns: Sequence[str]) -> list[Any]:
+        """The matching files of a folder, [path, bytes] each; untrusted, as all names of a host."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.get(root, patterns, Path(folder) / "empty", limit=0)
+        return [*found["files"], *found["left"]]
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
         """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""

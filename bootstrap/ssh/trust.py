@@ -26,7 +26,7 @@ def unknown_keys(inventory: Inventory) -> dict[str, UnknownHostKey]:
     unknown = {name: error for name, error in failed.items() if isinstance(error, UnknownHostKey)}
     if len(unknown) < len(failed):
         outcomes = sessions.outcomes | dict.fromkeys(unknown, "ok")
-        raise HostsNotReady("some hosts cannot be asked for their key", outcomes)
+        raise HostsNotReady("the keys of some hosts cannot be read", outcomes)
     return unknown
 
 
@@ -60,7 +60,10 @@ def by_user(yes: bool) -> Callable[[str], bool]:
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError(f"{label}\nnobody is here to ask", hint="the same command with --yes")
+            raise UsageError(
+                f"{label}\nthere is no terminal to ask for confirmation",
+                hint="the same command with --yes",
+            )
         return input(f"{label}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
 
     return agreed

@@ -74,6 +74,11 @@ def fault(name: str) -> str:
     return ""
 
 
+def literal(path: str) -> str:
+    """A pattern that matches this path only, to request a file by its name."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
+
+
 def packed_limit(limit: int) -> int:
     """The maximum size of an archive with `limit` bytes of content, headers and padding."""
     return limit + limit // 1000 + FILES * 4 * BLOCK

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import Board
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import RailheadError, RunFailed, Terminated, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
-from bootstrap.runs import bucket_results, results, start
+from bootstrap.runs import bucket_results, checkpoints, results, start
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.start import Run, find_run
@@ -39,22 +40,31 @@ def _again(run: Run) -> str:
     return f"fab attach --run {run.run_id}"
 
 
-def fetch(status: power.ClusterStatus, run_id: str | None, to: str | None = None) -> None:
-    """Fetch what a run has written so far; from the bucket when the chief does not run. `to`: a
-    folder for the results instead of the one of `fab train`; it is recorded."""
-    run = find_run(status.inventory, run_id)
+def fetch(
+    status: power.ClusterStatus, run_id: str | None, to: str | None = None, *, with_checkpoint: bool
+) -> None:
+    """Fetch what a run has written so far; from the bucket when the chief does not run.
+
+    `to`: a folder for the results instead of the one of `fab train`; it is recorded.
+    `with_checkpoint`: also the newest checkpoint, which may be large.
+    """
+    inventory = status.inventory
+    run = find_run(inventory, run_id)
     if to is not None:
         run = replace(run, results=Path(to).expanduser().resolve() / run.run_id)
     results.require_writable(run.results)
     if to is not None:
-        record = {"run_id": run.run_id, "cluster": status.inventory.name}
-        local_state.save_run(record, run.results)
-    if status.inventory.bucket and status.inventory.chief.name in status.not_running:
+        local_state.move_results(run.run_id, run.results)
+    if inventory.bucket and inventory.chief.name in status.not_running:
         state = "no result"
-        result = bucket_results.fetch(status.inventory, run, print_lines)
+        if with_checkpoint:
+            checkpoints.fetch_from_bucket(bucket_of(inventory), run, print_lines)
+        result = bucket_results.fetch(inventory, run, print_lines)
     else:
         with connected(power.ensure_running(status, print_lines), run) as connection:
             state = start.state(connection.chief, run)
+            if with_checkpoint:
+                checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
     _print_results(run.results)
     print_lines(f"state: {result['state'] if result else state}")

@@ -8,6 +8,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.receipt import check
+from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import teardown_hosts
 
 
@@ -23,22 +24,31 @@ class TeardownOptions:
 
 
 def teardown(inventory: Inventory, options: TeardownOptions) -> None:
-    """Clean the hosts, or stop or destroy a stack's machines; then check the receipt."""
-    if options.with_bucket and not (options.destroy and inventory.bucket):
-        raise UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")
-    if inventory.is_managed:
-        receipt = destroy.teardown_stack(
-            inventory,
-            discard=options.discard_results,
-            destroyed=options.destroy,
-            yes=options.yes,
-            with_bucket=options.with_bucket,
-        )
-    else:
-        receipt = teardown_hosts(
-            inventory,
-            purge=options.purge,
-            discard=options.discard_results,
-            destroy=options.destroy,
-        )
+    """Clean hosts of no stack; then check the receipt."""
+    if options.with_bucket:
+        raise _no_bucket()
+    receipt = teardown_hosts(
+        inventory,
+        purge=options.purge,
+        discard=options.discard_results,
+        destroy=options.destroy,
+    )
     check(receipt)
+
+
+def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
+    """Stop a stack's machines, or destroy the stack; then check the receipt."""
+    if options.with_bucket and not (options.destroy and machines.state.bucket):
+        raise _no_bucket()
+    receipt = destroy.teardown_stack(
+        machines,
+        discard=options.discard_results,
+        destroyed=options.destroy,
+        yes=options.yes,
+        with_bucket=options.with_bucket,
+    )
+    check(receipt)
+
+
+def _no_bucket() -> UsageError:
+    return UsageError("--with-bucket goes with --destroy, for a stack that has a bucket")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bootstrap.clouds import base
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
@@ -12,17 +13,18 @@ from bootstrap.data.place import place_data
 from bootstrap.health import measure
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import stop_policy
+from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
 from bootstrap.runs import results, start
+from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.start import Run
 from bootstrap.runs.strategies import Strategy
 from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.workflows import attach
+from bootstrap.workflows import attach, resume
 from bootstrap.workflows.bootstrap import make_ready
 from bootstrap.workflows.plan import surveyed
 
@@ -30,13 +32,14 @@ from bootstrap.workflows.plan import surveyed
 @dataclass(frozen=True)
 class TrainOptions:
     """The run request, the options to make the hosts ready, and the local results folder.
-    `detach`: return when the run has started."""
+    `detach`: return when the run has started. `earlier`: the run that is resumed."""
 
     request: RunRequest
     options: Options
     results: Path
     detach: bool = False
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
+    earlier: EarlierRun | None = None
 
 
 def train(inventory: Inventory, options: TrainOptions) -> Run:
@@ -46,10 +49,14 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
+    restore = resume.find_checkpoints(inventory, options.earlier) if options.earlier else None
     with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
+        if inventory.kind.in_cloud:
+            cloud, policy = base.cloud_of(inventory), options.stop_policy
+            deadlines.cover_run(inventory, cloud, cluster.sessions, policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
-            run = _start(cluster, options)
+            run = _start(cluster, options, restore)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
         if options.detach:
             print_lines(f"next: fab attach --run {run.run_id}")
@@ -60,7 +67,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     return run
 
 
-def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
+def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Restore | None) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
     local_state.save_cluster(cluster.inventory)
     options = replace(options, request=with_strategy(options.request, cluster))
@@ -70,7 +77,8 @@ def _start(cluster: ConnectedCluster, options: TrainOptions) -> Run:
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
     data = place_data(options.request.data, cluster.sessions)
-    return start.start(cluster, options.request, data, options.results, options.stop_policy)
+    request, policy = options.request, options.stop_policy
+    return start.start(cluster, request, data, options.results, policy, restore)
 
 
 def with_strategy(request: RunRequest, cluster: Cluster) -> RunRequest:

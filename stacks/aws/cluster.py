@@ -10,9 +10,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2, s3, scheduler
 
-from stacks import cluster_id, outputs
-from stacks.aws import bucket, deadline, host_key, hosts, identity, image, network, quota
-from stacks.aws.lookups import lookup
+from stacks import broken_up, cluster_id, outputs
+from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
+from stacks.aws.lookups import lookup, zones_with_type
+from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
 from stacks.cost import price
@@ -29,10 +30,11 @@ class Lookups:
     location: Location
     ami: str
     account: str
+    others: broken_up.Alternatives
 
 
 class Cluster(pulumi.ComponentResource):
-    """`count` machines in one zone, with their network, role, bucket and deadline.
+    """`count` machines in one zone, each with its deadlines; their network, role and bucket.
 
     `document` is the cluster document; None where only a quota was requested.
     """
@@ -50,8 +52,11 @@ class Cluster(pulumi.ComponentResource):
         requests = quota.check(config, invoke)
         found = None if requests else _look_up(config, invoke)
         own_id = cluster_id.make_id()
-        tagged = cluster_id.on_every_resource("tags", ID, own_id)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=[tagged])
+        transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
+        if found:
+            transformations.append(broken_up.on_failure(config, found.others))
+            broken_up.announce(config)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:aws:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._make(config, found, own_id) if found else self._request(requests)
@@ -77,9 +82,15 @@ class Cluster(pulumi.ComponentResource):
             group=group.name if group else None,
             tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
-        made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
-        stop = deadline.schedule(config, found.account, made, opts)
-        return _document(config, own_id, made, store, stop)
+        stopper = schedule.stop_role(config, found.account, own_id, opts)
+        # What may stop a machine exists before the machine does.
+        ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
+        ready = pulumi.ResourceOptions.merge(opts, ready)
+        made = []
+        for number in range(1, config.count + 1):
+            machine = hosts.host(config, number, inputs, ready)
+            made.append((machine, schedule.schedule(config, number, machine, stopper, opts)))
+        return _document(config, own_id, made, store)
 
 
 def _provider(name: str, config: ClusterConfig) -> aws.Provider:
@@ -89,15 +100,17 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
 
 def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
     caller = lookup("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
-    return Lookups(choose_location(config, opts), image.image_id(config, opts), caller.account_id)
+    location = choose_location(config, opts)
+    zones = [zone for zone in zones_with_type(config, opts) if zone != location.zone]
+    others = broken_up.Alternatives(zones, same_gpus(config.machine_type))
+    return Lookups(location, image.image_id(config, opts), caller.account_id, others)
 
 
 def _document(
     config: ClusterConfig,
     own_id: pulumi.Output[str],
-    made: Sequence[ec2.Instance],
+    made: Sequence[tuple[ec2.Instance, scheduler.Schedule]],
     store: s3.Bucket | None,
-    stop: scheduler.Schedule,
 ) -> pulumi.Output[Document]:
     each = [
         pulumi.Output.all(
@@ -105,14 +118,15 @@ def _document(
             zone=one.availability_zone,
             public=one.public_ip,
             private=one.private_ip,
-            key=pulumi.Output.unsecret(one.user_data.apply(host_key.injected_key)),
+            key=pulumi.Output.unsecret(one.user_data.apply(user_data.injected_key)),
+            stop=stop.name,
+            when=stop.schedule_expression,
         )
-        for one in made
+        for one, stop in made
     ]
     name = store.id if store else pulumi.Output.from_input(None)
-    when = pulumi.Output.all(stop.name, stop.schedule_expression)
-    return pulumi.Output.all(own_id, name, when, *each).apply(
-        lambda values: _plain_document(config, values[0], values[1], values[2], values[3:])
+    return pulumi.Output.all(own_id, name, *each).apply(
+        lambda values: _plain_document(config, values[0], values[1], values[2:])
     )
 
 
@@ -120,26 +134,31 @@ def _plain_document(
     config: ClusterConfig,
     own_id: str,
     bucket_name: str | None,
-    when: list[str],
-    each: list[dict[str, Any]],
+    each: Sequence[dict[str, Any]],
 ) -> Document:
+    """The cluster document; `each` has the plain values of one machine and its schedule."""
+    named = [(f"{config.name}-{number}", one) for number, one in enumerate(each, start=1)]
     return outputs.cluster_document(
         config,
-        [
-            outputs.HostFacts(
-                name=f"{config.name}-{number}",
-                id=one["id"],
-                zone=one["zone"],
-                address=one["public"],
-                peer_address=one["private"],
-                stop=outputs.POWER_OFF,
-                host_key=one["key"],
-                host_key_source="injected" if one["key"] else "console",
-            )
-            for number, one in enumerate(each, start=1)
-        ],
+        [_host(name, one) for name, one in named],
         cluster_id=own_id,
         bucket=f"s3://{bucket_name}" if bucket_name else None,
-        deadlines=[deadline.document_entry(when[0], when[1], config.deadline_hours)],
+        deadlines=[
+            schedule.document_entry(name, one["stop"], one["when"], config.deadline_hours)
+            for name, one in named
+        ],
         price=price(config),
+    )
+
+
+def _host(name: str, one: dict[str, Any]) -> outputs.HostFacts:
+    return outputs.HostFacts(
+        name=name,
+        id=one["id"],
+        zone=one["zone"],
+        address=one["public"],
+        peer_address=one["private"],
+        stop=outputs.POWER_OFF,
+        host_key=one["key"],
+        host_key_source="injected" if one["key"] else "console",
     )

@@ -6,17 +6,13 @@ Any process on the machine can read user data, so `fab` replaces the key at the 
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pulumi
 from pulumi import dynamic
 
-HEAD = "#cloud-config\n"  # cloud-init requires this line; JSON is valid YAML
-NONE = (
-    HEAD + '{"ssh_deletekeys": true}\n'
-)  # cloud-init's default, written out so that user data is never empty
-PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"
+from stacks.aws.user_data import cloud_config
+
 SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it
 
 
@@ -57,23 +53,10 @@ class HostKey(dynamic.Resource, module="aws", name="HostKey"):
         props = {"public": None, "private": None}
         super().__init__(Maker(), name, props, pulumi.ResourceOptions.merge(opts, hidden))
 
-    @property
-    def user_data(self) -> pulumi.Output[str]:
-        """The user data that gives the key to a machine at its first boot; a secret."""
+    def user_data(self, hours: float) -> pulumi.Output[str]:
+        """The user data of a machine with this deadline, which gives the key to it at its first
+        boot; a secret."""
         private: pulumi.Output[str] = pulumi.Output.secret(self.private)
-        return pulumi.Output.all(self.public, private).apply(lambda keys: user_data(*keys))
-
-
-def user_data(public: str, private: str) -> str:
-    """cloud-init removes the image's keys, and with `ssh_keys` generates no others."""
-    keys = {PUBLIC: public, PRIVATE: private}
-    return HEAD + json.dumps({"ssh_deletekeys": True, "ssh_keys": keys}, indent=1) + "\n"
-
-
-def injected_key(text: str | None) -> str | None:
-    """The public key in a machine's user data: the one that it was made with, whatever the config
-    is now. None where no key was injected."""
-    try:
-        return str(json.loads((text or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
-    except (ValueError, KeyError, TypeError):
-        return None
+        return pulumi.Output.all(self.public, private).apply(
+            lambda keys: cloud_config(hours, (keys[0], keys[1]))
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws import host_key, image
+from stacks.aws import host_key, image, user_data
 from stacks.aws.network import Network
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
@@ -53,9 +53,9 @@ def group(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementG
 def host(
     config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> ec2.Instance:
-    """One machine. It accepts the operator's key, and generates its host key unless one is
-    injected. bootstrap installs everything else."""
-    name = f"{config.name}-{number}"
+    """One machine. It accepts the operator's key, has a timer that powers it off at its deadline,
+    and generates its host key unless one is injected. bootstrap installs everything else."""
+    name, hours = f"{config.name}-{number}", config.deadline_hours
     own = host_key.HostKey(name, opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
     instance = ec2.Instance(
@@ -67,7 +67,7 @@ def host(
         key_name=inputs.key,
         # checkov:skip=CKV2_AWS_41: without a bucket and data to read a host needs no permission
         iam_instance_profile=inputs.profile,
-        user_data=own.user_data if own else host_key.NONE,
+        user_data=own.user_data(hours) if own else user_data.cloud_config(hours),
         placement_group=inputs.group,
         root_block_device=_disk(config, {**inputs.tags, "Name": name}),
         metadata_options=_metadata(),
@@ -96,7 +96,7 @@ def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
 
     Values that each `up` looks up again are fixed when a machine is made: a newer image, or
     another first subnet of an existing VPC, must not replace machines and their disks. Changed
-    user data would stop them without effect: cloud-init reads keys at the first boot only.
+    user data would stop them: a machine keeps the timer and the key that it was made with.
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if config.network and not config.zones:

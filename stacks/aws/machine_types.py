@@ -56,6 +56,13 @@ def machine_type(name: str, _gpu_type: str | None, _gpu_count: int | None) -> Ma
     return TYPES[name]
 
 
+def same_gpus(name: str) -> list[str]:
+    """The other types with the same number of the same GPU that AWS offers to every account."""
+    own = TYPES[name]
+    same = (m for m in TYPES.values() if (m.gpu, m.gpus) == (own.gpu, own.gpus))
+    return [m.name for m in same if m is not own and not m.retired]
+
+
 def quota_needs(
     machine: MachineType, count: int, region: str, *, spot: bool
 ) -> tuple[QuotaNeed, ...]:

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
-from stacks import cluster_id, outputs
+from stacks import broken_up, cluster_id, outputs
 from stacks.cost import price
 from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
 from stacks.gcp.image import Image
@@ -43,8 +43,12 @@ class Cluster(pulumi.ComponentResource):
         existing = network.existing(config.network, location, invoke) if config.network else None
         requests = quota.check(config, invoke)
         own_id = cluster_id.make_id()
-        labelled = cluster_id.on_every_resource("labels", ID, own_id)
-        opts = pulumi.ResourceOptions(providers=[provider], transformations=[labelled])
+        transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
+        if not requests:
+            zones = [zone for zone in config.zones if zone != location.zone]
+            transformations.append(broken_up.on_failure(config, broken_up.Alternatives(zones)))
+            broken_up.announce(config)
+        opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:gcp:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
             self._request(config, requests)
@@ -132,4 +136,5 @@ def _host(one: dict[str, Any]) -> outputs.HostFacts:
 def _deadline(one: dict[str, Any]) -> dict[str, Any]:
     """The deadline of the machine itself: a later config does not change it."""
     seconds = one["when"]["max_run_duration"]["seconds"]
-    return {"kind": "max-run-duration", "id": one["name"], "seconds": int(seconds)}
+    name = one["name"]
+    return {"kind": "max-run-duration", "id": name, "host": name, "seconds": int(seconds)}

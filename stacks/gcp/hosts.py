@@ -7,16 +7,21 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
+from stacks import deadline
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels, tag
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
 
-# Changes of these would replace existing machines and their disks: the disk's labels (a
+# Changes of the first two would replace existing machines and their disks: the disk's labels (a
 # colleague's `up` has another owner), and the deadline (Compute's API can change it while the
-# machine is stopped).
-FIXED = ["bootDisk.initializeParams.labels", "scheduling.maxRunDuration"]
+# machine is stopped). A machine keeps the script of its timer, too, with the hours in it.
+FIXED = [
+    "bootDisk.initializeParams.labels",
+    "scheduling.maxRunDuration",
+    'metadata["startup-script"]',
+]
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
         provisioning_model="SPOT" if config.spot else "STANDARD",
         instance_termination_action="STOP",
         max_run_duration=compute.InstanceSchedulingMaxRunDurationArgs(
-            seconds=round(config.deadline_hours * 3600)
+            seconds=deadline.seconds(config.deadline_hours)
         ),
     )
 
@@ -123,7 +128,8 @@ def _shielded(image: Image) -> compute.InstanceShieldedInstanceConfigArgs:
 
 
 def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
-    """The operator's key alone, and guest attributes: there a host publishes its host key."""
+    """The operator's key alone, guest attributes, in which a host publishes its host key, and the
+    script of the timer. Google's guest agent, which all its images have, runs it at each boot."""
     keys = {"ssh-keys": f"{config.ssh_user}:{config.public_key}"}
     return {
         **image.metadata,
@@ -132,5 +138,6 @@ def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
         "enable-oslogin": "TRUE" if config.oslogin else "FALSE",
         "block-project-ssh-keys": "TRUE",
         "serial-port-enable": "FALSE",
+        "startup-script": deadline.install_script(config.deadline_hours),
         **({} if config.oslogin else keys),
     }

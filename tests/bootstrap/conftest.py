@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.person import Cluster, Person
-from standins.cards import with_cards
+from hosts.operator import Cluster, Operator
+from standins.gpu_hosts import with_cards
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.clouds.local import cluster as local_cluster
@@ -39,9 +39,13 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    words = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
-    words |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "NO_PROXY": "127.0.0.1"}
-    for name, value in words.items():
+    parameters = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
+    parameters |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "NO_PROXY": "127.0.0.1",
+    }
+    for name, value in parameters.items():
         monkeypatch.setenv(name, value)
     reset = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")
     urllib.request.urlopen(reset).close()  # its state outlives the server
@@ -151,8 +155,8 @@ def session(
 
 
 @pytest.fixture
-def person(home: Path, cluster: Cluster) -> Person:
+def operator(home: Path, cluster: Cluster) -> Operator:
     """Somebody with the key, who knows no host yet."""
-    person = Person(home)
-    person.has(cluster.key)
-    return person
+    operator = Operator(home)
+    operator.has(cluster.key)
+    return operator

@@ -54,9 +54,9 @@ class Agent:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
-    def call(self, op: str, payload: bytes = b"", **words: Any) -> tuple[Any, list[Any]]:
+    def call(self, op: str, payload: bytes = b"", **options: Any) -> tuple[Any, list[Any]]:
         """The answer of one operation and its events; a chunk's bytes are put into its event."""
-        self.send(json.dumps({"op": op, **words}).encode() + b"\n")
+        self.send(json.dumps({"op": op, **options}).encode() + b"\n")
         events = []
         while "event" in (answer := self.line()):
             event = answer["event"]
@@ -87,7 +87,7 @@ def agent(home: Path) -> Iterator[Agent]:
     agent.process.stdout.close()
 
 
-def test_it_says_hello_and_ends_with_its_channel(home: Path) -> None:
+def test_it_reports_hello_and_ends_with_its_channel(home: Path) -> None:
     agent = Agent(home)
     assert agent.hello["agent"] == 1
     assert agent.process.communicate()[0] == b""
@@ -179,14 +179,14 @@ def test_tree(
     build(tmp_path / "here", wanted)
     bundle = pack_folder(tmp_path / "here")
     payload = tar(bundle, {f.sha256 for f in bundle.files})
-    words = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
+    options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
     manifest = bundle.manifest()["files"]
-    agent.call("tree", payload, manifest=manifest, **words)
+    agent.call("tree", payload, manifest=manifest, **options)
     now = found(tmp_path / "dest")
     assert {k: now.get(k) for k in wanted} == wanted
     assert now == wanted or not prune
     assert found(tmp_path / "out") == {"kept": "outside"}
-    again, events = agent.call("tree", b"", manifest=manifest, **words)
+    again, events = agent.call("tree", b"", manifest=manifest, **options)
     assert (again, events) == ({"sent": 0, "changed": []}, [{"need": []}])
 
 
@@ -195,8 +195,8 @@ def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path:
     build(tmp_path / "here", {"a": "1"})
     bundle = pack_folder(tmp_path / "here")
     payload = tar(bundle, {f.sha256 for f in bundle.files})
-    words = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
-    agent.call("tree", payload, manifest=bundle.manifest()["files"], **words)
+    options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
+    agent.call("tree", payload, manifest=bundle.manifest()["files"], **options)
     assert found(tmp_path / "dest") == {"a": "1", "d/e/f": "kept", "other": "kept"}
 
 
@@ -219,8 +219,8 @@ class Sent:
         build(here, INSTALLER)
         bundle = pack_folder(here)
         self.payload = tar(bundle, {f.sha256 for f in bundle.files})
-        self.words: dict[str, Any] = {"manifest": bundle.manifest()["files"]}
-        self.words |= {"blobs": "~/blobs", "dest": "~/above/there"}
+        self.options: dict[str, Any] = {"manifest": bundle.manifest()["files"]}
+        self.options |= {"blobs": "~/blobs", "dest": "~/above/there"}
 
     def to(self, agent: Agent) -> Any:
         """Send it to the end; the agent's answer."""
@@ -231,7 +231,7 @@ class Sent:
 
     def begin(self, agent: Agent) -> None:
         """Ask for the operation."""
-        agent.send(json.dumps({"op": "place_folder", **self.words}).encode() + b"\n")
+        agent.send(json.dumps({"op": "place_folder", **self.options}).encode() + b"\n")
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_the_part_of_another_host_that_shares_the_home_stays(
 def test_a_content_on_the_host_that_was_damaged_travels_again(
     agent: Agent, home: Path, sent: Sent
 ) -> None:
-    for file in sent.words["manifest"]:
+    for file in sent.options["manifest"]:
         build(home / "blobs", {file["sha256"]: "\0" * file["size"]})
     assert sent.to(agent)["sent"] == 2
     assert found(home / "above/there") == INSTALLER
@@ -486,10 +486,10 @@ def test_any_python_of_a_host_will_do(home: Path, version: str) -> None:
     name = f"python{version}"
     if not shutil.which(name):
         pytest.skip(f"no {name} here")
-    told = subprocess.run([name, "-c", "import sys; print(sys.executable)"], capture_output=True)
-    if told.returncode:  # a version manager's stand-in for one that is not chosen
+    done = subprocess.run([name, "-c", "import sys; print(sys.executable)"], capture_output=True)
+    if done.returncode:  # a version manager's stand-in for one that is not chosen
         pytest.skip(f"{name} does not start here")
-    agent = Agent(home, told.stdout.decode().strip())
+    agent = Agent(home, done.stdout.decode().strip())
     assert agent.hello["python"].startswith(version)
     agent.call("write", files=[["~/run/.a", 0o600, "x"]])
     assert unpacked(agent.call("get", root="~", patterns=["run/*"], limit=9)[1]) == {"run/.a": "x"}
@@ -529,8 +529,8 @@ def test_run_answers_the_code_and_the_last_lines(
 
 def test_run_gives_input_environment_and_folder(agent: Agent, home: Path) -> None:
     script = 'cat; echo "$WHERE"; pwd'
-    words: dict[str, Any] = {"text": "in\n", "env": {"WHERE": "~/x"}, "cwd": "~"}
-    answer, _ = agent.call("run", argv=["sh", "-c", script], **words)
+    options: dict[str, Any] = {"text": "in\n", "env": {"WHERE": "~/x"}, "cwd": "~"}
+    answer, _ = agent.call("run", argv=["sh", "-c", script], **options)
     assert answer["tail"] == ["in", f"{home}/x", str(home)]
 
 
@@ -582,14 +582,14 @@ def test_a_timeout_ends_all_that_was_started(agent: Agent, home: Path, script: s
     assert alive(int((home / "pid").read_text())) == []
 
 
-def test_a_flood_is_told_at_a_bounded_pace(agent: Agent) -> None:
+def test_a_flood_is_reported_at_a_bounded_pace(agent: Agent) -> None:
     start = time.monotonic()
     answer, events = agent.call("run", argv=["sh", "-c", "seq 2000000; sleep 0.2"])
     assert answer["tail"][-1] == events[-1]["line"] == "2000000"
     assert len(events) <= 25 * (time.monotonic() - start) + 2
 
 
-def test_slow_lines_are_all_told(agent: Agent) -> None:
+def test_slow_lines_are_all_reported(agent: Agent) -> None:
     script = r"for i in 1 2 3; do echo $i; sleep 0.12; done; printf '4%%\r'; sleep 0.12; echo 5%"
     _, events = agent.call("run", argv=["sh", "-c", script])
     assert [e["line"] for e in events][:4] == ["1", "2", "3", "4%"]
@@ -602,7 +602,7 @@ def test_a_line_without_end_stays_small(agent: Agent) -> None:
     assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
 
 
-def test_growth_is_told_while_it_fetches_and_no_longer(agent: Agent) -> None:
+def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:
     _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
     assert [list(e) for e in events] == [["grown"]]
     with pytest.raises(Failed, match="ENOENT"):
@@ -612,9 +612,9 @@ def test_growth_is_told_while_it_fetches_and_no_longer(agent: Agent) -> None:
 
 def test_start_outlives_the_channel(home: Path) -> None:
     agent = Agent(home)
-    words: dict[str, Any] = {"cwd": "~", "env": {"A": "~/b"}, "log": "~/log"}
+    options: dict[str, Any] = {"cwd": "~", "env": {"A": "~/b"}, "log": "~/log"}
     script = "sleep 0.5; echo $A; pwd"
-    agent.call("start", argv=["sh", "-c", script], **words)
+    agent.call("start", argv=["sh", "-c", script], **options)
     agent.process.communicate()
     time.sleep(1)
     assert (home / "log").read_text() == f"{home}/b\n{home}\n"
@@ -667,7 +667,7 @@ def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, ho
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_peers_are_called_and_tell_who_answers(agent: Agent, address: str) -> None:
+def test_peers_are_called_and_report_who_answers(agent: Agent, address: str) -> None:
     import socket
 
     try:

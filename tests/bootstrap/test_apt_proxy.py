@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from e2e.local import wait_until
+from e2e.local_hosts import wait_until
 
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
@@ -42,7 +42,7 @@ class Server:
     """A mirror that counts what it is asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.go_on = threading.Event()
         self.elsewhere = ""
         outer = self
@@ -51,7 +51,7 @@ class Server:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                outer.asked.append(self.path)
+                outer.requests.append(self.path)
                 self.close_connection = True
                 outer.answer(self)
 
@@ -185,8 +185,8 @@ def test_packages_are_fetched_once_for_all_hosts_and_lists_anew(
             assert get(at, f"{url}/pool/a.deb")[:2] == (200, LARGE)
             assert get(at, f"{url}/dists/x/by-hash/SHA256/1")[:2] == (200, LARGE)
             assert get(at, f"{url}/dists/x/InRelease")[:2] == (200, LARGE)
-    asked = ["/pool/a.deb", "/dists/x/by-hash/SHA256/1", "/dists/x/InRelease"]
-    assert mirror.asked == [*asked, "/dists/x/InRelease"]
+    requests = ["/pool/a.deb", "/dists/x/by-hash/SHA256/1", "/dists/x/InRelease"]
+    assert mirror.requests == [*requests, "/dists/x/InRelease"]
 
 
 def test_several_files_go_by_one_connection_with_what_apt_wants_to_know(
@@ -225,7 +225,7 @@ def test_a_file_that_still_comes_is_sent_on_as_far_as_it_is(
             assert answers[-1].read(BEGUN) == LARGE[:BEGUN]
         mirror.go_on.set()
         assert [answer.read() for answer in answers] == [LARGE[BEGUN:]] * 2
-    assert mirror.asked == ["/slow.deb"]
+    assert mirror.requests == ["/slow.deb"]
 
 
 @pytest.mark.parametrize("path", ["/torn.deb", "/torn-lower.deb", "/torn-unsaid.deb"])
@@ -234,14 +234,14 @@ def test_a_file_that_is_cut_off_is_fetched_anew(proxy: AptProxy, mirror: Server,
     for name in ("h1", "h2"):
         with host(proxy, mirror.origin, name=name) as at, suppress(*HUNG_UP):
             assert get(at, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsaid" in path
-    assert mirror.asked == [path] * 2
+    assert mirror.requests == [path] * 2
 
 
 def test_a_host_that_asks_again_got_something_wrong(proxy: AptProxy, mirror: Server) -> None:
     with host(proxy, mirror.origin) as one, host(proxy, mirror.origin, name="h2") as two:
         for at in (one, two, two):
             assert get(at, f"{mirror.origin}/a.deb")[0] == 200
-    assert len(mirror.asked) == 2
+    assert len(mirror.requests) == 2
 
 
 def test_lists_do_not_pile_up_here(proxy: AptProxy, mirror: Server, shared_apt: Path) -> None:
@@ -252,7 +252,7 @@ def test_lists_do_not_pile_up_here(proxy: AptProxy, mirror: Server, shared_apt: 
         wait_until(lambda: len([*shared_apt.glob("*/*")]) == 1, 5, "one package is left")
 
 
-def test_a_full_disk_here_is_told_as_that(
+def test_a_full_disk_here_is_reported_as_that(
     proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
@@ -286,7 +286,7 @@ def test_what_is_no_mirror_of_the_host_is_refused_unasked(
         with asking(at) as connection, pytest.raises(OSError, match="403 .* is no mirror of"):
             tunnel(connection, other)
             connection.request("GET", "/a.deb")
-    assert mirror.asked == []
+    assert mirror.requests == []
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
     other = Server()
     with host(proxy, mirror.origin) as at:
         assert get(at, address.format(own=mirror.place, other=other.place))[0] == 403
-    assert mirror.asked == other.asked == []
+    assert mirror.requests == other.requests == []
     other.http.shutdown()
 
 
@@ -310,11 +310,11 @@ def test_nobody_is_led_elsewhere_by_a_mirror(proxy: AptProxy, mirror: Server) ->
     with host(proxy, mirror.origin) as at:
         status, _, headers = get(at, f"http://{mirror.place}/moved.deb")
         assert (status, headers["Location"]) == (302, mirror.elsewhere)
-    assert other.asked == []
+    assert other.requests == []
     other.http.shutdown()
 
 
-def test_a_mirror_that_this_computer_does_not_reach_is_told(proxy: AptProxy) -> None:
+def test_a_mirror_that_this_computer_does_not_reach_is_reported(proxy: AptProxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         nobody = "127.0.0.1:{}".format(*unused.getsockname()[1:2])
     with host(proxy, f"http://{nobody}", f"https://{nobody}") as at, asking(at) as connection:
@@ -336,7 +336,7 @@ def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
         tunnel(connection, mirror.place)
         connection.request("GET", "/a.deb")
         assert connection.getresponse().read() == LARGE
-    assert mirror.asked == ["/a.deb"]
+    assert mirror.requests == ["/a.deb"]
     before = threading.active_count()
     end = time.monotonic() + 10
     while any("_copy" in thread.name for thread in threading.enumerate()):
@@ -365,7 +365,7 @@ def test_inward_nobody_gets_even_if_a_host_calls_it_its_mirror(
         with asking(at) as connection, pytest.raises(OSError, match="403 .* into this computer"):
             connection.set_tunnel(name, mirror.http.server_address[1])
             connection.request("GET", "/a.deb")
-    assert mirror.asked == []
+    assert mirror.requests == []
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -405,10 +405,10 @@ def test_apt_itself_fetches_by_it(
     proxy: AptProxy, tmp_path: Path, scheme: str, family: str
 ) -> None:
     with serving_files(tmp_path, scheme, family) as (address, settings), host(proxy, address) as at:
-        words = [HELPER, "-o", f"Acquire::{scheme}::Proxy=http://{at}", *settings]
-        words += ["-o", "APT::Sandbox::User=root", "download-file", f"{address}/a.deb"]
-        words += [str(tmp_path / "came"), f"SHA256:{hashlib.sha256(LARGE).hexdigest()}"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        args = [HELPER, "-o", f"Acquire::{scheme}::Proxy=http://{at}", *settings]
+        args += ["-o", "APT::Sandbox::User=root", "download-file", f"{address}/a.deb"]
+        args += [str(tmp_path / "came"), f"SHA256:{hashlib.sha256(LARGE).hexdigest()}"]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         assert (tmp_path / "came").read_bytes() == LARGE
 
@@ -439,9 +439,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def encrypt(server: Any, folder: Path, address: str) -> Path:
     """Give a server a certificate of its own; that certificate."""
     key, own = folder / "key.pem", folder / "own.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    words += ["-subj", "/CN=mirror", "-addext", f"subjectAltName=IP:{address}"]
-    subprocess.run([*words, "-keyout", key, "-out", own], check=True, capture_output=True)
+    args = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    args += ["-subj", "/CN=mirror", "-addext", f"subjectAltName=IP:{address}"]
+    subprocess.run([*args, "-keyout", key, "-out", own], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -77,17 +77,15 @@ def quoted(text: str, dice: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(150))
 def test_any_arguments_reach_the_script_unchanged(seed: int) -> None:
     dice = random.Random(seed)
-    words = [
-        "".join(dice.choices(LETTERS, k=dice.randint(0, 7))) for _ in range(dice.randint(0, 5))
-    ]
+    args = ["".join(dice.choices(LETTERS, k=dice.randint(0, 7))) for _ in range(dice.randint(0, 5))]
     gaps = [" ", "\t", "  ", " \\\n"]
-    text = "".join(dice.choice(gaps) + quoted(word, dice) for word in words)
-    assert split(text) == tuple(words)
-    assert by_shell(text) == tuple(words)
+    text = "".join(dice.choice(gaps) + quoted(word, dice) for word in args)
+    assert split(text) == tuple(args)
+    assert by_shell(text) == tuple(args)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "args"),
     [
         ("$HOME *.py ~ `id` $(id)", ("$HOME", "*.py", "~", "`id`", "$(id)")),
         ("a; b && c | d > e", ("a;", "b", "&&", "c", "|", "d", ">", "e")),
@@ -95,8 +93,8 @@ def test_any_arguments_reach_the_script_unchanged(seed: int) -> None:
         ("--epochs 3\n--batch 4", ("--epochs", "3", "--batch", "4")),
     ],
 )
-def test_nothing_is_expanded_or_run(text: str, words: tuple[str, ...]) -> None:
-    assert split(text) == words
+def test_nothing_is_expanded_or_run(text: str, args: tuple[str, ...]) -> None:
+    assert split(text) == args
 
 
 @pytest.mark.parametrize(("text", "quote"), [("it's", "'"), ('say "hi', '"'), ("'a\\'b'", "'")])

@@ -81,10 +81,10 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     assert f"results in {url}/runs/r1: fab fetch" in bucket_results.run_line(world.inventory, "r1")
     here.results.mkdir(parents=True)
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
-    told: list[str] = []
+    lines: list[str] = []
     monkeypatch.setattr(bucket_results, "LARGE", 20)
-    assert bucket_results.fetch(world.inventory, here, told.append) == {"state": "succeeded"}
-    assert told == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
+    assert bucket_results.fetch(world.inventory, here, lines.append) == {"state": "succeeded"}
+    assert lines == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
     assert found == set(shipped)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
@@ -105,9 +105,9 @@ def test_one_bit_of_an_object_flipped_is_no_result(
     world: World, here: Run, shipped: list[str], name: str
 ) -> None:
     world.flip(f"runs/r1/{name}")
-    with pytest.raises(RailheadError, match="1 file came with another content") as told:
+    with pytest.raises(RailheadError, match="1 file came with another content") as caught:
         bucket_results.fetch(world.inventory, here)
-    assert Path(name).name in told.value.message
+    assert Path(name).name in caught.value.message
     assert not (here.results / "result.json").exists(), "it would count as fetched"
 
 
@@ -127,7 +127,7 @@ def test_a_manifest_leads_nowhere_else(world: World, here: Run) -> None:
         bucket_results.fetch(world.inventory, here)
 
 
-def test_an_object_that_is_longer_than_its_manifest_says_is_cut_off(
+def test_an_object_that_is_longer_than_its_manifest_reports_is_cut_off(
     world: World, here: Run, shipped: list[str]
 ) -> None:
     world.put("runs/r1/logs/rank-0.log", bytes(1_000_000))
@@ -163,7 +163,7 @@ def test_a_bucket_that_is_gone_is_named(world: World, here: Run) -> None:
     assert "there is no bucket" in bucket_results.run_line(world.inventory, None)
 
 
-def test_a_stack_without_a_bucket_says_so() -> None:
+def test_a_stack_without_a_bucket_reports_so() -> None:
     with pytest.raises(UsageError, match="dev has no bucket"):
         bucket.bucket_of(replace(ON_GCP, bucket=None))
 
@@ -179,7 +179,7 @@ def test_a_download_that_breaks_off_is_no_file(on_gcs: OnGcs, tmp_path: Path) ->
     assert (tmp_path / "big").stat().st_size == 3 << 20
 
 
-def test_what_s3_has_another_hash_of_is_told_while_it_comes(on_s3: OnS3) -> None:
+def test_what_s3_has_another_hash_of_is_reported_while_it_comes(on_s3: OnS3) -> None:
     """What rots in S3 itself: boto compares the hash that the object was written with."""
     on_s3.client.put_object(
         Bucket="results-b", Key="k", Body=b"weights", ChecksumAlgorithm="SHA256"
@@ -215,8 +215,8 @@ def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
     for data in (b"x" * 1000, b"y" * 2000):
         world.put("runs/r/model", data)
     (cost,) = counted(world.inventory)
-    told = "2 objects with their old versions, 0.00 GB"
-    assert cost.what == f"bucket {world.inventory.bucket}, {told}"
+    expected = "2 objects with their old versions, 0.00 GB"
+    assert cost.what == f"bucket {world.inventory.bucket}, {expected}"
     each = 0.023 if world.inventory.cloud == "aws" else 0.020
     assert cost.amount == pytest.approx(3000 / 2**30 * each)
     assert cost.command == "fab teardown --destroy --with-bucket"
@@ -225,7 +225,7 @@ def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
     assert "/pricing, " in price(cost) and "2026)" in price(cost)
 
 
-def test_a_bucket_where_no_price_is_known_says_so(world: World) -> None:
+def test_a_bucket_where_no_price_is_known_reports_so(world: World) -> None:
     world.put("k", b"1")
     (cost,) = counted(replace(world.inventory, region="af-south-1"))
     assert price(cost) == "its price is not known here"
@@ -257,8 +257,8 @@ def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPat
     kept = bucket.bucket_of(ON_AWS).store
     assert isinstance(kept, S3)
 
-    def small(service: str, call: str, **words: Any) -> Any:
-        return kept.client(service, call, MaxKeys=2, **words)
+    def small(service: str, call: str, **options: Any) -> Any:
+        return kept.client(service, call, MaxKeys=2, **options)
 
     assert [len(page) for page in S3(small, "results-b").pages()] == [2, 2, 1]
 
@@ -297,10 +297,10 @@ def test_an_answer_of_google_with_another_hash_is_not_believed() -> None:
 
 def test_s3_gets_the_hash_that_it_is_to_compare() -> None:
     """moto takes any bytes; S3 refuses those of another sha256."""
-    said: dict[str, Any] = {}
-    S3(lambda *_, **words: said.update(words), "b").write("k", b"weights")
-    digest = base64.b64decode(said["ChecksumSHA256"])
-    assert (said["Key"], digest) == ("k", hashlib.sha256(b"weights").digest())
+    values: dict[str, Any] = {}
+    S3(lambda *_, **options: values.update(options), "b").write("k", b"weights")
+    digest = base64.b64decode(values["ChecksumSHA256"])
+    assert (values["Key"], digest) == ("k", hashlib.sha256(b"weights").digest())
 
 
 def test_nothing_is_written_into_a_bucket_that_is_gone(world: World) -> None:
@@ -326,10 +326,10 @@ def test_a_bucket_is_emptied_of_old_versions_too(world: World) -> None:
         world.put("runs/r1/k", data)
     world.take("runs/r1/k")
     marks = 1 if world.inventory.cloud == "aws" else 0
-    told: list[str] = []
+    lines: list[str] = []
     kept = bucket.bucket_of(world.inventory)
-    assert kept.empty(told.append) == 4 + marks
-    assert told == [f"{kept.store.url}: {4 + marks} objects and old versions removed"]
+    assert kept.empty(lines.append) == 4 + marks
+    assert lines == [f"{kept.store.url}: {4 + marks} objects and old versions removed"]
     assert kept.empty() == 0
     world.drop()
     assert kept.empty() == 0
@@ -339,10 +339,10 @@ def test_a_large_bucket_is_emptied_by_the_hundred(on_gcs: OnGcs) -> None:
     on_gcs.store.page = 220
     for number in range(250):
         on_gcs.put(f"k{number}", b"1")
-    told: list[str] = []
-    assert bucket.bucket_of(ON_GCP).empty(told.append) == 250
+    lines: list[str] = []
+    assert bucket.bucket_of(ON_GCP).empty(lines.append) == 250
     assert on_gcs.store.batches == [100, 100, 20, 30]
-    assert [line.split()[1] for line in told] == ["220", "250"]
+    assert [line.split()[1] for line in lines] == ["220", "250"]
 
 
 def test_what_may_not_be_removed_ends_the_emptying_after_the_rest(on_gcs: OnGcs) -> None:
@@ -358,8 +358,8 @@ def test_what_s3_does_not_remove_ends_the_emptying() -> None:
     """moto removes all that it is told to; S3 refuses in an answer that is no error."""
     page = {"Versions": [{"Key": "k", "VersionId": "1", "Size": 1}]}
     refusal = {"Errors": [{"Key": "k", "Code": "AccessDenied", "Message": "no"}]}
-    said = {"list_object_versions": page, "delete_objects": refusal}
-    kept = bucket.Bucket(S3(lambda _, call, **__: said[call], "b"))
+    values = {"list_object_versions": page, "delete_objects": refusal}
+    kept = bucket.Bucket(S3(lambda _, call, **__: values[call], "b"))
     with pytest.raises(Refused, match="remove k from s3://b: AccessDenied: no"):
         kept.empty()
 
@@ -376,16 +376,16 @@ def test_an_answer_that_is_no_batch_is_not_believed() -> None:
 
 
 def test_who_lacks_a_right_reads_google_s_own_sentence(on_gcs: OnGcs) -> None:
-    said = "me@p-1.iam.gserviceaccount.com does not have storage.objects.list access"
-    on_gcs.store.denied = (403, "forbidden", said)
+    expected = "me@p-1.iam.gserviceaccount.com does not have storage.objects.list access"
+    on_gcs.store.denied = (403, "forbidden", expected)
     kept = bucket.bucket_of(ON_GCP)
     for ask in (kept.empty, lambda: kept.read("k")):
-        with pytest.raises(Refused, match=said) as told:
+        with pytest.raises(Refused, match=expected) as caught:
             ask()
-        assert told.value.hint.startswith("gcloud storage buckets get-iam-policy gs://results-b")
+        assert caught.value.hint.startswith("gcloud storage buckets get-iam-policy gs://results-b")
 
 
-def test_who_lacks_a_right_on_s3_is_told_who_asks(
+def test_who_lacks_a_right_on_s3_is_reported_who_asks(
     on_s3: OnS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
@@ -397,42 +397,42 @@ def test_who_lacks_a_right_on_s3_is_told_who_asks(
 
     kept = bucket.bucket_of(ON_AWS)
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    with pytest.raises(Refused, match="AccessDenied") as told:
+    with pytest.raises(Refused, match="AccessDenied") as caught:
         kept.empty()
-    assert told.value.hint.startswith("aws sts get-caller-identity")
+    assert caught.value.hint.startswith("aws sts get-caller-identity")
 
 
-def test_nobody_logged_in_is_said_before_anything(
+def test_no_login_is_reported_before_anything(
     on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: Run
 ) -> None:
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    with pytest.raises(UsageError, match="nobody is logged in") as told:
+    with pytest.raises(UsageError, match="not logged in") as caught:
         bucket_results.fetch(ON_GCP, here)
-    assert told.value.hint == "gcloud auth application-default login"
-    assert "nobody is logged in" in bucket_results.run_line(ON_GCP, None)
+    assert caught.value.hint == "gcloud auth application-default login"
+    assert "not logged in" in bucket_results.run_line(ON_GCP, None)
 
 
-def test_a_token_that_is_no_good_is_said_with_the_login(on_gcs: OnGcs) -> None:
+def test_a_token_that_is_no_good_is_reported_with_the_login(on_gcs: OnGcs) -> None:
     kept = bucket.bucket_of(ON_GCP)
     kept.empty()
     on_gcs.store.token = "t-2"
     kept.empty()  # google-auth asks for a new one
     on_gcs.store.denied = (401, "authError", "Invalid Credentials")
-    with pytest.raises(Refused, match="Invalid Credentials") as told:
+    with pytest.raises(Refused, match="Invalid Credentials") as caught:
         kept.empty()
-    assert told.value.hint == "gcloud auth application-default login"
+    assert caught.value.hint == "gcloud auth application-default login"
 
 
-def test_a_google_that_is_busy_is_asked_again(on_gcs: OnGcs) -> None:
+def test_a_google_that_is_busy_is_queried_again(on_gcs: OnGcs) -> None:
     on_gcs.put("k", b"1")
     on_gcs.store.busy = 2
     assert bucket.bucket_of(ON_GCP).read("k") == b"1"
     assert on_gcs.store.busy == 0
 
 
-def test_without_a_network_it_says_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_it_reports_so(on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "READ_TRIES", 0)
     kept = bucket.bucket_of(ON_GCP)
     gone = replace(kept.store.client, storage="http://127.0.0.1:9/")  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,16 +17,15 @@ moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 from bootstrap.clouds import base  # noqa: E402
 from bootstrap.clouds.aws.client import AwsClient, connect  # noqa: E402
 from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
-from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
+from bootstrap.clouds.base import MISSING, Deadline, Refused, most_urgent  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "cases"
-REGION, SCHEDULE = "us-east-1", "railhead-aws-g4dn-stop"
+REGION, NAME, SCHEDULE = "us-east-1", "railhead-aws-g4dn", "railhead-aws-g4dn-stop"
 ROLE = "arn:aws:iam::123456789012:role/stop"
-STOP = "arn:aws:scheduler:::aws-sdk:ec2:stopInstances"
 
 
 @pytest.fixture
@@ -41,28 +40,50 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def machines(count: int = 2, **words: Any) -> Inventory:
+def machines(count: int = 2, **options: Any) -> Inventory:
     """The golden cluster, with ids of machines that moto runs."""
     ec2 = boto3.client("ec2", region_name=REGION)
     image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
     made = ec2.run_instances(
-        ImageId=image, MinCount=count, MaxCount=count, InstanceType="g4dn.xlarge", **words
+        ImageId=image, MinCount=count, MaxCount=count, InstanceType="g4dn.xlarge", **options
     )
     golden = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     ids = [instance["InstanceId"] for instance in made["Instances"]]
     hosts = tuple(replace(h, id=i) for h, i in zip(golden.hosts, ids, strict=False))
-    return replace(golden, hosts=hosts, bucket=None)
+    return replace(golden, hosts=hosts, bucket=None, deadlines=())
 
 
-def schedule(inventory: Inventory, at: datetime, ids: list[str] | None = None) -> None:
-    """The schedule as a stack makes it."""
-    stops = ids if ids is not None else [h.id for h in inventory.hosts]
+def schedule(at: datetime, ids: list[str | None], name: str = SCHEDULE, verb: str = "stop") -> None:
+    """A schedule as a stack makes it."""
     boto3.client("scheduler", region_name=REGION).create_schedule(
-        Name=SCHEDULE,
+        Name=name,
         ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
-        Target={"Arn": STOP, "RoleArn": ROLE, "Input": json.dumps({"InstanceIds": stops})},
+        Target={
+            "Arn": f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances",
+            "RoleArn": ROLE,
+            "Input": json.dumps({"InstanceIds": ids}),
+        },
     )
+
+
+def schedules(inventory: Inventory, at: datetime, verb: str = "stop") -> None:
+    """A schedule for each instance."""
+    for host in inventory.hosts:
+        schedule(at, [host.id], f"{NAME}-{host.id}", verb)
+
+
+def of_older_stack(inventory: Inventory) -> Inventory:
+    """Its document names one schedule for all hosts."""
+    one = {"kind": "scheduled-stop", "id": SCHEDULE, "at": "2026-11-21T18:00:00Z", "seconds": 1}
+    return replace(inventory, deadlines=(one,))
+
+
+def only(deadlines: Mapping[str, Deadline]) -> Deadline:
+    """The deadline of all machines, which is the same."""
+    first, *others = deadlines.values()
+    assert all((d.state, d.at) == (first.state, first.at) for d in others), deadlines
+    return first
 
 
 def later(hours: float) -> datetime:
@@ -73,34 +94,34 @@ def failing(call: str, word: str, message: str = "said so") -> AwsClient:
     """Asks AWS, but one call is refused with a word."""
     real = connect(REGION)
 
-    def ask(service: str, name: str, **words: Any) -> Any:
+    def ask(service: str, name: str, **options: Any) -> Any:
         if name == call:
             raise Refused(f"AWS refuses {name}: {word}: {message}", word)
-        return real(service, name, **words)
+        return real(service, name, **options)
 
     return ask
 
 
-def states(asked: base.Cloud) -> list[str]:
-    return [standing.state for standing in asked.instance_states().values()]
+def states(request: base.Cloud) -> list[str]:
+    return [standing.state for standing in request.instance_states().values()]
 
 
-def test_machines_stop_and_start_and_both_may_be_said_twice(aws: None) -> None:
-    asked = base.cloud_of(machines())
-    assert states(asked) == ["running", "running"]
+def test_machines_stop_and_start_and_both_may_be_reported_twice(aws: None) -> None:
+    cloud = base.cloud_of(machines())
+    assert states(cloud) == ["running", "running"]
     for _ in range(2):
-        asked.stop()
-        assert states(asked) == ["stopped", "stopped"]
+        cloud.stop()
+        assert states(cloud) == ["stopped", "stopped"]
     for _ in range(2):
-        asked.start()
-        assert states(asked) == ["running", "running"]
+        cloud.start()
+        assert states(cloud) == ["running", "running"]
 
 
-def test_the_address_is_the_one_that_ec2_tells_now(aws: None) -> None:
+def test_the_address_is_the_one_that_ec2_reports_now(aws: None) -> None:
     inventory = machines()
     found = base.cloud_of(inventory).instance_states()
-    told = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
-    addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in told["Instances"]}
+    output = boto3.client("ec2", region_name=REGION).describe_instances()["Reservations"][0]
+    addresses = {i["InstanceId"]: i["PublicIpAddress"] for i in output["Instances"]}
     for host in inventory.hosts:
         assert found[host.name].address == addresses[host.id] != host.address
         assert found[host.name].serial == host.id
@@ -117,12 +138,12 @@ def test_a_field_that_is_not_there_yet_is_no_error() -> None:
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     bare = {"InstanceId": inventory.hosts[0].id, "State": {"Name": "pending"}}
     other = {"InstanceId": inventory.hosts[1].id, "State": {"Name": "beaming"}}
-    said = {"Reservations": [{"Instances": [bare, other]}]}
-    found = Aws(inventory, lambda *_, **__: said).instance_states()
+    values = {"Reservations": [{"Instances": [bare, other]}]}
+    found = Aws(inventory, lambda *_, **__: values).instance_states()
     assert [(s.state, s.address) for s in found.values()] == [("starting", None), ("unknown", None)]
 
 
-def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
+def test_a_machine_is_gone_only_when_its_own_account_reports_so(aws: None) -> None:
     inventory = machines()
     unknown = replace(inventory.hosts[1], id="i-0000000000000dead")
     lost = replace(inventory, hosts=(inventory.hosts[0], unknown))
@@ -130,10 +151,10 @@ def test_a_machine_is_gone_only_when_its_own_account_says_so(aws: None) -> None:
 
     only = replace(inventory, hosts=(unknown,))
     (local_state.cluster_folder(only.name) / "account").write_text("account 999999999999\n")
-    (said,) = base.cloud_of(only).instance_states().values()
-    assert said.state == "unknown"
-    assert "not visible to account 123456789012" in said.reason
-    assert "seen in account 999999999999" in said.reason
+    (output,) = base.cloud_of(only).instance_states().values()
+    assert output.state == "unknown"
+    assert "not visible to account 123456789012" in output.reason
+    assert "seen in account 999999999999" in output.reason
     (local_state.cluster_folder(only.name) / "account").unlink()
     assert states(base.cloud_of(only)) == ["unknown"]
 
@@ -145,111 +166,177 @@ def test_an_ended_machine_is_gone(aws: None) -> None:
     assert states(base.cloud_of(inventory)) == ["gone", "running"]
 
 
-def test_one_time_spot_machines_say_that_they_cannot_be_stopped(aws: None) -> None:
+def test_one_time_spot_machines_report_that_they_cannot_be_stopped(aws: None) -> None:
     options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     inventory = machines(InstanceMarketOptions=options)
-    asked = base.cloud_of(inventory)
-    assert all("can end it, not stop it" in s.reason for s in asked.instance_states().values())
-    with pytest.raises(UsageError, match="can end it, not stop it") as told:
-        asked.stop()
-    assert "--destroy" in told.value.hint
-    assert states(asked) == ["running", "running"]
+    cloud = base.cloud_of(inventory)
+    assert all("can end it, not stop it" in s.reason for s in cloud.instance_states().values())
+    with pytest.raises(UsageError, match="can end it, not stop it") as caught:
+        cloud.stop()
+    assert caught.value.hint.startswith("fab stop")
+    assert states(cloud) == ["running", "running"]
+    assert cloud.cannot_stop() == [h.name for h in inventory.hosts]
+    cloud.end()
+    assert {s.state for s in cloud.instance_states().values()} == {"gone"}
+    assert cloud.cannot_stop() == []
+    cloud.end()
 
 
 def test_a_stock_out_is_named_with_the_way_out(aws: None) -> None:
     inventory = machines()
     base.cloud_of(inventory).stop()
-    asked = Aws(inventory, failing("start_instances", "InsufficientInstanceCapacity"))
-    with pytest.raises(Refused, match="no such machine free in us-east-1b now") as told:
-        asked.start()
-    assert told.value.error_code == "InsufficientInstanceCapacity"
-    assert "pulumi config set zones" in told.value.hint
-    asked = Aws(inventory, failing("start_instances", "UnauthorizedOperation"))
+    cloud = Aws(inventory, failing("start_instances", "InsufficientInstanceCapacity"))
+    with pytest.raises(Refused, match="no such machine free in us-east-1b now") as caught:
+        cloud.start()
+    assert caught.value.error_code == "InsufficientInstanceCapacity"
+    assert "pulumi config set zones" in caught.value.hint
+    cloud = Aws(inventory, failing("start_instances", "UnauthorizedOperation"))
     with pytest.raises(Refused, match="AWS refuses start_instances: UnauthorizedOperation"):
-        asked.start()
+        cloud.start()
 
 
-def test_the_deadline_is_read_back_and_armed_anew(aws: None) -> None:
+def test_the_deadlines_are_read_back_and_armed_anew(aws: None) -> None:
     inventory = machines()
     at = later(1)
-    schedule(inventory, at)
-    asked = base.cloud_of(inventory)
-    deadline = asked.deadline()
-    assert deadline
-    assert (deadline.state, deadline.at) == ("armed", at)
-    asked.set_deadline(5)
-    moved = asked.deadline()
-    assert moved and moved.at
-    assert abs((moved.at - later(5)).total_seconds()) < 10
-    kept = boto3.client("scheduler", region_name=REGION).get_schedule(Name=SCHEDULE)
-    assert kept["Target"]["RoleArn"] == ROLE
-    assert json.loads(kept["Target"]["Input"])["InstanceIds"] == [h.id for h in inventory.hosts]
+    schedules(inventory, at)
+    cloud = base.cloud_of(inventory)
+    found = cloud.deadlines()
+    assert [d.target for d in found.values()] == [f"stops {h.id}" for h in inventory.hosts]
+    assert (only(found).state, only(found).at) == ("armed", at)
+    cloud.set_deadline(5)
+    moved = only(cloud.deadlines())
+    assert moved.at and abs((moved.at - later(5)).total_seconds()) < 10
+    for host in inventory.hosts:
+        name = f"{NAME}-{host.id}"
+        kept = boto3.client("scheduler", region_name=REGION).get_schedule(Name=name)
+        assert kept["Target"]["RoleArn"] == ROLE
+        assert json.loads(kept["Target"]["Input"])["InstanceIds"] == [host.id]
     for hours in (0, -1, 169):
         with pytest.raises(UsageError, match="at most 168"):
-            asked.set_deadline(hours)
+            cloud.set_deadline(hours)
 
 
-def test_a_deadline_that_was_deleted_by_hand_is_missing(aws: None) -> None:
-    asked = base.cloud_of(machines())
-    deadline = asked.deadline()
-    assert deadline and deadline.state == MISSING
-    with pytest.raises(RailheadError, match="is MISSING") as told:
-        asked.set_deadline(2)
-    assert told.value.hint.startswith("pulumi refresh")
+def test_the_one_schedule_of_an_older_stack_stays_readable_and_movable(aws: None) -> None:
+    inventory = of_older_stack(machines())
+    schedule(later(1), [h.id for h in inventory.hosts])
+    cloud = base.cloud_of(inventory)
+    assert only(cloud.deadlines()).state == "armed"
+    cloud.set_deadline(5)
+    moved = only(cloud.deadlines())
+    assert moved.at and abs((moved.at - later(5)).total_seconds()) < 10
 
 
-def test_a_deadline_that_would_not_stop_all_machines_is_missing(aws: None) -> None:
+def test_a_deadline_that_was_deleted_by_hand_is_missing_and_the_others_move(aws: None) -> None:
     inventory = machines()
-    schedule(inventory, later(1), [inventory.hosts[0].id or ""])
-    deadline = base.cloud_of(inventory).deadline()
-    assert deadline and deadline.state == MISSING
-    assert deadline.reason == f"the schedule does not stop {inventory.hosts[1].id}"
+    first, second = inventory.hosts
+    schedule(later(1), [second.id], f"{NAME}-{second.id}")
+    cloud = base.cloud_of(inventory)
+    found = cloud.deadlines()
+    assert [d.state for d in found.values()] == [MISSING, "armed"]
+    assert most_urgent(found.values()) == found[first.name]
+    with pytest.raises(RailheadError, match=f"{NAME}-{first.id}, .* is MISSING") as caught:
+        cloud.set_deadline(2)
+    assert caught.value.hint.startswith("pulumi refresh")
+    moved = cloud.deadlines()[second.name].at
+    assert moved and abs((moved - later(2)).total_seconds()) < 10
+
+
+def test_a_schedule_that_cannot_succeed_is_missing_and_says_why(aws: None) -> None:
+    inventory = machines()
+    first, second = (host.id or "" for host in inventory.hosts)
+    schedule(later(1), [first], f"{NAME}-{second}")
+    gone = "i-0000000000000dead"
+    schedule(later(1), [first, gone], f"{NAME}-{first}")
+    reasons = [d.reason for d in base.cloud_of(inventory).deadlines().values()]
+    assert reasons == [
+        f"it also names {gone}, which no longer exists: EC2 refuses the call",
+        f"the schedule does not stop {second}",
+    ]
+
+
+def test_a_schedule_of_a_spot_machine_has_to_terminate_it(aws: None) -> None:
+    options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+    inventory = machines(InstanceMarketOptions=options)
+    schedules(inventory, later(1))
+    found = only(base.cloud_of(inventory).deadlines())
+    assert found.state == MISSING and "can end a one-time spot machine, not stop it" in found.reason
+    for host in inventory.hosts:
+        boto3.client("scheduler", region_name=REGION).delete_schedule(Name=f"{NAME}-{host.id}")
+    schedules(inventory, later(1), "terminate")
+    assert only(base.cloud_of(inventory).deadlines()).state == "armed"
+
+
+def test_a_machine_that_is_gone_has_no_deadline_and_spoils_none(aws: None) -> None:
+    inventory = machines()
+    schedules(inventory, later(1))
+    boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=[inventory.hosts[0].id])
+    cloud = base.cloud_of(inventory)
+    found = cloud.deadlines()
+    assert list(found) == [inventory.hosts[1].name] and only(found).state == "armed"
+    cloud.set_deadline(3)
 
 
 def test_a_deadline_that_is_disabled_is_missing_and_arming_enables_it(aws: None) -> None:
-    inventory = machines()
-    schedule(inventory, later(1))
-    client = boto3.client("scheduler", region_name=REGION)
-    there = client.get_schedule(Name=SCHEDULE)
+    inventory = machines(1)
+    schedules(inventory, later(1))
+    client, name = boto3.client("scheduler", region_name=REGION), f"{NAME}-{inventory.hosts[0].id}"
+    there = client.get_schedule(Name=name)
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     client.update_schedule(**{key: there[key] for key in kept}, State="DISABLED")
-    asked = base.cloud_of(inventory)
-    deadline = asked.deadline()
-    assert deadline and (deadline.state, deadline.reason) == (MISSING, "the schedule is disabled")
-    asked.set_deadline(2)
-    deadline = asked.deadline()
-    assert deadline and deadline.state == "armed"
+    cloud = base.cloud_of(inventory)
+    deadline = only(cloud.deadlines())
+    assert (deadline.state, deadline.reason) == (MISSING, "the schedule is disabled")
+    cloud.set_deadline(2)
+    assert only(cloud.deadlines()).state == "armed"
 
 
-def scheduled(**words: Any) -> AwsClient:
-    """An AWS that knows nothing but this schedule."""
+def scheduled(**options: Any) -> AwsClient:
+    """An AWS that knows the machines of the golden document and this schedule."""
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    stops = json.dumps({"InstanceIds": [h.id for h in inventory.hosts]})
-    return lambda *_, **__: {"Target": {"Input": stops}} | words
+    ids = [h.id for h in inventory.hosts]
+    instances = [{"InstanceId": id, "State": {"Name": "running"}} for id in ids]
+    target = {"Arn": TARGET, "Input": json.dumps({"InstanceIds": ids})}
+    answer = {"Reservations": [{"Instances": instances}], "Target": target}
+    return lambda *_, **__: answer | options
+
+
+TARGET = "arn:aws:scheduler:::aws-sdk:ec2:stopInstances"
 
 
 @pytest.mark.parametrize(
-    ("words", "state"),
+    ("options", "state"),
     [
         ({"ScheduleExpression": "at(2026-01-01T00:00:00)"}, "past"),
         ({"ScheduleExpression": "rate(1 hour)"}, MISSING),
         ({}, MISSING),
-        ({"ScheduleExpression": "at(2099-01-01T00:00:00)", "Target": {"Input": "stop"}}, MISSING),
+        (
+            {
+                "ScheduleExpression": "at(2099-01-01T00:00:00)",
+                "Target": {"Arn": TARGET, "Input": "stop"},
+            },
+            MISSING,
+        ),
+        (
+            {
+                "ScheduleExpression": "at(2099-01-01T00:00:00)",
+                "Target": {"Arn": TARGET.replace("stop", "reboot"), "Input": "{}"},
+            },
+            MISSING,
+        ),
         ({"ScheduleExpression": "at(2099-01-01T00:00:00)"}, "armed"),
     ],
 )
-def test_what_a_schedule_means(words: dict[str, Any], state: str) -> None:
+def test_what_a_schedule_means(options: dict[str, Any], state: str) -> None:
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    deadline = Aws(inventory, scheduled(**words)).deadline()
-    assert deadline and deadline.state == state
+    assert only(Aws(inventory, scheduled(**options)).deadlines()).state == state
 
 
 def test_a_schedules_time_zone_counts() -> None:
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    words = {"ScheduleExpression": "at(2099-07-01T12:00:00)"}
-    told = scheduled(**words, ScheduleExpressionTimezone="Europe/Berlin")
-    deadline = Aws(inventory, told).deadline()
-    assert deadline and deadline.at == datetime(2099, 7, 1, 10, tzinfo=timezone.utc)
+    options = {"ScheduleExpression": "at(2099-07-01T12:00:00)"}
+    client = scheduled(**options, ScheduleExpressionTimezone="Europe/Berlin")
+    found = only(Aws(inventory, client).deadlines())
+    assert found.at == datetime(2099, 7, 1, 10, tzinfo=timezone.utc)
 
 
 def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
@@ -266,20 +353,18 @@ def test_what_bills_while_stopped_is_disks_and_the_bucket(aws: None) -> None:
     assert "--with-bucket" in bucket.command
 
 
-def test_the_account_is_told(aws: None) -> None:
+def test_the_account_is_reported(aws: None) -> None:
     assert base.cloud_of(machines()).account() == "account 123456789012"
 
 
-def test_nobody_logged_in_is_said_before_anything(
-    aws: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_login_is_reported_before_anything(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
     inventory = machines()
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(UsageError, match="AWS call failed") as told:
+    with pytest.raises(UsageError, match="AWS call failed") as caught:
         base.cloud_of(inventory).instance_states()
-    assert told.value.code == 2
+    assert caught.value.code == 2
 
 
 # --- Keys on the console -----------------------------------------------------------------------
@@ -317,21 +402,21 @@ def test_host_keys_are_those_of_the_last_whole_block(text: str, keys: tuple[str,
 
 
 def console(latest: Callable[[], str]) -> AwsClient:
-    def ask(service: str, name: str, **words: Any) -> Any:
+    def ask(service: str, name: str, **options: Any) -> Any:
         assert name == "get_console_output"
-        return {"Output": latest()} if words.get("Latest") else {"Output": CONSOLE}
+        return {"Output": latest()} if options.get("Latest") else {"Output": CONSOLE}
 
     return ask
 
 
 def test_hosts_whose_console_has_no_keys_yet_are_left_out() -> None:
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    told = iter([CONSOLE, ""])
-    found = Aws(inventory, console(lambda: next(told))).host_keys()
+    output = iter([CONSOLE, ""])
+    found = Aws(inventory, console(lambda: next(output))).host_keys()
     assert found == {"aws-g4dn-1": (ECDSA, ED25519)}
 
 
-def test_a_machine_that_has_no_latest_console_is_asked_for_the_older() -> None:
+def test_a_machine_that_has_no_latest_console_is_requested_the_older() -> None:
     def refuse() -> str:
         raise Refused("only on Nitro", "UnsupportedOperation")
 

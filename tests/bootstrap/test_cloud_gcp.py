@@ -17,7 +17,7 @@ pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
-from bootstrap.clouds.base import MISSING, Refused  # noqa: E402
+from bootstrap.clouds.base import MISSING, Refused, most_urgent  # noqa: E402
 from bootstrap.clouds.gcp.client import GoogleClient, connect  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
@@ -90,7 +90,7 @@ def test_no_word_of_compute_was_forgotten(compute: Compute) -> None:
     assert set(STATES) == set(compute.schemas["Instance"]["properties"]["status"]["enum"])
 
 
-def test_the_address_is_the_one_that_compute_tells_now(compute: Compute) -> None:
+def test_the_address_is_the_one_that_compute_reports_now(compute: Compute) -> None:
     standing = gcp(compute).instance_states()["gcp-t4-1"]
     assert (standing.address, standing.serial) == ("198.51.100.99", "4711")
     inside = replace(GOLDEN, hosts=(replace(GOLDEN.chief, address="10.164.0.8"),))
@@ -101,44 +101,44 @@ def test_a_field_that_is_not_there_yet_is_no_error(compute: Compute) -> None:
     compute.instances[PATH] = {"status": "PROVISIONING"}
     standing = gcp(compute).instance_states()["gcp-t4-1"]
     assert (standing.state, standing.address) == ("starting", None)
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and deadline.state == MISSING
 
 
-def test_a_machine_is_gone_when_its_project_says_so_and_not_when_it_refuses(
+def test_a_machine_is_gone_when_its_project_reports_so_and_not_when_it_refuses(
     compute: Compute,
 ) -> None:
     compute.instances.clear()
     assert gcp(compute).instance_states()["gcp-t4-1"].state == "gone"
     compute.denied = (403, "forbidden")
-    with pytest.raises(Refused, match="Google refuses GET projects/p-1") as told:
+    with pytest.raises(Refused, match="Google refuses GET projects/p-1") as caught:
         gcp(compute).instance_states()
-    assert told.value.error_code == "forbidden"
+    assert caught.value.error_code == "forbidden"
 
 
-def test_stopping_and_starting_may_be_said_twice(compute: Compute) -> None:
-    asked = gcp(compute)
-    asked.stop()
-    asked.stop()
+def test_stopping_and_starting_may_be_reported_twice(compute: Compute) -> None:
+    cloud = gcp(compute)
+    cloud.stop()
+    cloud.stop()
     assert machine(compute)["status"] == "STOPPING"
     machine(compute)["status"] = "TERMINATED"
     compute.slow = 5
-    asked.start()
-    asked.start()
-    verbs = [call.rpartition("/")[2] for call in compute.asked if call.startswith("POST")]
+    cloud.start()
+    cloud.start()
+    verbs = [call.rpartition("/")[2] for call in compute.requests if call.startswith("POST")]
     assert verbs == ["stop", "start"]
 
 
 def test_a_stock_out_names_the_zones_that_have_room(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
     compute.errors = {"gcp-t4-1": STOCK_OUT}
-    with pytest.raises(Refused, match="no such machine free in europe-west4-b now") as told:
+    with pytest.raises(Refused, match="no such machine free in europe-west4-b now") as caught:
         gcp(compute).start()
-    assert "free now: europe-west4-a,europe-west4-c" in told.value.message
-    assert "pulumi config set zones" in told.value.hint
+    assert "free now: europe-west4-a,europe-west4-c" in caught.value.message
+    assert "pulumi config set zones" in caught.value.hint
 
 
-def test_another_error_of_an_operation_is_told_as_it_is(compute: Compute) -> None:
+def test_another_error_of_an_operation_is_reported_as_it_is(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
     compute.errors = {"gcp-t4-1": {"code": "QUOTA_EXCEEDED", "message": "Quota 'GPUS_ALL_REGIONS'"}}
     with pytest.raises(Refused, match="QUOTA_EXCEEDED: Quota 'GPUS_ALL_REGIONS'"):
@@ -150,21 +150,21 @@ def test_an_operation_that_does_not_end_is_given_up(compute: Compute) -> None:
     compute.slow = 10**6
     with pytest.raises(Exception, match="does not end"):
         gcp(compute).start()
-    assert len(compute.asked) < 400
+    assert len(compute.requests) < 400
 
 
 # --- The deadline ------------------------------------------------------------------------------
 
 
 def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Compute) -> None:
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and deadline.at
     left = deadline.at - datetime.now(timezone.utc)
     assert abs(left - timedelta(hours=3)) < timedelta(seconds=30)
     assert (deadline.state, deadline.reason) == ("armed", "4 h from each start")
     moment = "2026-01-01T12:00:00-08:00"
     machine(compute)["resourceStatus"] = {"scheduling": {"terminationTimestamp": moment}}
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline
     assert deadline.at == datetime(2026, 1, 1, 20, tzinfo=timezone.utc)
     assert deadline.state == "past"
@@ -172,21 +172,21 @@ def test_a_running_machines_deadline_is_its_start_and_its_length(compute: Comput
 
 def test_a_stopped_machines_deadline_begins_with_its_start(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and (deadline.state, deadline.at) == ("armed", None)
 
 
 @pytest.mark.parametrize("gone", ["maxRunDuration", "instanceTerminationAction"])
 def test_a_deadline_that_was_taken_away_is_missing(compute: Compute, gone: str) -> None:
     del machine(compute)["scheduling"][gone]
-    deadline = gcp(compute).deadline()
+    deadline = most_urgent(gcp(compute).deadlines().values())
     assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-1 has none")
 
 
 def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) -> None:
-    with pytest.raises(UsageError, match="can only change while a machine is stopped") as told:
+    with pytest.raises(UsageError, match="can only change while a machine is stopped") as caught:
         gcp(compute).set_deadline(6)
-    assert told.value.hint == "fab stop, then fab start --hours 6"
+    assert caught.value.hint == "fab stop, then fab start --hours 6"
     gcp(compute).set_deadline(4)  # as it is
     machine(compute)["status"] = "TERMINATED"
     gcp(compute).set_deadline(6)
@@ -206,10 +206,10 @@ def test_the_most_urgent_deadline_of_several_machines_counts(compute: Compute) -
     both = (GOLDEN.chief, replace(GOLDEN.chief, name="gcp-t4-2", id=second, address="192.0.2.7"))
     inventory = replace(GOLDEN, hosts=both)
     compute.instances[second]["scheduling"]["maxRunDuration"]["seconds"] = "7200"
-    deadline = gcp(compute, inventory).deadline()
+    deadline = most_urgent(gcp(compute, inventory).deadlines().values())
     assert deadline and deadline.reason == "2 h from each start"
     del compute.instances[second]["scheduling"]["maxRunDuration"]
-    deadline = gcp(compute, inventory).deadline()
+    deadline = most_urgent(gcp(compute, inventory).deadlines().values())
     assert deadline and (deadline.state, deadline.reason) == (MISSING, "gcp-t4-2 has none")
 
 
@@ -247,9 +247,9 @@ def test_the_bucket_bills_by_the_month(compute: Compute) -> None:
     server.server_close()
 
 
-def test_the_project_is_told_without_a_question(compute: Compute) -> None:
+def test_the_project_is_reported_without_a_question(compute: Compute) -> None:
     assert gcp(compute).account() == "project p-1"
-    assert compute.asked == []
+    assert compute.requests == []
 
 
 def test_an_id_of_another_shape_is_refused(compute: Compute) -> None:
@@ -258,16 +258,16 @@ def test_an_id_of_another_shape_is_refused(compute: Compute) -> None:
         gcp(compute, odd)
 
 
-def test_nobody_logged_in_is_said_before_anything(
+def test_no_login_is_reported_before_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    with pytest.raises(UsageError, match="nobody is logged in") as told:
+    with pytest.raises(UsageError, match="not logged in") as caught:
         connect()
-    assert told.value.hint == "gcloud auth application-default login"
+    assert caught.value.hint == "gcloud auth application-default login"
 
 
 def test_the_networks_that_the_firewall_lets_in(compute: Compute) -> None:

@@ -43,21 +43,21 @@ class Telling:
     """A cloud that tells the keys of its machines from given seconds on; the time is its own."""
 
     def __init__(self, keys: dict[str, tuple[float, str]]) -> None:
-        self.keys, self.time, self.asked = keys, 0.0, 0
+        self.keys, self.time, self.requests = keys, 0.0, 0
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
-        self.asked += 1
+        self.requests += 1
         return {n: (k,) for n, (at, k) in self.keys.items() if at <= self.time}
 
     def _sleep(self, seconds: float) -> None:
         self.time += seconds
 
     def pin(self, inventory: Inventory, serials: dict[str, str], state: str = "running") -> None:
-        said = {
+        values = {
             n: InstanceState(state, "192.0.2.1", "it", "", serial=s) for n, s in serials.items()
         }
         cloud: Any = self
-        cloud_host_keys.pin(inventory, said, cloud, clock=Clock(lambda: self.time, self._sleep))
+        cloud_host_keys.pin(inventory, values, cloud, clock=Clock(lambda: self.time, self._sleep))
 
 
 def pins(inventory: Inventory) -> list[str]:
@@ -69,18 +69,18 @@ ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
 SERIALS = {ONE: "i-1", TWO: "i-2"}
 
 
-def test_keys_are_pinned_under_the_hosts_names_and_asked_once(golden: Inventory) -> None:
+def test_keys_are_pinned_under_the_hosts_names_and_queried_once(golden: Inventory) -> None:
     first, second = key(), key()
     cloud = Telling({ONE: (0, first), TWO: (40, second)})
     cloud.pin(golden, SERIALS)
     assert pins(golden) == [f"{ONE} {first} i-1", f"{TWO} {second} i-2"]
     assert 40 <= cloud.time < 60
-    asked = cloud.asked
+    request = cloud.requests
     cloud.pin(golden, SERIALS)
-    assert cloud.asked == asked
+    assert cloud.requests == request
 
 
-def test_a_machine_that_was_made_anew_is_asked_anew_and_alone(golden: Inventory) -> None:
+def test_a_machine_that_was_made_anew_is_queried_anew_and_alone(golden: Inventory) -> None:
     old, other, new = key(), key(), key()
     Telling({ONE: (0, old), TWO: (0, other)}).pin(golden, SERIALS)
     Telling({ONE: (0, new), TWO: (0, new)}).pin(golden, SERIALS | {ONE: "i-9"})
@@ -90,12 +90,12 @@ def test_a_machine_that_was_made_anew_is_asked_anew_and_alone(golden: Inventory)
 def test_a_key_that_is_not_to_be_had_is_never_guessed(golden: Inventory) -> None:
     first = key()
     cloud = Telling({ONE: (0, first)})
-    with pytest.raises(HostsNotReady, match="nobody vouches for") as told:
+    with pytest.raises(HostsNotReady, match="the cloud does not show") as caught:
         cloud.pin(golden, SERIALS)
     assert 300 <= cloud.time < 320
-    assert told.value.code == 2
-    assert "console output" in told.value.outcomes[TWO]
-    assert told.value.outcomes[ONE] == "ok"
+    assert caught.value.code == 2
+    assert "console output" in caught.value.outcomes[TWO]
+    assert caught.value.outcomes[ONE] == "ok"
     assert pins(golden) == [f"{ONE} {first} i-1"]
 
 
@@ -106,21 +106,21 @@ def test_what_is_no_key_is_not_pinned(golden: Inventory, bad: str) -> None:
     assert pins(golden) == []
 
 
-def test_stopped_machines_and_those_without_a_source_are_not_asked(golden: Inventory) -> None:
+def test_stopped_machines_and_those_without_a_source_are_not_queried(golden: Inventory) -> None:
     cloud = Telling({})
     cloud.pin(golden, SERIALS, "stopped")
     bare = tuple(replace(h, host_key_source=None) for h in golden.hosts)
     cloud.pin(replace(golden, hosts=bare), SERIALS)
-    assert cloud.asked == 0
+    assert cloud.requests == 0
 
 
 def test_a_key_in_the_document_is_pinned_as_it_stands(golden: Inventory) -> None:
-    told = key()
-    hosts = tuple(replace(h, host_key=told) for h in golden.hosts)
+    with_console = key()
+    hosts = tuple(replace(h, host_key=with_console) for h in golden.hosts)
     cloud = Telling({})
     cloud.pin(replace(golden, hosts=hosts), SERIALS)
-    assert pins(golden) == [f"{ONE} {told} i-1", f"{TWO} {told} i-2"]
-    assert cloud.asked == 0
+    assert pins(golden) == [f"{ONE} {with_console} i-1", f"{TWO} {with_console} i-2"]
+    assert cloud.requests == 0
 
 
 def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventory) -> None:
@@ -150,15 +150,15 @@ def test_an_injected_key_is_pinned_with_a_mark_until_another_is(golden: Inventor
 
 @pytest.fixture
 def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
-    """A local host that is told as if it stood in a cloud: its pin is under its name."""
+    """A local host that is with_console as if it stood in a cloud: its pin is under its name."""
     monkeypatch.setenv("HOME", str(tmp_path))
     made = cluster.start("identity", 1)
     (local_state.cluster_folder("identity") / "known_hosts").unlink()
-    yield replace(made, cloud="aws", hosts=(told(made.chief),))
+    yield replace(made, cloud="aws", hosts=(with_console(made.chief),))
     cluster.stop("identity")
 
 
-def told(host: Host) -> Host:
+def with_console(host: Host) -> Host:
     return replace(host, host_key_source="console")
 
 
@@ -211,11 +211,11 @@ def test_a_pin_of_the_address_counts_for_nothing(sshd: Inventory) -> None:
         local_state.home() / "known_hosts",
         f"[{sshd.chief.address}]:{sshd.chief.port} {sshd.chief.host_key}\n",
     )
-    with pytest.raises(HostsNotReady, match="vouches for no such key"), reach.sessions(sshd):
+    with pytest.raises(HostsNotReady, match="does not confirm this key"), reach.sessions(sshd):
         pass
 
 
-def test_ssh_is_told_of_the_name_too(sshd: Inventory) -> None:
+def test_ssh_is_reported_of_the_name_too(sshd: Inventory) -> None:
     text = shell.write_config(sshd).read_text()
     assert "  HostKeyAlias h1\n" in text
     assert str(Path.home() / ".ssh") not in text

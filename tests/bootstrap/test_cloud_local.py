@@ -28,17 +28,17 @@ def cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventor
 
 
 def test_a_local_host_stops_and_starts_at_the_same_address(cluster: Inventory) -> None:
-    asked = base.cloud_of(cluster)
-    before = asked.instance_states()["h1"]
+    cloud = base.cloud_of(cluster)
+    before = cloud.instance_states()["h1"]
     assert before.state == "running"
-    asked.stop()
-    asked.stop()
-    assert asked.instance_states()["h1"].state == "stopped"
-    asked.start()
-    after = asked.instance_states()["h1"]
+    cloud.stop()
+    cloud.stop()
+    assert cloud.instance_states()["h1"].state == "stopped"
+    cloud.start()
+    after = cloud.instance_states()["h1"]
     assert (after.state, after.address) == ("running", before.address)
-    assert asked.deadline() is None
-    assert asked.costs() == []
+    assert cloud.deadlines() == {}
+    assert cloud.costs() == []
 
 
 def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> None:
@@ -52,9 +52,9 @@ def test_a_local_host_is_gone_only_when_its_folder_is(cluster: Inventory) -> Non
 
 
 def test_named_machines_have_no_cloud() -> None:
-    with pytest.raises(UsageError, match=r"are ad hoc \(given by --hosts") as told:
+    with pytest.raises(UsageError, match=r"are ad hoc \(given by --hosts") as caught:
         base.cloud_of(parse_hosts("a,b"))
-    assert told.value.code == 2
+    assert caught.value.code == 2
 
 
 @dataclass
@@ -63,10 +63,10 @@ class Slow:
 
     changes: dict[float, str]
     time: float = 0.0
-    asked: list[float] = field(default_factory=list)
+    requests: list[float] = field(default_factory=list)
 
     def instance_states(self) -> dict[str, InstanceState]:
-        self.asked.append(self.time)
+        self.requests.append(self.time)
         state = [state for at, state in self.changes.items() if at <= self.time][-1]
         return {"h1": InstanceState(state, None, "Slow", "")}
 
@@ -79,8 +79,8 @@ class Slow:
         self.time += seconds
 
     def settled(self, *wanted: str, **more: Any) -> str:
-        said: Any = self
-        return wait_for_state(said, wanted or ("stopped", "gone"), clock=self.clock, **more)[
+        output: Any = self
+        return wait_for_state(output, wanted or ("stopped", "gone"), clock=self.clock, **more)[
             "h1"
         ].state
 
@@ -99,7 +99,7 @@ def test_a_cloud_that_never_stops_is_given_up() -> None:
     assert 300 <= slow.time < 310
 
 
-def test_a_machine_that_is_said_to_be_stopped_and_runs_again_is_not_stopped() -> None:
+def test_a_machine_that_is_reported_to_be_stopped_and_runs_again_is_not_stopped() -> None:
     slow = Slow({0: "stopping", 20: "stopped", 24: "running"})
     assert slow.settled(limit=60) == "running"
 

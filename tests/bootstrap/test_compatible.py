@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from standins.cards import CARD_OF, with_cards
+from standins.gpu_hosts import CARD_OF, with_cards
 
 from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Driver

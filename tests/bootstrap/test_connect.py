@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hosts.person import Cluster, Person, line, make_key, named
+from hosts.operator import Cluster, Operator, line, make_key, named
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
@@ -58,14 +58,14 @@ def test_64_hosts_at_once_and_none_is_lost(
     monkeypatch.setenv("HOME", str(home_of_session))
     try:
         with reach.sessions(local_cluster.start("many", 64)) as opened:
-            said = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
-        assert len(set(said.values())) == 64
+            output = connect.everywhere(opened, lambda s: s.sh("echo $HOME"), what="asking")
+        assert len(set(output.values())) == 64
     finally:
         local_cluster.destroy("many")
 
 
-def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cluster) -> None:
-    person.knows(cluster.machines[0])
+def test_40_connections_to_one_sshd_and_none_is_lost(operator: Operator, cluster: Cluster) -> None:
+    operator.knows(cluster.machines[0])
 
     def ask(_: int) -> str:
         with reach.sessions(named(cluster.host(0))) as opened:
@@ -79,43 +79,43 @@ def test_40_connections_to_one_sshd_and_none_is_lost(person: Person, cluster: Cl
 
 
 def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_way_on(
-    person: Person, cluster: Cluster
+    operator: Operator, cluster: Cluster
 ) -> None:
-    told = outcome(cluster.host(0))["h1"]
-    assert fingerprint(cluster.machines[0].folder / "host_key.pub") in told
-    assert f"next: fab trust --hosts {cluster.host(0)}" in told
+    output = outcome(cluster.host(0))["h1"]
+    assert fingerprint(cluster.machines[0].folder / "host_key.pub") in output
+    assert f"next: fab trust --hosts {cluster.host(0)}" in output
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
 @pytest.mark.parametrize("where", [".ssh/known_hosts", ".railhead/known_hosts"])
 def test_a_changed_key_is_refused(
-    person: Person, cluster: Cluster, tmp_path: Path, kind: str, where: str
+    operator: Operator, cluster: Cluster, tmp_path: Path, kind: str, where: str
 ) -> None:
-    machine, known = cluster.machines[0], person.home / where
+    machine, known = cluster.machines[0], operator.home / where
     known.parent.mkdir(exist_ok=True)
     known.write_text(line(machine, make_key(tmp_path / "old", kind)))
-    told = outcome(cluster.host(0))["h1"]
-    assert "REFUSED, its host key changed" in told
-    assert fingerprint(machine.folder / "host_key.pub") in told
-    assert "fab trust" not in told
-    _, _, hint = told.partition("know why: ")
+    output = outcome(cluster.host(0))["h1"]
+    assert "REFUSED, its host key changed" in output
+    assert fingerprint(machine.folder / "host_key.pub") in output
+    assert "fab trust" not in output
+    _, _, hint = output.partition("know why: ")
     subprocess.run(hint, shell=True, check=True, capture_output=True)
     assert "unknown host key" in outcome(cluster.host(0))["h1"]
 
 
 def test_a_pin_of_ours_outweighs_the_persons(
-    person: Person, cluster: Cluster, tmp_path: Path
+    operator: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:
     machine = cluster.machines[0]
-    person.knows(machine)
-    (person.home / ".railhead").mkdir()
-    pin = person.home / ".railhead/known_hosts"
+    operator.knows(machine)
+    (operator.home / ".railhead").mkdir()
+    pin = operator.home / ".railhead/known_hosts"
     pin.write_text(line(machine, make_key(tmp_path / "ours")))
     assert "REFUSED" in outcome(cluster.host(0))["h1"]
 
 
-def test_hashed_names_count(person: Person, cluster: Cluster) -> None:
-    known = person.write_known([line(cluster.machines[0])])
+def test_hashed_names_count(operator: Operator, cluster: Cluster) -> None:
+    known = operator.write_known([line(cluster.machines[0])])
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
     assert known.read_text().startswith("|1|")
     with reach.sessions(named(cluster.host(0))) as opened:
@@ -127,9 +127,9 @@ def test_hashed_names_count(person: Person, cluster: Cluster) -> None:
     ["@cert-authority *.example.com ssh-ed25519 AAAA\n", "garbage\n", "a b c\n", "x ssh-dss A=\n"],
 )
 def test_lines_that_cannot_be_compared_are_passed_over(
-    person: Person, cluster: Cluster, odd: str
+    operator: Operator, cluster: Cluster, odd: str
 ) -> None:
-    person.write_known([odd, line(cluster.machines[0])])
+    operator.write_known([odd, line(cluster.machines[0])])
     with reach.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].host_key.get_name() == "ssh-ed25519"
 
@@ -171,14 +171,14 @@ def closed() -> Host:
         return Host("closed", "127.0.0.1", port=server.getsockname()[1])
 
 
-def test_every_host_is_told_in_one_report(
-    person: Person, cluster: Cluster, quick: None, mute: Host, silent: Host
+def test_every_host_is_reported_in_one_report(
+    operator: Operator, cluster: Cluster, quick: None, mute: Host, silent: Host
 ) -> None:
-    person.knows(*cluster.machines)
+    operator.knows(*cluster.machines)
     nameless = Host("nameless", "no-such-host.invalid")
     stranger = replace(cluster.host(1), user="railhead-nobody")
     began = time.monotonic()
-    told = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
+    output = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
     assert time.monotonic() - began < 8
     says = {
         "h1": "ok",
@@ -188,30 +188,30 @@ def test_every_host_is_told_in_one_report(
         "mute": "is open, but no sshd speaks there",
         "h2": "none of your keys is accepted",
     }
-    assert {name: says[name] in text for name, text in told.items()} == dict.fromkeys(says, True)
+    assert {name: says[name] in text for name, text in output.items()} == dict.fromkeys(says, True)
 
 
-def test_one_dead_among_four_is_told_beside_three_that_are_well(
-    person: Person, cluster: Cluster
+def test_one_dead_among_four_is_reported_beside_three_that_are_well(
+    operator: Operator, cluster: Cluster
 ) -> None:
-    person.knows(*cluster.machines)
-    told = outcome(*(cluster.host(i) for i in range(3)), closed())
-    assert [text.partition(":")[0] for text in told.values()] == ["ok", "ok", "ok", "refused"]
+    operator.knows(*cluster.machines)
+    output = outcome(*(cluster.host(i) for i in range(3)), closed())
+    assert [text.partition(":")[0] for text in output.values()] == ["ok", "ok", "ok", "refused"]
 
 
 @pytest.mark.parametrize("keys", ["none", "another"])
-def test_a_host_that_wants_a_password_is_told_at_once(
-    person: Person, cluster: Cluster, tmp_path: Path, keys: str
+def test_a_host_that_wants_a_password_is_reported_at_once(
+    operator: Operator, cluster: Cluster, tmp_path: Path, keys: str
 ) -> None:
-    person.knows(cluster.machines[0])
-    (person.ssh / "id_ed25519").unlink()
+    operator.knows(cluster.machines[0])
+    (operator.ssh / "id_ed25519").unlink()
     if keys == "another":
-        person.has(make_key(tmp_path / "another"))
+        operator.has(make_key(tmp_path / "another"))
     with taking_passwords(cluster):
         began = time.monotonic()
-        told = outcome(cluster.host(0))["h1"]
-    assert told.startswith("none of your keys is accepted (no password is asked for)")
-    assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in told
+        output = outcome(cluster.host(0))["h1"]
+    assert output.startswith("none of your keys is accepted (passwords are not used)")
+    assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in output
     assert time.monotonic() - began < 3
 
 
@@ -225,20 +225,22 @@ class taking_passwords:
         self.before = self.config.read_text()
 
     def __enter__(self) -> None:
-        self._say(self.before.replace("PasswordAuthentication no", "PasswordAuthentication yes"))
+        self._configure(
+            self.before.replace("PasswordAuthentication no", "PasswordAuthentication yes")
+        )
 
     def __exit__(self, *failure: object) -> None:
-        self._say(self.before)
+        self._configure(self.before)
 
-    def _say(self, text: str) -> None:
+    def _configure(self, text: str) -> None:
         self.config.write_text(text)
         os.kill(self.pid, 1)
         time.sleep(0.3)
 
 
-def test_a_key_with_a_passphrase_is_told(person: Person, cluster: Cluster) -> None:
-    person.knows(cluster.machines[0])
-    lock = ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(person.ssh / "id_ed25519")]
+def test_a_key_with_a_passphrase_is_reported(operator: Operator, cluster: Cluster) -> None:
+    operator.knows(cluster.machines[0])
+    lock = ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(operator.ssh / "id_ed25519")]
     subprocess.run(lock, check=True, capture_output=True)
     assert "next: ssh-add" in outcome(cluster.host(0))["h1"]
 
@@ -247,10 +249,10 @@ def test_a_key_with_a_passphrase_is_told(person: Person, cluster: Cluster) -> No
 
 
 def test_keys_of_the_ssh_agent_count(
-    person: Person, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: Operator, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person.knows(cluster.machines[0])
-    (person.ssh / "id_ed25519").unlink()
+    operator.knows(cluster.machines[0])
+    (operator.ssh / "id_ed25519").unlink()
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=-3)
     try:
@@ -283,12 +285,12 @@ Host inner
 
 
 @pytest.fixture
-def traveller(person: Person, cluster: Cluster) -> Person:
+def traveller(operator: Operator, cluster: Cluster) -> Operator:
     """Somebody whose key stands in ssh_config alone, and who knows both hosts of the way."""
-    (person.ssh / "id_ed25519").unlink()
-    person.knows(*cluster.machines[:2])
-    person.configures(aliases(cluster))
-    return person
+    (operator.ssh / "id_ed25519").unlink()
+    operator.knows(*cluster.machines[:2])
+    operator.configures(aliases(cluster))
+    return operator
 
 
 INNER = Host("inner", "inner")
@@ -300,7 +302,9 @@ def logins(cluster: Cluster, index: int) -> int:
     return log.count("Accepted publickey")
 
 
-def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster: Cluster) -> None:
+def test_an_alias_behind_a_jump_host_is_reached_by_it(
+    traveller: Operator, cluster: Cluster
+) -> None:
     before = logins(cluster, 0), logins(cluster, 1)
     with reach.sessions(named(INNER)) as opened:
         assert opened["inner"].sh("echo $HOME").strip() == str(cluster.machines[1].home)
@@ -308,7 +312,7 @@ def test_an_alias_behind_a_jump_host_is_reached_by_it(traveller: Person, cluster
 
 
 def test_the_way_through_a_jump_host_is_closed_behind_us(
-    traveller: Person, cluster: Cluster
+    traveller: Operator, cluster: Cluster
 ) -> None:
     with reach.sessions(named(INNER)) as opened:
         inner = opened["inner"].connection
@@ -317,16 +321,16 @@ def test_the_way_through_a_jump_host_is_closed_behind_us(
     assert [hop.is_connected for hop in hops] == [False, False]
 
 
-def test_several_jump_hosts_are_passed_in_their_order(person: Person) -> None:
-    person.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
+def test_several_jump_hosts_are_passed_in_their_order(operator: Operator) -> None:
+    operator.configures("Host inner\n  ProxyJump first,second\nHost first\n  ProxyJump none\n")
     assert [hop.original_host for hop in jump_hosts._hops(INNER, named(INNER))] == [
         "first", "second", "inner",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", ["inner", "door"])
-def test_a_jump_host_for_all_is_no_way_to_itself(person: Person, address: str) -> None:
-    person.configures("Host door\n  HostName 192.0.2.9\nHost *\n  ProxyJump door\n")
+def test_a_jump_host_for_all_is_no_way_to_itself(operator: Operator, address: str) -> None:
+    operator.configures("Host door\n  HostName 192.0.2.9\nHost *\n  ProxyJump door\n")
     way = jump_hosts._hops(Host("x", address), named(INNER))
     assert [hop.original_host for hop in way] == (
         ["door", "inner"] if address == "inner" else ["door"]
@@ -334,12 +338,12 @@ def test_a_jump_host_for_all_is_no_way_to_itself(person: Person, address: str) -
 
 
 def test_a_swapped_key_of_the_jump_host_is_refused(
-    traveller: Person, cluster: Cluster, tmp_path: Path
+    traveller: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:
     jump, inner = cluster.machines[:2]
     traveller.write_known([line(jump, make_key(tmp_path / "old")), line(inner)])
-    told = outcome(INNER)["inner"]
-    assert f"REFUSED, its host key changed: [{jump.address}]:{jump.port}" in told
+    output = outcome(INNER)["inner"]
+    assert f"REFUSED, its host key changed: [{jump.address}]:{jump.port}" in output
 
 
 @pytest.mark.parametrize(
@@ -351,7 +355,7 @@ def test_a_swapped_key_of_the_jump_host_is_refused(
     ],
 )
 def test_what_fails_on_the_way_is_named(
-    traveller: Person, cluster: Cluster, wrong: str, says: str
+    traveller: Operator, cluster: Cluster, wrong: str, says: str
 ) -> None:
     text = aliases(cluster, "railhead-nobody" if wrong == "jump refuses us" else "")
     ports = {
@@ -372,9 +376,9 @@ def test_what_fails_on_the_way_is_named(
 
 
 @pytest.fixture
-def opened(person: Person, cluster: Cluster) -> Iterator[dict[str, Session]]:
+def opened(operator: Operator, cluster: Cluster) -> Iterator[dict[str, Session]]:
     """Sessions with all three."""
-    person.knows(*cluster.machines)
+    operator.knows(*cluster.machines)
     with reach.sessions(named(*map(cluster.host, range(3)))) as opened:
         yield opened
 
@@ -406,9 +410,9 @@ def test_what_only_breaks_rules_has_started_nothing(opened: dict[str, Session]) 
 
 def test_all_work_at_the_same_time_and_answers_keep_the_order(opened: dict[str, Session]) -> None:
     began = time.monotonic()
-    said = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
+    output = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
     assert time.monotonic() - began < 1.9
-    assert list(said) == ["h1", "h2", "h3"]
+    assert list(output) == ["h1", "h2", "h3"]
 
 
 def test_facts_of_all_hosts_are_read(opened: dict[str, Session], cluster: Cluster) -> None:
@@ -417,9 +421,9 @@ def test_facts_of_all_hosts_are_read(opened: dict[str, Session], cluster: Cluste
 
 
 def test_a_cluster_of_ours_uses_its_own_key_alone(
-    person: Person, cluster: Cluster, tmp_path: Path
+    operator: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:
-    person.knows(cluster.machines[0])
+    operator.knows(cluster.machines[0])
     another = make_key(tmp_path / "another")
     ours = Inventory("hosts-test", (cluster.host(0),), key_file=str(another))
     sessions = connect.open_sessions(ours)

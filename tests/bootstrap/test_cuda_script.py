@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from standins.bare import BareHost
+from standins.bare_host import BareHost
 
 SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/cuda.sh"
 TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
@@ -53,9 +53,9 @@ class Host(BareHost):
         (folder / "apt/sources.list").write_text(f"# no {DEBIAN}x\ndeb {DEBIAN}/ bookworm main\n")
 
     @property
-    def asked(self) -> str:
+    def requests(self) -> str:
         """What was fetched."""
-        return self.told("asked")
+        return self.recorded("asked")
 
     def make(self, **variables: str) -> subprocess.CompletedProcess[str]:
         here = self.folder
@@ -76,7 +76,7 @@ def test_a_toolkit_of_the_hosts_own_is_taken_where_it_compiles(host: Host) -> No
     done = host.make()
     assert done.returncode == 0, done.stderr
     assert (host.folder / "home").resolve() == host.folder / "own"
-    assert host.asked == ""
+    assert host.requests == ""
     assert host.left == []
 
 
@@ -101,7 +101,7 @@ def test_otherwise_one_is_made_of_what_is_pinned(
     parts = ["bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "include/nv", "lib64/libcudart_static.a"]
     parts += ["bin/nvcc.profile", "lib64/libcudadevrt.a", "lib64/libcudart.so"]
     assert [part for part in parts if not (home / part).exists()] == []
-    deb, headers, parts_ = host.asked.splitlines()
+    deb, headers, parts_ = host.requests.splitlines()
     assert f"download-file {DEBIAN}/pool/non-free/n/nvidia-cuda-toolkit/" in deb
     assert "SHA256:" in deb
     for line, lock in ((headers, "cuda-headers.txt"), (parts_, "cuda-parts.txt")):
@@ -110,9 +110,9 @@ def test_otherwise_one_is_made_of_what_is_pinned(
     assert host.left == []
 
 
-def test_a_mirror_that_is_told_comes_before_apts(host: Host) -> None:
+def test_a_mirror_that_is_reported_comes_before_apts(host: Host) -> None:
     host.make(DEBIAN_MIRROR="http://near.example/debian/")
-    assert "download-file http://near.example/debian/pool/" in host.asked
+    assert "download-file http://near.example/debian/pool/" in host.requests
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_apts_sources_are_read_in_all_their_shapes(host: Host, name: str, text: 
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert host.make().returncode == 0
-    assert f"download-file {DEBIAN}/pool/" in host.asked
+    assert f"download-file {DEBIAN}/pool/" in host.requests
 
 
-def test_where_there_is_no_toolkit_and_no_debian_it_says_what_to_install(host: Host) -> None:
+def test_where_there_is_no_toolkit_and_no_debian_it_reports_what_to_install(host: Host) -> None:
     (host.folder / "apt/sources.list").write_text("deb http://mirror.example/ubuntu noble main\n")
     done = host.make()
-    assert (done.returncode, host.asked) == (2, "")
+    assert (done.returncode, host.requests) == (2, "")
     assert "cuda-nvcc-12-9" in done.stderr
     assert "DEBIAN_MIRROR" in done.stderr
 

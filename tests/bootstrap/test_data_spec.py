@@ -76,7 +76,7 @@ def test_our_training_decides_what_is_not_given() -> None:
         ("t=images,file,file", "file or stream, not both or twice"),
         ("t=s3:///x", "'' is not a bucket's name"),
         ("t=gs://B_/x", "'B_' is not a bucket's name"),
-        ("t=http://h/x", "http:// is not known"),
+        ("t=http://h/x", "http://h/x is not s3://bucket"),
         ("t=host:data", "host: takes an absolute path"),
         ("t=h1:/data", "host:/data"),
         ("t=,shard", "no URI"),

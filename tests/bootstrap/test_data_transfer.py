@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local import wait_until
-from hosts.person import Cluster
+from e2e.local_hosts import wait_until
+from hosts.operator import Cluster
 
 from bootstrap.data import send
 from bootstrap.data.folders import PIECE, LocalData

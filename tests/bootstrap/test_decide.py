@@ -60,13 +60,13 @@ def test_one_host_builds_the_wheel_and_the_other_gets_it(debian: HostFacts) -> N
 
 
 def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
-    told = f"install the wheel built before ({WHEEL.name})"
+    expected = f"install the wheel built before ({WHEEL.name})"
     for step in steps(debian, "tf2.18-gpu", WHEEL)["horovod"]:
-        assert (step.why, step.fetches) == (told, 0)
+        assert (step.why, step.fetches) == (expected, 0)
 
 
 @pytest.mark.parametrize(
-    ("holds", "taken", "wheel", "told"),
+    ("holds", "taken", "wheel", "output"),
     [
         (True, True, WHEEL, f"install the wheel kept in {URL} ({WHEEL.name})"),
         (True, False, WHEEL, f"install the wheel built before ({WHEEL.name})"),
@@ -79,12 +79,12 @@ def test_a_wheel_that_there_is_is_installed(debian: HostFacts) -> None:
         ),
     ],
 )  # fmt: skip
-def test_one_host_says_what_the_bucket_gives_or_gets(
-    debian: HostFacts, holds: bool | None, taken: bool, wheel: Path | None, told: str
+def test_one_host_reports_what_the_bucket_gives_or_gets(
+    debian: HostFacts, holds: bool | None, taken: bool, wheel: Path | None, output: str
 ) -> None:
     kept = CachedWheel(URL, holds, taken, note="a reason" if holds is None else "")
     first, second = steps(debian, "tf2.18-cpu", wheel, kept)["horovod"]
-    assert first.why == told and "then kept" not in second.why
+    assert first.why == output and "then kept" not in second.why
     assert ("a reason" in plan(debian, "tf2.18-cpu", wheel, kept).notes) is (holds is None)
 
 
@@ -100,8 +100,8 @@ def test_a_wheel_for_gpus_is_built_with_the_hosts_toolkit_if_it_has_one(
     debian: HostFacts, cuda: dict[str, str], toolkit: str, fetches: int
 ) -> None:
     built, got = steps(with_gpu(debian, cuda=cuda), "tf2.18-gpu")["horovod"]
-    told = f"no wheel for this system yet: built here, once, for GPUs, with {toolkit}"
-    assert (built.why, built.fetches) == (told, fetches)
+    expected = f"no wheel for this system yet: built here, once, for GPUs, with {toolkit}"
+    assert (built.why, built.fetches) == (expected, fetches)
     assert got.fetches == 0
 
 
@@ -122,9 +122,11 @@ def test_a_wheel_for_gpus_without_anything_to_build_it_with_is_refused_before_an
     if not refused:
         assert plan(host, "tf2.18-gpu", archive=archive).needs("h1", "horovod")
         return
-    with pytest.raises(UsageError, match="h1 builds Horovod for GPUs, .* of ubuntu-24.04") as told:
+    with pytest.raises(
+        UsageError, match="h1 builds Horovod for GPUs, .* of ubuntu-24.04"
+    ) as caught:
         plan(host, "tf2.18-gpu", archive=archive)
-    assert told.value.hint.startswith("DEBIAN_MIRROR=")
+    assert caught.value.hint.startswith("DEBIAN_MIRROR=")
 
 
 @pytest.mark.parametrize("runtime", ["tf2.21-cpu", "tf2.21-gpu"])

@@ -32,7 +32,7 @@ from bootstrap.ssh.session import Reply, Session
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
 
-class Asked:
+class RecordedHost:
     """Stands for the session of one host."""
 
     def __init__(self, name: str) -> None:
@@ -81,23 +81,23 @@ def house(tmp_path: Path) -> Path:
     return folder
 
 
-def of(host: Asked) -> Session:
+def of(host: RecordedHost) -> Session:
     return cast("Session", host)
 
 
 def test_small_files_go_together_and_are_taken_away_when_they_are_installed(house: Path) -> None:
-    host, told = Asked("h1"), list[str]()
-    with wheels.deliver(of(host), house, told.append):
+    host, lines = RecordedHost("h1"), list[str]()
+    with wheels.deliver(of(host), house, lines.append):
         assert host.sent == ["c.whl", "a.whl", "b.whl"]
         assert not host.removed
     hashes = {file.sha256 for bundle in wheels.bundles_of(house) for file in bundle.files}
     assert set(host.removed) == {wheels.FOLDER, *(f"~/.railhead/blobs/{x}" for x in hashes)}
-    assert told == [f"{x} of 200 MB went through this connection" for x in ("4.0 kB", "200 MB")]
+    assert lines == [f"{x} of 200 MB went through this connection" for x in ("4.0 kB", "200 MB")]
 
 
 def test_after_a_failure_they_stay_for_the_next_time(house: Path) -> None:
-    host, told = Asked("h1"), list[str]()
-    with pytest.raises(OSError), wheels.deliver(of(host), house, told.append):
+    host, lines = RecordedHost("h1"), list[str]()
+    with pytest.raises(OSError), wheels.deliver(of(host), house, lines.append):
         raise OSError
     assert host.removed == []
 
@@ -115,8 +115,8 @@ def cluster(debian: HostFacts) -> Cluster:
     return Cluster(inventory, facts, environment, peers, None)
 
 
-def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, Asked]:
-    hosts = {name: Asked(name) for name in cluster.facts}
+def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, RecordedHost]:
+    hosts = {name: RecordedHost(name) for name in cluster.facts}
     board = Board(io.StringIO(), list(hosts))
     apply_plan.apply(connected(cluster, hosts), Plan(tuple(hosts), tuple(steps)), board)
     return hosts
@@ -125,11 +125,11 @@ def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, Asked]:
 def test_a_host_installs_from_what_the_plan_sends_it(
     cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
-    def fetch(locks: list[str], python: str, told: Callable[[int], None]) -> Path:
+    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
         assert python == "3.11"
-        asked.append(locks)
+        requests.append(locks)
         return house
 
     monkeypatch.setattr(wheels, "fetch", fetch)
@@ -140,7 +140,7 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     assert set(wheels.FOR_UV) <= set(sync["h1"])
     assert "--require-hashes" in sync["h1"]
     assert not {"--offline", "--no-index"} & set(sync["h2"])
-    assert asked == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
+    assert requests == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
     assert hosts["h2"].sent == [] and wheels.FOLDER in hosts["h1"].removed
 
 
@@ -154,11 +154,11 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
 ) -> None:  # fmt: skip
     fetched: list[str] = []
 
-    def fetch_source(lock: str, told: Callable[[int], None]) -> Path:
+    def fetch_source(lock: str, output: Callable[[int], None]) -> Path:
         fetched.append(lock)
         return house
 
-    def fetch(locks: list[str], python: str, told: Callable[[int], None]) -> Path:
+    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
         (lock,) = locks  # together, the later one's versions would count
         fetched.append(lock)
         return house
@@ -173,15 +173,15 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
     environment = replace(cluster.environment, runtime=runtime)
     cluster = replace(cluster, facts={"h1": facts}, environment=environment, archive=archive)
-    host = Asked("h1")
+    host = RecordedHost("h1")
     site = HostStep(of(host), cluster, Board(io.StringIO(), ["h1"]))
     with supplied(site) as variables:
-        told = dict(variables)
+        output = dict(variables)
     nvcc = gpu and not own
     wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
     assert fetched == [(LOCKS / name).read_text() for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
-    assert told == named | proxy | (wheels.FOR_PIP if shut else {})
+    assert output == named | proxy | (wheels.FOR_PIP if shut else {})
     assert host.forwarded == ([True, False] if shut and nvcc else [])
     assert [path for path, _, text in host.written if ADDRESS in text] == list(proxy.values())

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
-from bootstrap.clouds import bucket
+from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
 from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.stack_state import StackState
 from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle.consent import confirm_by_name
 from bootstrap.lifecycle.receipt import Receipt, check
+from bootstrap.lifecycle.stack_machines import StackMachines
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, World
@@ -39,10 +43,11 @@ class Fake:
     costs_now: list[Cost] = field(default_factory=lambda: [DISK])
     refuses: bool = False
     time: float = 0.0
-    told: float | None = None
+    stop_requested: float | None = None
+    ended: bool = False
 
     def instance_states(self) -> dict[str, InstanceState]:
-        since = -1.0 if self.told is None else self.time - self.told
+        since = -1.0 if self.stop_requested is None else self.time - self.stop_requested
         return {
             h.name: InstanceState(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
             for h in HOSTS
@@ -56,10 +61,17 @@ class Fake:
             raise Refused(
                 "AWS refuses stop_instances: UnauthorizedOperation", "UnauthorizedOperation"
             )
-        self.told = self.time
+        self.stop_requested = self.time
 
-    def deadline(self) -> Deadline | None:
-        return None
+    def end(self) -> None:
+        self.stop()
+        self.ended = True
+
+    def cannot_stop(self) -> list[str]:
+        return []
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {}
 
     def set_deadline(self, hours: float) -> None:
         raise AssertionError("nor arms a deadline")
@@ -97,15 +109,15 @@ def wakes(name: str, t: float) -> str:
 
 
 def ended(fake: Fake, inventory: Inventory = OURS) -> tuple[Receipt, list[str]]:
-    said: list[str] = []
-    return destroy_stack.stop(inventory, fake, said.append, clock=fake.clock()), said
+    lines: list[str] = []
+    return destroy_stack.stop(inventory, fake, lines.append, clock=fake.clock()), lines
 
 
 def test_a_cloud_that_takes_90_seconds() -> None:
     fake = Fake(takes(90))
-    receipt, said = ended(fake)
+    receipt, output = ended(fake)
     assert receipt.verified and 90 <= fake.time < 110
-    assert said == ["m1, m2 stopping", "m1, m2 stopped"]
+    assert output == ["m1, m2 stopping", "m1, m2 stopped"]
     check(receipt)
     text = "\n".join(receipt.describe())
     assert "m1     ok  stopped (says EC2 X, at " in text
@@ -122,7 +134,7 @@ def test_a_cloud_that_never_stops_one() -> None:
     assert caught.value.code == 1
 
 
-def test_a_cloud_that_says_stopped_and_then_runs() -> None:
+def test_a_cloud_that_reports_stopped_and_then_runs() -> None:
     receipt, _ = ended(Fake(wakes))
     wrong = next(line for line in receipt.lines if line.host == "m2")
     assert not wrong.verified
@@ -131,7 +143,7 @@ def test_a_cloud_that_says_stopped_and_then_runs() -> None:
     )
 
 
-def test_a_cloud_that_refuses_is_told_and_its_machines_are_not_verified() -> None:
+def test_a_cloud_that_refuses_is_reported_and_its_machines_are_not_verified() -> None:
     receipt, _ = ended(Fake(takes(0), refuses=True))
     assert "UnauthorizedOperation" in receipt.lines[0].text
     assert [line.verified for line in receipt.lines[:3]] == [False] * 3
@@ -147,7 +159,7 @@ def test_a_machine_that_nobody_knows_is_not_verified() -> None:
     assert not receipt.verified
 
 
-def test_costs_that_the_cloud_does_not_tell_are_not_verified(
+def test_costs_that_the_cloud_does_not_report_are_not_verified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def costs(_: Fake) -> list[Cost]:
@@ -162,15 +174,15 @@ def save_run(run_id: str = "r1") -> None:
     local_state.save_run({"run_id": run_id, "cluster": "dev"}, local_state.home() / "nowhere")
 
 
-def test_results_that_are_only_on_the_chief_are_told() -> None:
+def test_results_that_are_only_on_the_chief_are_reported() -> None:
     save_run()
     receipt, _ = ended(Fake(takes(1)))
     assert receipt.lines[-1].text.startswith("r1: only on m1")
 
 
-def test_a_bucket_that_cannot_be_asked_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_cannot_be_queried_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(_: Inventory) -> BucketContents:
-        raise UsageError("Google call failed: nobody is logged in")
+        raise UsageError("Google call failed: you are not logged in")
 
     save_run()
     monkeypatch.setattr(bucket, "bucket_of", of)
@@ -199,19 +211,29 @@ class BucketContents:
 
 @pytest.fixture
 def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The stacks that Pulumi was told to destroy."""
+    """The stacks that Pulumi was stop_requested to destroy."""
     found: list[str] = []
     monkeypatch.setattr(pulumi_stack, "destroy", found.append)
     return found
 
 
-def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **words: Any) -> Receipt:
+def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **options: Any) -> Receipt:
     fake = fake or Fake(lambda *_: "gone", costs_now=[])
-    words = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **words}
-    return destroy_stack.destroy(inventory, fake, lambda _: None, **words)
+    options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
+    machines = StackMachines(state_of(inventory), inventory, inventory)
+    with mock.patch.object(base, "cloud_of", lambda _: fake):
+        return destroy_stack.destroy(machines, lambda _: None, **options)
 
 
-def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_says(destroyed: list[str]) -> None:
+def state_of(inventory: Inventory) -> StackState:
+    """A state that lists no machines in a cloud."""
+    nothing = dict.fromkeys(("document", "cluster", "cluster_id", "cloud", "region", "project"))
+    return StackState("dev", **nothing, bucket=inventory.bucket, price=None, machines=(), kinds=())
+
+
+def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
+    destroyed: list[str],
+) -> None:
     listed: list[str] = []
     receipt = destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
     assert destroyed == ["dev"] and receipt.verified
@@ -240,7 +262,7 @@ def test_files_that_were_too_large_to_fetch_are_results_too(destroyed: list[str]
     (here / "result.json").write_text("{}")
     destroy()
     (here / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
-    with pytest.raises(UsageError, match="would lose them"):
+    with pytest.raises(UsageError, match="would be deleted"):
         destroy()
 
 
@@ -252,7 +274,7 @@ def test_results_in_a_bucket_that_stays_are_not_lost(
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents("r1"))
     ours = replace(OURS, bucket="s3://b")
     if lost:
-        with pytest.raises(UsageError, match="would lose them"):
+        with pytest.raises(UsageError, match="would be deleted"):
             destroy(ours, with_bucket=with_bucket)
     else:
         destroy(ours, with_bucket=with_bucket)
@@ -268,11 +290,11 @@ def test_a_bucket_that_is_gone_holds_no_results(
     save_run()
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
     monkeypatch.setattr(BucketContents, "manifest", gone)
-    with pytest.raises(UsageError, match="would lose them"):
+    with pytest.raises(UsageError, match="would be deleted"):
         destroy(replace(OURS, bucket="gs://b"))
 
 
-def test_a_bucket_is_emptied_when_that_is_asked_for(
+def test_a_bucket_is_emptied_when_that_is_requested(
     destroyed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
@@ -287,8 +309,8 @@ def test_the_wheels_in_a_bucket_go_with_the_stack(destroyed: list[str], world: W
     world.put("wheels/k/wheel.json", b"2")
     ours = replace(OURS, bucket=world.inventory.bucket)
     receipt = destroy(ours)
-    told = "the Horovod wheels in it: 3 objects removed, with old versions"
-    assert receipt.lines[0].text == told and receipt.verified and destroyed == ["dev"]
+    expected = "the Horovod wheels in it: 3 objects removed, with old versions"
+    assert receipt.lines[0].text == expected and receipt.verified and destroyed == ["dev"]
     assert world.names() == ["runs/r1/manifest.json"]
     assert not [line for line in destroy(ours).lines if line.host == "bucket"]
 
@@ -299,8 +321,8 @@ def test_wheels_that_may_not_be_removed_stop_no_destroy(
     on_gcs.put("wheels/k/wheel.json", b"1")
     on_gcs.store.held = {"wheels/k/wheel.json": "no right"}
     receipt = destroy(replace(OURS, bucket="gs://results-b"))
-    told = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
-    assert receipt.lines[0].text.startswith(told) and destroyed == ["dev"]
+    expected = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
+    assert receipt.lines[0].text.startswith(expected) and destroyed == ["dev"]
 
 
 LEFT = {
@@ -312,7 +334,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("left, fine", LEFT.values(), ids=LEFT)
-def test_what_pulumi_leaves_is_told(
+def test_what_pulumi_leaves_is_reported(
     monkeypatch: pytest.MonkeyPatch, left: list[str], fine: bool
 ) -> None:
     def fails(_: str) -> None:
@@ -324,20 +346,37 @@ def test_what_pulumi_leaves_is_told(
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody can answer"):
-        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+    with pytest.raises(UsageError, match="question cannot be answered"):
+        destroy(agree=confirm_by_name("dev", yes=False))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "other")
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
+        destroy(agree=confirm_by_name("dev", yes=False))
     assert destroyed == []
     monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=destroy_stack.confirm_by_name("dev", yes=False))
-    destroy(agree=destroy_stack.confirm_by_name("dev", yes=True))
+    destroy(agree=confirm_by_name("dev", yes=False))
+    destroy(agree=confirm_by_name("dev", yes=True))
     assert destroyed == ["dev", "dev"]
 
 
-def test_a_stack_that_nobody_knows_is_not_destroyed(destroyed: list[str]) -> None:
-    with pytest.raises(UsageError, match="nobody knows the stack"):
-        destroy(replace(OURS, stack=None))
-    assert destroyed == []
+def test_the_machines_end_before_pulumi_removes_their_deadlines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`pulumi destroy` may break off, and has then removed the schedules already."""
+    fake = Fake(lambda _, since: "running" if since < 90 else "gone", costs_now=[])
+    seen: list[tuple[bool, float]] = []
+    monkeypatch.setattr(pulumi_stack, "destroy", lambda _: seen.append((fake.ended, fake.time)))
+    assert destroy(fake=fake).verified
+    assert [ended for ended, _ in seen] == [True] and seen[0][1] >= 90
+
+
+def test_while_a_machine_runs_pulumi_removes_nothing(destroyed: list[str]) -> None:
+    receipt = destroy(fake=Fake(never))
+    assert not receipt.verified and destroyed == []
+    assert "not started: machines remain" in receipt.lines[-1].text
+
+
+def test_a_cloud_that_refuses_the_end_keeps_the_stack(destroyed: list[str]) -> None:
+    receipt = destroy(fake=Fake(lambda *_: "running", refuses=True))
+    assert "UnauthorizedOperation" in receipt.lines[0].text and destroyed == []
+    assert not receipt.verified

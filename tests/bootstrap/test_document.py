@@ -132,7 +132,7 @@ def test_a_document_that_breaks_the_contract_is_refused_by_name(
         from_document(changed("cluster-aws", path, value))
 
 
-def test_all_that_is_wrong_with_an_object_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_an_object_is_reported_at_once() -> None:
     wrong = {**changed("cluster-gcp", "region", ...), "regoin": "x", "name": None}
     with pytest.raises(UsageError, match="missing: region; unknown: regoin; of another kind: name"):
         from_document(wrong)

@@ -52,21 +52,23 @@ def test_only_a_host_that_was_seen_to_be_shut_in_is_sent_its_wheels(
     assert cut_off(replace(debian, egress=way)) is bool(sends)
 
 
-def test_the_plan_says_which_way_each_part_takes_and_how_much(
+def test_the_plan_reports_which_way_each_part_takes_and_how_much(
     debian: HostFacts, shut_in: HostFacts
 ) -> None:
-    told = plan(shut_in, debian).describe()
-    assert [line for line in told if "has no outbound access" in line] == [
+    output = plan(shut_in, debian).describe()
+    assert [line for line in output if "has no outbound access" in line] == [
         "[h1] has no outbound access (no answer from proxy.example:3128): "
         "wheels are fetched here, once, "
         "checked by hash, and go through this connection"
     ]
-    runtime = [line.rpartition("(")[2] for line in told if " runtime: " in line]
+    runtime = [line.rpartition("(")[2] for line in output if " runtime: " in line]
     assert runtime == [
         "minutes, about 317 MB through this connection)",
         "minutes, fetches about 317 MB)",
     ]
-    assert [line for line in told if "bucket:" in line][0].endswith(" MB through this connection)")
+    assert [line for line in output if "bucket:" in line][0].endswith(
+        " MB through this connection)"
+    )
 
 
 def test_what_has_to_be_there_already_changes_no_step(
@@ -119,14 +121,18 @@ def test_packages_go_the_way_of_apt_and_not_of_wheels(debian: HostFacts, name: s
         assert routed(step, host).sends == (0 if apt else 30)
 
 
-def test_the_plan_says_what_a_bare_host_gets_from_here(
+def test_the_plan_reports_what_a_bare_host_gets_from_here(
     debian: HostFacts, shut_in: HostFacts
 ) -> None:
     bare = replace(shut_in, tools={}, egress=BARE)
-    told = plan(debian, bare).describe()
-    said = "[h2] its apt has no outbound access (no answer from mirror.example): what it asks of "
-    assert f"{said}http://mirror.example, https://b.example goes through this connection" in told
-    (step,) = [line for line in told if "] system: " in line]
+    output = plan(debian, bare).describe()
+    expected = (
+        "[h2] its apt has no outbound access (no answer from mirror.example): what it asks of "
+    )
+    assert (
+        f"{expected}http://mirror.example, https://b.example goes through this connection" in output
+    )
+    (step,) = [line for line in output if "] system: " in line]
     assert step.startswith("[h2] ") and step.endswith("about 30 MB through this connection)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from standins.cards import CARD_OF, card, with_cards
+from standins.gpu_hosts import CARD_OF, card, with_cards
 
 from bootstrap.errors import UsageError
 from bootstrap.facts.gpu import Driver

@@ -110,7 +110,7 @@ def test_wheels_go_by_what_the_environment_names(
     assert found.index == EgressCheck(server, True)
 
 
-def test_where_nothing_can_tell_nothing_is_said(tmp_path: Path, server: str) -> None:
+def test_where_nothing_can_report_nothing_is_reported(tmp_path: Path, server: str) -> None:
     assert ask(tmp_path) == Egress(EgressCheck("", None), EgressCheck("", None))
     write(tmp_path, "sources.list", f"deb http://{server}/debian b main\n")
     tools = tmp_path / "bin"
@@ -130,9 +130,9 @@ def test_a_silent_mirror_costs_three_seconds_that_go_by_beside_the_other_facts(
     env = {"PATH": f"{tmp_path}:{os.defpath}", "http_proxy": "http://192.0.2.1:3128"}
     process = subprocess.Popen(["/bin/sh", "-c", text], env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "others\n"
-    told = time.monotonic()
+    output = time.monotonic()
     assert egress.parse(process.communicate()[0]).apt == EgressCheck("192.0.2.1:3128", False)
-    assert time.monotonic() - told < 2, "it began only when the other facts were there"
+    assert time.monotonic() - output < 2, "it began only when the other facts were there"
 
 
 @each_shell
@@ -164,7 +164,7 @@ def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "to"),
+    ("output", "to"),
     [
         ("http://m.example/debian", "m.example"),
         ("http://me:sec/ret@m.example/debian", "m.example"),
@@ -173,5 +173,7 @@ def test_an_answer_that_is_not_whole_is_an_error(missing: str) -> None:
         ("", ""),
     ],
 )
-def test_no_password_of_an_address_is_kept(said: str, to: str) -> None:
-    assert egress.parse(f"apt 1 {said}\nindex 1 {said}\nmirrors\n").index == EgressCheck(to, False)
+def test_no_password_of_an_address_is_kept(output: str, to: str) -> None:
+    assert egress.parse(f"apt 1 {output}\nindex 1 {output}\nmirrors\n").index == EgressCheck(
+        to, False
+    )

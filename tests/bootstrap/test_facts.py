@@ -83,11 +83,11 @@ def test_a_host_that_has_compilers_and_mpi_can_build_the_wheel(name: str, able: 
         ("", None),
     ],
 )
-def test_a_route_tells_the_address_that_peers_see(output: str, source: str | None) -> None:
+def test_a_route_reports_the_address_that_peers_see(output: str, source: str | None) -> None:
     assert parse_route(output) == source
 
 
-def test_a_route_is_asked_for_one_word_whatever_it_holds() -> None:
+def test_a_route_is_requested_one_word_whatever_it_holds() -> None:
     assert route_script("$(x) y") == "ip -o route get '$(x) y' 2>/dev/null"
 
 
@@ -107,19 +107,19 @@ def test_all_hosts_get_one_python(pythons: list[list[str]], chosen: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("pythons", "told"),
+    ("pythons", "output"),
     [
         ([["3.11"], []], "h1 has 3.11; h2 has none"),
         ([["3.8"], ["3.13", "3.9"]], "h1 has 3.8; h2 has 3.13, 3.9"),
         ([["3.10"], ["3.12"]], "h1 has 3.10; h2 has 3.12"),
     ],
 )
-def test_without_a_common_python_each_hosts_own_are_told(
-    pythons: list[list[str]], told: str
+def test_without_a_common_python_each_hosts_own_are_reported(
+    pythons: list[list[str]], output: str
 ) -> None:
     with pytest.raises(UsageError, match="one of 3.11, 3.12, 3.10 must be on each") as caught:
         common_python(hosts(pythons, apt=False), ("3.11", "3.12", "3.10"))
-    assert told in caught.value.message
+    assert output in caught.value.message
     assert "apt brings one on debian-12, ubuntu-22.04, ubuntu-24.04" in caught.value.hint
 
 

@@ -154,8 +154,8 @@ def test_cards_are_found_on_the_bus_without_a_driver(shell: list[str], tmp_path:
     for bus, numbers in devices.items():
         vendor, kind, device = numbers.split()
         folder = f"sys/bus/pci/devices/0000:{bus}"
-        told = {"vendor": f"0x{vendor}\n", "class": f"0x{kind}00\n", "device": f"0x{device}\n"}
-        lay(tmp_path / folder, told)
+        values = {"vendor": f"0x{vendor}\n", "class": f"0x{kind}00\n", "device": f"0x{device}\n"}
+        lay(tmp_path / folder, values)
     found = answer(shell, "cards", tmp_path)
     assert [(c.bus, c.name) for c in found] == [
         ("0000:00:1e.0", "Tesla T4"),
@@ -180,7 +180,7 @@ def test_who_has_a_card_open_is_found(shell: list[str], tmp_path: Path) -> None:
 
 @each_shell
 @pytest.mark.parametrize(
-    ("body", "names", "said"),
+    ("body", "names", "output"),
     [
         ("echo Tesla T4", ("Tesla T4",), ""),
         ("echo Failed to initialize NVML; exit 18", (), "Failed to initialize NVML"),
@@ -189,18 +189,18 @@ def test_who_has_a_card_open_is_found(shell: list[str], tmp_path: Path) -> None:
     ],
 )
 def test_a_driver_that_fails_is_no_gpu(
-    shell: list[str], tmp_path: Path, body: str, names: tuple[str, ...], said: str
+    shell: list[str], tmp_path: Path, body: str, names: tuple[str, ...], output: str
 ) -> None:
     lay(tmp_path, {"bin/nvidia-smi": f"#!/bin/sh\n{body}\n"})
     path = f"{tmp_path}/bin:{os.defpath}"
     assert answer(shell, "gpus", tmp_path, path) == names
-    assert answer(shell, "smi", tmp_path, path) == said
+    assert answer(shell, "smi", tmp_path, path) == output
 
 
 @each_shell
 def test_toolkits_with_a_compiler_are_found(shell: list[str], tmp_path: Path) -> None:
-    told = "#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n"
-    lay(tmp_path, {"usr/local/cuda-12.8/bin/nvcc": told, "usr/local/cuda-13.0/README": ""})
+    expected = "#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n"
+    lay(tmp_path, {"usr/local/cuda-12.8/bin/nvcc": expected, "usr/local/cuda-13.0/README": ""})
     (tmp_path / "usr/local/cuda").symlink_to("cuda-12.8")
     assert answer(shell, "cuda", tmp_path) == {"12.8": f"{tmp_path}/usr/local/cuda-12.8"}
 
@@ -208,12 +208,12 @@ def test_toolkits_with_a_compiler_are_found(shell: list[str], tmp_path: Path) ->
 @each_shell
 def test_who_holds_apt_is_found(shell: list[str], tmp_path: Path) -> None:
     waits = "/usr/bin/python3 /usr/share/unattended-upgrades/unattended-upgrade-shutdown"
-    for pid, name, words in (
+    for pid, name, text in (
         ("1", "systemd", ""),
         ("8", "unattended-upgr", waits),
         ("9", "dpkg", ""),
     ):
-        lay(tmp_path / f"proc/{pid}", {"comm": f"{name}\n", "cmdline": words.replace(" ", "\0")})
+        lay(tmp_path / f"proc/{pid}", {"comm": f"{name}\n", "cmdline": text.replace(" ", "\0")})
     assert answer(shell, "apt_busy", tmp_path) == ("dpkg",)
 
 
@@ -239,7 +239,7 @@ def state(folder: Path) -> Mapping[str, tuple[int, int, bytes]]:
 
 
 @each_shell
-def test_asking_writes_nothing(shell: list[str], home: Path) -> None:
+def test_querying_writes_nothing(shell: list[str], home: Path) -> None:
     (home / ".railhead/envs/aa11").mkdir(parents=True)
     (home / ".railhead/envs/aa11/.ok").touch()
     before = state(home)

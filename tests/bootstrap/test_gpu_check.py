@@ -30,8 +30,8 @@ NCCL = [JOINED.format(n=0), JOINED.format(n=1), SUM]
 
 
 def line(name: str, passed: bool = True, figure: str = "fine") -> str:
-    told = json.dumps({"name": name, "passed": passed, "figure": figure})
-    return f"@check {told}"
+    output = json.dumps({"name": name, "passed": passed, "figure": figure})
+    return f"@check {output}"
 
 
 EVERY = [line(name) for name in check.PROBED]
@@ -54,7 +54,7 @@ def says(folder: Path, patch: pytest.MonkeyPatch, *lines: str, code: int = 0) ->
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_all_that_ranks_and_nccl_say_is_good(
+def test_all_that_ranks_and_nccl_report_is_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(tmp_path, monkeypatch, *NCCL, *EVERY)
@@ -88,8 +88,8 @@ def test_one_rank_that_fails_is_a_failure(
     first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [line("matmul", True), line("matmul", False, "the product is wrong")]
-    said = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
-    says(tmp_path, monkeypatch, *said, code=1)
+    lines = [EVERY[0], *(both if first else both[::-1]), "mpirun: process rank 1 ended"]
+    says(tmp_path, monkeypatch, *lines, code=1)
     found = {done.name: done for done in check.probe(Path(sys.executable), 2, "gpu")}
     assert found["TensorFlow"].passed
     assert found["matmul"] == Check("matmul", False, "the product is wrong")
@@ -137,7 +137,7 @@ def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
     return check.main()
 
 
-def test_a_machine_without_a_gpu_says_so(
+def test_a_machine_without_a_gpu_reports_so(
     debian: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     assert check_on(debian, monkeypatch) == 2
@@ -147,20 +147,20 @@ def test_a_machine_without_a_gpu_says_so(
     assert not (root / "tested-on").exists()
 
 
-@pytest.mark.parametrize("said", [[*NCCL, *EVERY], EVERY])
+@pytest.mark.parametrize("output", [[*NCCL, *EVERY], EVERY])
 def test_what_was_found_is_written_and_stands_in_readme(
-    said: list[str],
+    output: list[str],
     v100s: HostFacts,
     root: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    says(tmp_path, monkeypatch, *said)
-    assert check_on(v100s, monkeypatch) == (0 if said != EVERY else 1)
+    says(tmp_path, monkeypatch, *output)
+    assert check_on(v100s, monkeypatch) == (0 if output != EVERY else 1)
     found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.gpu, found.count, found.driver) == (V100, 2, "580.95.05 (proprietary)")
     assert found.versions == {"tensorflow": "2.18.1"}
-    assert found.failed == (() if said != EVERY else ("NCCL",))
+    assert found.failed == (() if output != EVERY else ("NCCL",))
     assert tested_on.row([found]) in (root / "README.md").read_text()
     assert {done.name: done.figure for done in found.checks}["multiworker"] == "2"
 
@@ -203,16 +203,16 @@ def test_a_runtime_that_is_whole_is_not_made_again(
 def test_the_ranks_program_does_every_check(runtime_python: str) -> None:
     """On two CPU ranks: all that GPUs do is in it, but the GPUs."""
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    words = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", runtime_python]
+    args = ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", runtime_python]
     done = subprocess.run(
-        [*words, str(PROBE), "cpu"], env={**os.environ, **root}, capture_output=True, text=True
+        [*args, str(PROBE), "cpu"], env={**os.environ, **root}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    said = [
+    lines = [
         json.loads(x.removeprefix("@check ")) for x in done.stdout.splitlines() if "@check" in x
     ]
-    assert [each["name"] for each in said] == list(check.PROBED)
-    assert all(each["passed"] for each in said), said
+    assert [each["name"] for each in lines] == list(check.PROBED)
+    assert all(each["passed"] for each in lines), lines
 
 
 @pytest.mark.slow

@@ -74,8 +74,8 @@ def test_it_is_kept_where_bootstrap_looks_and_made_once(made: Made, debian: Host
     kept = gpu_wheel.make(environment, debian)
     assert kept == wheels_of(environment, debian) / NAME
     assert made.done == ["install", "build", "attempt"]
-    told = json.loads((kept.parent / "tried.json").read_text())
-    assert told["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
+    output = json.loads((kept.parent / "tried.json").read_text())
+    assert output["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
     assert gpu_wheel.make(environment, debian) == kept
     assert made.done == ["install", "build", "attempt"]
     assert not [path for path in local_state.cache("building").iterdir() if path.is_dir()]
@@ -106,9 +106,11 @@ def test_without_code_for_a_gpu_it_is_not_kept(made: Made, debian: HostFacts) ->
 
 def test_what_is_missing_is_named_before_anything_is_fetched(made: Made, debian: HostFacts) -> None:
     bare = replace(debian, tools={}, mpi_headers=False)
-    with pytest.raises(UsageError, match="missing here, to build Horovod: mpirun, g\\+\\+") as said:
+    with pytest.raises(
+        UsageError, match="missing here, to build Horovod: mpirun, g\\+\\+"
+    ) as caught:
         gpu_wheel.make(gpu_wheel.environment_for(bare), bare)
-    assert "cmake g++ libopenmpi-dev make openmpi-bin" in said.value.hint
+    assert "cmake g++ libopenmpi-dev make openmpi-bin" in caught.value.hint
     assert made.done == []
 
 
@@ -123,12 +125,12 @@ def test_the_build_fetches_no_library_of_nvidias_but_nccl() -> None:
     assert len(kept) == len([e for e in entries if not e.startswith("nvidia-")]) + 1
 
 
-def test_a_command_that_fails_is_told_with_its_last_words() -> None:
+def test_a_command_that_fails_is_reported_with_its_last_lines() -> None:
     with pytest.raises(RailheadError, match=r"sh ended with 3\none\ntwo"):
         gpu_wheel.run(["sh", "-c", "echo one; echo two >&2; exit 3"])
 
 
-def test_a_machine_without_a_network_is_told_what_it_has_to_reach(
+def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uv = tmp_path / "uv"

@@ -99,11 +99,13 @@ DRIVERS = {
 }
 
 
-@pytest.mark.parametrize(("output", "told"), DRIVERS.values(), ids=DRIVERS)
-def test_what_a_driver_says_becomes_findings(output: str, told: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("output", "reported"), DRIVERS.values(), ids=DRIVERS)
+def test_what_a_driver_reports_becomes_findings(
+    output: str, reported: list[tuple[str, str]]
+) -> None:
     found = list(checks.error_findings("h1", xid_facts.parse(output)))
-    assert len(found) == len(told)
-    for finding, (what, action) in zip(found, told, strict=True):
+    assert len(found) == len(reported)
+    for finding, (what, action) in zip(found, reported, strict=True):
         assert finding.host == "h1"
         assert what in finding.what and action in finding.action
 
@@ -145,7 +147,7 @@ def test_an_xid_that_is_a_programs_or_mended_is_a_note(number: int) -> None:
     assert not found.counts
 
 
-def test_an_xid_that_we_do_not_know_counts_and_says_where_to_look() -> None:
+def test_an_xid_that_we_do_not_know_counts_and_reports_where_to_look() -> None:
     (found,) = checks.error_findings(
         "h1", xid_facts.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x")
     )
@@ -159,12 +161,12 @@ def test_a_cards_address_is_written_as_the_kernel_does() -> None:
     assert memory == Memory("0001:00:00.0", 0, pending=False, failed=None, reset=False)
 
 
-def test_the_page_has_every_xid_of_the_table_and_says_which_are_notes() -> None:
+def test_the_page_has_every_xid_of_the_table_and_reports_which_are_notes() -> None:
     page = (CASES.parents[1] / "docs" / "tasks.md").read_text()
-    said: dict[int, bool] = {}
+    values: dict[int, bool] = {}
     for numbers, action in re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE):
-        said |= {int(number): action.startswith("note") for number in numbers.split(",")}
-    assert said == {number: meaning.harmless for number, meaning in xid_facts.XIDS.items()}
+        values |= {int(number): action.startswith("note") for number in numbers.split(",")}
+    assert values == {number: meaning.harmless for number, meaning in xid_facts.XIDS.items()}
 
 
 # --- Counts --------------------------------------------------------------------------------
@@ -172,8 +174,8 @@ def test_the_page_has_every_xid_of_the_table_and_says_which_are_notes() -> None:
 
 def broken(four: HostFacts, **changes: Any) -> HostFacts:
     """The four V100 with a driver that shows none."""
-    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    return replace(four, gpus=(), gpu=replace(four.gpu, smi=said, **changes))
+    expected = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    return replace(four, gpus=(), gpu=replace(four.gpu, smi=expected, **changes))
 
 
 def test_as_many_gpus_on_the_bus_as_by_the_driver_is_well(four: HostFacts) -> None:
@@ -186,7 +188,7 @@ def test_a_gpu_that_the_driver_lost_is_found(four: HostFacts) -> None:
     assert "restart the machine" in found.action
 
 
-def test_a_driver_that_fails_is_told_in_its_own_words(four: HostFacts) -> None:
+def test_a_driver_that_fails_is_reported_in_its_own_text(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four))
     assert found.what.startswith("4 GPUs on the PCI bus, none by nvidia-smi: NVIDIA-SMI has failed")
     assert "restart the machine" in found.action
@@ -257,7 +259,7 @@ def test_a_clock_that_is_off_is_named_also_when_it_is_ours(
     assert all("timedatectl" in finding.action for finding in found)
 
 
-def test_a_clock_is_told_as_ahead_or_behind() -> None:
+def test_a_clock_is_reported_as_ahead_or_behind() -> None:
     assert checks.shown_skew(0.0004) == "0.4 ms ahead"
     assert checks.shown_skew(-90.04) == "90.0 s behind"
     (found,) = checks.clock_findings({"h1": ClockOffset(-90, 0.1), "h2": ClockOffset(-90, 0.1)})
@@ -265,7 +267,7 @@ def test_a_clock_is_told_as_ahead_or_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disk", "memory", "ranks", "words"),
+    ("disk", "memory", "ranks", "text"),
     [
         (2_000_000_000, 4_000_000_000, 4, []),
         (1_999_999_999, 4_000_000_000, 4, ["2.0 GB free on the disk"]),
@@ -274,11 +276,11 @@ def test_a_clock_is_told_as_ahead_or_behind() -> None:
     ],
 )
 def test_room_for_a_run_is_a_matter_of_ranks(
-    disk: int, memory: int, ranks: int, words: list[str]
+    disk: int, memory: int, ranks: int, text: list[str]
 ) -> None:
     found = list(checks.capacity_findings("h1", disk, memory, ranks))
-    assert len(found) == len(words)
-    assert all(word in f.what for word, f in zip(words, found, strict=True))
+    assert len(found) == len(text)
+    assert all(word in f.what for word, f in zip(text, found, strict=True))
 
 
 # --- Speed ---------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
     assert measure.clock_of(host, lambda: next(times)).skew == -0.5
 
 
-def test_on_hosts_without_gpus_nothing_is_asked_before_a_run(debian: HostFacts) -> None:
+def test_on_hosts_without_gpus_nothing_is_queried_before_a_run(debian: HostFacts) -> None:
     cluster: Any = type("Cluster", (), {"facts": {"h1": debian, "h2": replace(debian)}})
     measure.refuse_cpu_fallback(cluster)
 
@@ -101,22 +101,22 @@ REASON_LENGTH += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
 
 
 @pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])
-def test_the_host_whose_rank_ended_first_is_named_with_its_words(name: str) -> None:
+def test_the_host_whose_rank_ended_first_is_named_with_its_text(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = measure.first_failure([REASON_LENGTH, *own.splitlines()], PEERS)
-    assert told == ", first on h2\nTraceback\nno horovod"
+    output = measure.first_failure([REASON_LENGTH, *own.splitlines()], PEERS)
+    assert output == ", first on h2\nTraceback\nno horovod"
 
 
 @pytest.mark.parametrize("name", ["lost", "unreachable", "no-program"])
-def test_where_mpirun_names_no_rank_its_own_last_words_are_told(name: str) -> None:
+def test_where_mpirun_names_no_rank_its_own_last_lines_are_reported(name: str) -> None:
     own = (CASES / f"{name}.txt").read_text()
-    told = measure.first_failure([*own.splitlines()], PEERS)
-    assert told.startswith("\n") and 1 < len(told.splitlines()) <= 1 + measure.SHOWN_LINES
-    assert "---" not in told and all(line in own for line in told.splitlines())
+    output = measure.first_failure([*own.splitlines()], PEERS)
+    assert output.startswith("\n") and 1 < len(output.splitlines()) <= 1 + measure.SHOWN_LINES
+    assert "---" not in output and all(line in own for line in output.splitlines())
 
 
 @pytest.mark.parametrize("wrong", ["", "h2 cannot be reached"])
-def test_ctrl_c_in_the_all_reduce_says_what_becomes_of_it(
+def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
     monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     def interrupted(*_: Any) -> None:
@@ -128,9 +128,9 @@ def test_ctrl_c_in_the_all_reduce_says_what_becomes_of_it(
 
     monkeypatch.setattr(measure, "reduction", interrupted)
     monkeypatch.setattr(measure, "end_interrupted", end_interrupted)
-    said: list[str] = []
+    reported: list[str] = []
     cluster: Any = None
     with pytest.raises(KeyboardInterrupt):
-        run._measure_links(cluster, {}, lambda *lines: said.extend(lines))
-    assert "Ctrl-C: ending the all-reduce on every host" in said[1]
-    assert said[2:] == ([f"left to the next check: {wrong}"] if wrong else [])
+        run._measure_links(cluster, lambda *lines: reported.extend(lines))
+    assert "Ctrl-C: ending the all-reduce on every host" in reported[1]
+    assert reported[2:] == ([f"left to the next check: {wrong}"] if wrong else [])

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from standins.bare import BareHost
+from standins.bare_host import BareHost
 
 SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/horovod.sh"
 TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]

@@ -55,22 +55,22 @@ def test_ssh_itself_reads_the_configuration(tmp_path: Path, index: int) -> None:
     file.write_text(ssh_config(PEERS, key="/home/ann lee/key", pins="/home/ann lee/pins"))
     argv = ["ssh", "-G", "-F", str(file), alias(index)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    output = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
     peer = PEERS[index]
-    assert (said["hostname"], said["port"], said["user"]) == (
+    assert (output["hostname"], output["port"], output["user"]) == (
         peer.address,
         str(peer.port),
         peer.user,
     )
-    assert said["hostkeyalias"] == alias(index)
-    assert said["bindaddress"] == "10.0.1.5"
-    assert said["stricthostkeychecking"] == "true"
-    assert said["identitiesonly"] == said["batchmode"] == "yes"
-    assert said["identityagent"] == "none"
-    assert (said["forwardagent"], said["updatehostkeys"]) == ("no", "false")
-    assert said["identityfile"].strip('"') == "/home/ann lee/key"
-    assert said["userknownhostsfile"].strip('"') == "/home/ann lee/pins"
-    assert said["globalknownhostsfile"] == "/dev/null"
+    assert output["hostkeyalias"] == alias(index)
+    assert output["bindaddress"] == "10.0.1.5"
+    assert output["stricthostkeychecking"] == "true"
+    assert output["identitiesonly"] == output["batchmode"] == "yes"
+    assert output["identityagent"] == "none"
+    assert (output["forwardagent"], output["updatehostkeys"]) == ("no", "false")
+    assert output["identityfile"].strip('"') == "/home/ann lee/key"
+    assert output["userknownhostsfile"].strip('"') == "/home/ann lee/pins"
+    assert output["globalknownhostsfile"] == "/dev/null"
 
 
 def at(base: HostFacts, *addresses: str) -> HostFacts:

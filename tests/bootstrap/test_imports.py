@@ -54,9 +54,9 @@ def python_here(version: str) -> str | None:
     return None
 
 
-def run(words: Sequence[object], **variables: str) -> str:
+def run(args: Sequence[object], **variables: str) -> str:
     environment = {**os.environ, **ENVIRONMENT, **variables}
-    argv = [str(word) for word in words]
+    argv = [str(word) for word in args]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{argv}\n{done.stderr[-2000:]}"
     return done.stdout

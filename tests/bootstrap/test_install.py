@@ -39,7 +39,7 @@ WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 BUILT = b"PK a wheel\xff" * 999
 
 
-class Asked:
+class RecordedHost:
     """Stands for the session of one host; what begins with `fails` ends with 1."""
 
     def __init__(self, name: str, fails: str = "") -> None:
@@ -80,7 +80,7 @@ class Asked:
         with tarfile.open(out, "w:gz") as tar:
             tar.addfile(entry, io.BytesIO(BUILT))
 
-    def words(self, name: str) -> list[str]:
+    def command(self, name: str) -> list[str]:
         """The command that was run by this program; empty when it was not."""
         return next((argv for argv in self.ran if argv[0] == name), [])
 
@@ -95,7 +95,7 @@ def cluster(debian: HostFacts) -> Cluster:
     return Cluster(inventory, facts, environment, peers, None)
 
 
-def apply(cluster: Cluster, hosts: Mapping[str, Asked], *steps: str) -> None:
+def apply(cluster: Cluster, hosts: Mapping[str, RecordedHost], *steps: str) -> None:
     plan = Plan(tuple(hosts), tuple(Step(host, step, "") for host in hosts for step in steps))
     apply_plan.apply(connected(cluster, hosts), plan, Board(io.StringIO(), tuple(hosts)))
 
@@ -105,20 +105,20 @@ def test_the_installer_is_sent_as_a_folder_that_appears_whole(
 ) -> None:
     (tmp_path / "uv").write_text("an installer")
     monkeypatch.setattr("bootstrap.provision.uv.uv_for_hosts", lambda: pack_folder(tmp_path))
-    host = Asked("h1")
+    host = RecordedHost("h1")
     apply(cluster, {"h1": host}, "uv")
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]
 
 
 def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Cluster) -> None:
-    hosts = {name: Asked(name) for name in ("h1", "h2")}
+    hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(cluster, hosts, "horovod")
-    built, tried = hosts["h1"].words("sh"), hosts["h1"].words("mpirun")
+    built, tried = hosts["h1"].command("sh"), hosts["h1"].command("mpirun")
     assert built[1:3] == ["~/.railhead/build/horovod.sh", cluster.environment.folder]
     assert tried[-4:] == ["~/.railhead/build/try_wheel.py", "mpi", "gloo", "nccl"]
     order = [argv[0] for argv in hosts["h1"].ran]
     assert order.index("sh") < order.index("mpirun") < order.index("fetched") < order.index("sent")
-    assert hosts["h2"].words("sh") == hosts["h2"].words("mpirun") == []
+    assert hosts["h2"].command("sh") == hosts["h2"].command("mpirun") == []
     recipe = {f"~/.railhead/build/{path.name}" for path in cluster.environment.runtime.recipe}
     assert recipe <= set(hosts["h1"].written)
     for host in hosts.values():
@@ -129,23 +129,23 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Clust
 def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
     cluster: Cluster,
 ) -> None:
-    hosts = {name: Asked(name) for name in ("h1", "h2")}
+    hosts = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(cluster, hosts, "runtime", "horovod")
     waiting = [argv for argv in hosts["h2"].ran if argv[0] not in ("sent", "fetched")]
     assert all(argv[:3] == ["nice", "-n", "19"] for argv in waiting)
     imports = [i for i, argv in enumerate(hosts["h2"].ran) if "-c" in argv]
     wheel = next(i for i, argv in enumerate(hosts["h2"].ran) if argv[-1].endswith("/wheels"))
     assert len(imports) == 2 and imports[0] < wheel < imports[1]
-    assert not hosts["h1"].words("nice")
+    assert not hosts["h1"].command("nice")
     there = replace(cluster, wheel=wheel_folder(cluster) / WHEEL)
-    again = {name: Asked(name) for name in ("h1", "h2")}
+    again = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(there, again, "runtime", "horovod")
-    assert not again["h2"].words("nice")
+    assert not again["h2"].command("nice")
 
 
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])
 def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fails: str) -> None:
-    hosts = {"h1": Asked("h1", fails), "h2": Asked("h2")}
+    hosts = {"h1": RecordedHost("h1", fails), "h2": RecordedHost("h2")}
     with pytest.raises(HostsFailed) as caught:
         apply(cluster, hosts, "horovod")
     assert f"horovod: {fails} ended with 1\nthe last words" in caught.value.outcomes["h1"]
@@ -174,9 +174,11 @@ def of_stack(cluster: Cluster, world: World) -> Cluster:
     return survey.with_wheel(cluster)
 
 
-def made_ready(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[Asked]]:
+def made_ready(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> tuple[str, list[RecordedHost]]:
     """What a person reads while hosts are made ready, and the hosts."""
-    hosts = {name: Asked(name) for name in cluster.facts}
+    hosts = {name: RecordedHost(name) for name in cluster.facts}
     make_ready(connected(cluster, hosts), Options())
     return capsys.readouterr().out, list(hosts.values())
 
@@ -187,20 +189,21 @@ def test_a_wheel_that_was_built_once_is_built_on_no_other_computer(
 ) -> None:  # fmt: skip
     first = of_stack(cluster, world)
     url = f"{world.inventory.bucket}/wheels/{wheel_folder(first).name}"
-    told, (builder, _) = made_ready(first, capsys)
+    output, (builder, _) = made_ready(first, capsys)
     assert (
-        f"[h1] horovod: no wheel for this system yet: built here, once, then kept in {url}" in told
+        f"[h1] horovod: no wheel for this system yet: built here, once, then kept in {url}"
+        in output
     )
-    assert "[h2] horovod: install the wheel that h1 builds\n" in told and builder.words("sh")
+    assert "[h2] horovod: install the wheel that h1 builds\n" in output and builder.command("sh")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another computer"))
-    told, hosts = made_ready(of_stack(cluster, world), capsys)
+    output, hosts = made_ready(of_stack(cluster, world), capsys)
     for host in hosts:
-        assert f"[{host.host.name}] horovod: install the wheel kept in {url} ({WHEEL})\n" in told
-        assert host.words("sh") == host.words("mpirun") == [] and host.got == BUILT
+        assert f"[{host.host.name}] horovod: install the wheel kept in {url} ({WHEEL})\n" in output
+        assert host.command("sh") == host.command("mpirun") == [] and host.got == BUILT
 
-    told, _ = made_ready(of_stack(cluster, world), capsys)
-    assert f"[h1] horovod: install the wheel built before ({WHEEL})\n" in told
+    output, _ = made_ready(of_stack(cluster, world), capsys)
+    assert f"[h1] horovod: install the wheel built before ({WHEEL})\n" in output
     assert len(world.names()) == 2, "the second computer had nothing to bring"
 
 
@@ -210,10 +213,10 @@ def test_a_wheel_that_was_here_before_the_bucket_is_kept_there(
     folder = wheel_folder(of_stack(cluster, world))
     folder.mkdir()
     (folder / WHEEL).write_bytes(BUILT)  # as `make gpu-wheel` leaves it
-    told, _ = made_ready(of_stack(cluster, world), capsys)
+    output, _ = made_ready(of_stack(cluster, world), capsys)
     url = f"{world.inventory.bucket}/wheels/{folder.name}"
-    assert f"[h1] horovod: install the wheel built before ({WHEEL}), then kept in {url}" in told
-    assert f"[h2] horovod: install the wheel built before ({WHEEL})\n" in told
+    assert f"[h1] horovod: install the wheel built before ({WHEEL}), then kept in {url}" in output
+    assert f"[h2] horovod: install the wheel built before ({WHEEL})\n" in output
     assert f"wheels/{folder.name}/wheel.json" in world.names()
 
 
@@ -222,29 +225,31 @@ def test_a_bucket_that_may_not_be_written_to_stops_nothing(
 ) -> None:
     seen = of_stack(cluster, on_gcs)
     on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.create access")
-    told, hosts = made_ready(seen, capsys)
-    assert f"the wheel was not kept in {seen.kept.url if seen.kept else ''}: Google refuses" in told
-    assert "ann does not have storage.objects.create access" in told
+    output, hosts = made_ready(seen, capsys)
+    assert (
+        f"the wheel was not kept in {seen.kept.url if seen.kept else ''}: Google refuses" in output
+    )
+    assert "ann does not have storage.objects.create access" in output
     assert all(f"{seen.environment.folder}/.ok" in host.written for host in hosts)
     assert wheel_folder(seen).joinpath(WHEEL).read_bytes() == BUILT
 
 
-def test_a_bucket_that_could_not_be_asked_is_not_written_to(
+def test_a_bucket_that_could_not_be_queried_is_not_written_to(
     cluster: Cluster, on_gcs: OnGcs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plan did not say so, and it would fail as well."""
     on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.get access")
     seen = of_stack(cluster, on_gcs)
     on_gcs.store.denied = None
-    told, _ = made_ready(seen, capsys)
-    assert "ann does not have storage.objects.get access" in told and on_gcs.names() == []
+    output, _ = made_ready(seen, capsys)
+    assert "ann does not have storage.objects.get access" in output and on_gcs.names() == []
 
 
 def test_a_wheel_that_does_not_serve_its_builder_is_not_kept(
     cluster: Cluster, world: World
 ) -> None:
     seen = of_stack(cluster, world)
-    hosts = {name: Asked(name) for name in seen.facts}
+    hosts = {name: RecordedHost(name) for name in seen.facts}
     hosts["h1"].fails = f"{seen.environment.folder}/bin/python"
     with pytest.raises(HostsFailed, match="horovod: python ended with 1"):
         apply(seen, hosts, "horovod")
@@ -258,18 +263,18 @@ def test_a_host_that_comes_later_builds_for_itself(cluster: Cluster) -> None:
     assert cluster.builder == "h1" and grown.builder == "h2"
 
 
-class Locked(Asked):
+class Locked(RecordedHost):
     """A host with a key of a cluster's chief, whose own keys can be read and perhaps written."""
 
     def __init__(self, name: str, board: io.StringIO, *, full: bool) -> None:
         super().__init__(name)
         self.board, self.full = board, full
-        self.said_before = ""
+        self.board_before = ""
 
     def call(self, op: str, **kw: Any) -> Any:
         if op == "read":
             return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
-        self.said_before = self.board.getvalue()
+        self.board_before = self.board.getvalue()
         if self.full:
             raise RailheadError("the disk is full")
         return None
@@ -284,7 +289,7 @@ def test_a_host_is_ready_when_the_chief_is_let_in_everywhere(cluster: Cluster, f
         if full:
             held.enter_context(pytest.raises(HostsFailed))
         apply_plan.apply(connected(cluster, hosts), plan, Board(board, tuple(hosts)))
-    assert hosts["h2"].said_before and "ready" not in hosts["h2"].said_before
+    assert hosts["h2"].board_before and "ready" not in hosts["h2"].board_before
     assert ("[h1] ready in " in board.getvalue()) is not full
 
 
@@ -293,16 +298,16 @@ def test_an_environment_without_horovod_is_complete_once_it_is_imported(
     cluster: Cluster, name: str, complete: bool
 ) -> None:
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES[name])
-    host = Asked("h1")
+    host = RecordedHost("h1")
     apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
     python = f"{environment.folder}/bin/python"
-    assert bool(host.words(python)) is complete
+    assert bool(host.command(python)) is complete
     assert (f"{environment.folder}/.ok" in host.written) is complete
 
 
 def test_an_environment_that_is_not_imported_is_not_complete(cluster: Cluster) -> None:
     environment = replace(cluster.environment, runtime=runtimes.RUNTIMES["tf2.21-cpu"])
-    host = Asked("h1", fails=f"{environment.folder}/bin/python")
+    host = RecordedHost("h1", fails=f"{environment.folder}/bin/python")
     with pytest.raises(HostsFailed, match="runtime: python ended with 1"):
         apply(replace(cluster, environment=environment), {"h1": host}, "runtime")
     assert f"{environment.folder}/.ok" not in host.written

@@ -41,7 +41,7 @@ def ended(evaluation: Any) -> dict[str, Any]:
         {"accuracy": math.nan, "threshold": [1]},
     ],
 )
-def test_only_an_evaluation_that_says_so_is_below_its_threshold(evaluation: Any) -> None:
+def test_only_an_evaluation_that_reports_so_is_below_its_threshold(evaluation: Any) -> None:
     assert judge(RUN, ended(evaluation)) == "run r1 succeeded in 12 s on 2 ranks"
 
 

@@ -61,7 +61,7 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("options", "says"),
     [
         ({"launcher": "horovd"}, "launcher 'horovd': one of horovod, tensorflow.*mean horovod"),
         ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow$"),
@@ -93,10 +93,10 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
     ],
 )
 def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
-    words: dict[str, Any], says: str
+    options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        RunOptions(**words)
+        RunOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -309,16 +309,16 @@ def argv() -> list[str]:
 
 
 def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
-    words = argv()
-    assert words[words.index("--bind-to") + 1] == "none"
-    assert words[words.index("--map-by") + 1] == "slot"
-    assert words[words.index("-np") + 1] == "3"
-    assert words[words.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
+    text = argv()
+    assert text[text.index("--bind-to") + 1] == "none"
+    assert text[text.index("--map-by") + 1] == "slot"
+    assert text[text.index("-np") + 1] == "3"
+    assert text[text.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
 
 
 def test_mpirun_goes_by_our_ssh_configuration_and_the_peers_networks() -> None:
-    words = argv()
-    mca = {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "-mca"}
+    text = argv()
+    mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
     assert mca["plm_rsh_args"] == "-F /home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"
     assert mca["plm_rsh_no_tree_spawn"] == "1"
     assert mca["oob_tcp_if_include"] == mca["btl_tcp_if_include"] == "10.0.1.0/24,10.0.2.0/24"

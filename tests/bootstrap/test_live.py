@@ -80,7 +80,7 @@ def test_a_board_that_has_less_room_leaves_nothing_behind(
     assert terminal.seen() == ["h1", "... and 2 more hosts"]
 
 
-def test_what_is_said_stays_above_the_board_and_scrolls(terminal: Terminal) -> None:
+def test_what_is_reported_stays_above_the_board_and_scrolls(terminal: Terminal) -> None:
     with Board(terminal, ["h1", "h2"]) as board:
         for number in range(30):
             board.line("h1", f"step {number}")
@@ -92,7 +92,9 @@ def test_what_is_said_stays_above_the_board_and_scrolls(terminal: Terminal) -> N
     ]
 
 
-def test_a_long_thing_said_wraps_and_leaves_nothing_of_the_old_board(terminal: Terminal) -> None:
+def test_a_long_thing_reported_wraps_and_leaves_nothing_of_the_old_board(
+    terminal: Terminal,
+) -> None:
     with Board(terminal, ["h1"]) as board:
         board.line("h1", "y" * 30)
         painted()
@@ -210,7 +212,7 @@ def test_a_log_gets_every_change_of_state_at_once_and_nothing_twice() -> None:
     assert log.getvalue() == "[h1] connecting\n[h1] step 1\n[h1] done\n"
 
 
-def test_what_is_said_is_in_the_log_line_by_line_and_clean() -> None:
+def test_what_is_reported_is_in_the_log_line_by_line_and_clean() -> None:
     log = io.StringIO()
     with Board(log, ["h1"]) as board:
         board.print_lines("two\nlines\x1b[2J")

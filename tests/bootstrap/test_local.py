@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hosts.person import line
+from hosts.operator import line
 
 from bootstrap.clouds.local import cluster, processes
 from bootstrap.clouds.local import host as local_host
@@ -56,8 +56,8 @@ def sockets(pid: int) -> list[tuple[str, int]]:
 def address(text: str) -> tuple[str, int]:
     """An address of /proc/net: each 32 bits in the machine's order, here little-endian."""
     ip, _, port = text.partition(":")
-    words = [bytes.fromhex(ip[i : i + 8])[::-1] for i in range(0, len(ip), 8)]
-    return str(ipaddress.ip_address(b"".join(words))), int(port, 16)
+    args = [bytes.fromhex(ip[i : i + 8])[::-1] for i in range(0, len(ip), 8)]
+    return str(ipaddress.ip_address(b"".join(args))), int(port, 16)
 
 
 def ask(text: str) -> dict[str, str]:
@@ -86,10 +86,10 @@ def test_each_listens_on_its_own_loopback_address_alone(pair: list[LocalHost]) -
 
 
 def test_each_has_its_own_key_home_and_temporary_folder(pair: list[LocalHost]) -> None:
-    said = ask("echo $HOME; echo $TMPDIR; cat $HOME/../host_key.pub")
-    assert len(set(said.values())) == 2
+    output = ask("echo $HOME; echo $TMPDIR; cat $HOME/../host_key.pub")
+    assert len(set(output.values())) == 2
     for machine in pair:
-        home, temporary, key = said[machine.name].splitlines()
+        home, temporary, key = output[machine.name].splitlines()
         assert Path(home) == machine.home != Path.home()
         assert Path(temporary).is_dir() and Path(temporary).is_relative_to(machine.folder)
         assert key.split()[1] in line(machine)
@@ -175,9 +175,9 @@ def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHo
         assert all(len(pids) >= 5 for pids in theirs)
         neighbour = [pid for pid in theirs[1] if "sleep" in processes.command_line(pid)]
         assert len(neighbour) >= 3
-        said = cluster.stop("pair", ["h1"])
-        assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
-        assert said["h1"]["ended"] >= 5
+        output = cluster.stop("pair", ["h1"])
+        assert output == {"h1": {"ended": output["h1"]["ended"], "left": [], "port_closed": True}}
+        assert output["h1"]["ended"] >= 5
         assert not any(map(alive, theirs[0]))
         assert alive(other.pid) and all(map(alive, neighbour))
         assert ask_one("h2") == "in"
@@ -204,18 +204,18 @@ def test_open_sessions_and_children_without_the_mark_end_too(pair: list[LocalHos
         assert not any(processes.of(machine.folder) for machine in pair)
 
 
-def test_stopping_twice_is_fine_and_says_so(pair: list[LocalHost]) -> None:
+def test_stopping_twice_is_fine_and_reports_so(pair: list[LocalHost]) -> None:
     cluster.stop("pair")
     nothing = {"ended": 0, "left": [], "port_closed": True}
     assert cluster.stop("pair") == {"h1": nothing, "h2": nothing}
 
 
-def test_what_does_not_end_is_said(pair: list[LocalHost]) -> None:
+def test_what_does_not_end_is_reported(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "_signal", lambda folder, sign: None)
-        said = cluster.stop("pair", ["h1"])["h1"]
-    assert pair[0].pid in said["left"]
-    assert said["port_closed"] is False
+        output = cluster.stop("pair", ["h1"])["h1"]
+    assert pair[0].pid in output["left"]
+    assert output["port_closed"] is False
 
 
 def test_destroying_removes_homes_and_record(home: Path) -> None:
@@ -229,17 +229,17 @@ def test_destroying_removes_homes_and_record(home: Path) -> None:
 
 @pytest.mark.parametrize("module", [cluster, local_host, processes])
 def test_no_code_of_it_can_power_anything_off(module: ModuleType) -> None:
-    words = r"poweroff|power_off|shutdown|\bhalt\b|reboot|systemctl|\binit 0\b|sysrq|killall|pkill"
-    assert not re.findall(words, Path(module.__file__ or "").read_text())
+    text = r"poweroff|power_off|shutdown|\bhalt\b|reboot|systemctl|\binit 0\b|sysrq|killall|pkill"
+    assert not re.findall(text, Path(module.__file__ or "").read_text())
 
 
 # As a command
 
 
-def command(*words: str, stdin: str = "", python: str = sys.executable) -> Any:
+def command(*args: str, stdin: str = "", python: str = sys.executable) -> Any:
     """`python -m bootstrap.clouds.local words`; what it answered, and its exit code."""
     return subprocess.run(
-        [python, "-m", "bootstrap.clouds.local", *words],
+        [python, "-m", "bootstrap.clouds.local", *args],
         input=stdin,
         text=True,
         capture_output=True,
@@ -267,7 +267,7 @@ def test_the_command_takes_and_gives_json(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("text", "says"),
     [
         (["stop", "nowhere"], "no cluster 'nowhere' is recorded here"),
         (["read", "../x"], "is not a cluster's name"),
@@ -277,9 +277,9 @@ def test_the_command_takes_and_gives_json(home: Path) -> None:
     ],
 )
 def test_a_command_that_cannot_be_done_ends_with_2(
-    pair: list[LocalHost], words: list[str], says: str
+    pair: list[LocalHost], text: list[str], says: str
 ) -> None:
-    done = command(*words)
+    done = command(*text)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr and "Traceback" not in done.stderr
     assert all(machine.pid for machine in cluster.existing("pair"))
@@ -332,8 +332,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def test_an_ordinary_user_can_do_the_same(plain: dict[str, str]) -> None:
-    def run(*words: str) -> Any:
-        argv = [*AS_USER, python_of_others(), "-B", "-m", "bootstrap.clouds.local", *words]
+    def run(*args: str) -> Any:
+        argv = [*AS_USER, python_of_others(), "-B", "-m", "bootstrap.clouds.local", *args]
         done = subprocess.run(
             argv, input='{"hosts": 1}', text=True, capture_output=True, env=plain, cwd=REPO
         )
@@ -349,15 +349,15 @@ def test_an_ordinary_user_can_do_the_same(plain: dict[str, str]) -> None:
         assert sockets(pid) == [(host["address"], started["ssh"]["port"])]
         assert login(folder, host["address"], started["ssh"]["port"])
     finally:
-        said = run("stop", "plain")
-    assert said == {"h1": {"ended": said["h1"]["ended"], "left": [], "port_closed": True}}
+        output = run("stop", "plain")
+    assert output == {"h1": {"ended": output["h1"]["ended"], "left": [], "port_closed": True}}
     assert not alive(pid)
 
 
 def login(folder: Path, address: str, port: int) -> bool:
     """Whether the key opens the host; the shell of a system's account refuses to do anything."""
     options = [f"UserKnownHostsFile={folder}/known_hosts", "StrictHostKeyChecking=yes"]
-    words = [word for option in [*options, "BatchMode=yes"] for word in ("-o", option)]
-    argv = ["ssh", "-F", "none", *words, "-i", str(folder / "key"), "-p", str(port)]
+    args = [word for option in [*options, "BatchMode=yes"] for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *args, "-i", str(folder / "key"), "-p", str(port)]
     subprocess.run([*argv, f"{PLAIN.pw_name}@{address}", "true"], capture_output=True, timeout=20)
     return f"Accepted publickey for {PLAIN.pw_name}" in (folder / "hosts/h1/sshd.log").read_text()

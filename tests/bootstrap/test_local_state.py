@@ -137,7 +137,7 @@ def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: 
 
 
 @pytest.mark.parametrize(
-    ("told", "place"),
+    ("output", "place"),
     [
         (None, "{home}/.cache/railhead/wheels"),
         ("", "{home}/.cache/railhead/wheels"),
@@ -146,10 +146,10 @@ def test_pins_are_looked_up_in_the_cluster_then_in_ours_then_in_the_users(home: 
     ],
 )
 def test_caches_stand_in_the_users_cache_folder(
-    told: str | None, place: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: str | None, place: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if told is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", told.format(tmp=tmp_path))
+    if output is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", output.format(tmp=tmp_path))
     folder = local_state.cache("wheels")
     assert str(folder) == place.format(tmp=tmp_path, home=home)
     assert folder.is_dir()

@@ -49,12 +49,12 @@ def pins(path: Path) -> list[Pin]:
     return found
 
 
-def asked(path: Path) -> list[Requirement]:
+def requirements_of(path: Path) -> list[Requirement]:
     """What the source of a lock asks for, its -r lines followed."""
     found = []
     for line in path.read_text().splitlines():
         if line.startswith("-r "):
-            found += asked(path.with_name(line[3:]))
+            found += requirements_of(path.with_name(line[3:]))
         elif line and not line.startswith("#"):
             found.append(Requirement(line))
     return found
@@ -87,7 +87,7 @@ def test_no_lock_names_an_address(path: Path) -> None:
 @each_lock
 def test_a_lock_has_all_that_its_source_asks_for(path: Path) -> None:
     locked = pins(path)
-    for requirement in asked(path.with_suffix(".in")):
+    for requirement in requirements_of(path.with_suffix(".in")):
         same = [pin for pin in locked if pin.name == canonicalize_name(requirement.name)]
         assert same, requirement
         assert all(requirement.specifier.contains(pin.version) for pin in same), requirement
@@ -136,7 +136,7 @@ def test_a_runtime_has_one_tensorflow_and_no_horovod(path: Path) -> None:
 
 
 @each_runtime
-def test_a_runtime_has_the_tensorflow_that_the_table_says(path: Path) -> None:
+def test_a_runtime_has_the_tensorflow_that_the_table_reports(path: Path) -> None:
     runtime = runtimes.RUNTIMES[path.stem.removeprefix("runtime-")]
     kind = "tensorflow" if runtime.gpu else "tensorflow-cpu"
     assert (kind, runtime.tensorflow) in versions(path.stem)

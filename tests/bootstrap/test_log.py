@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hosts.person import Cluster
+from hosts.operator import Cluster
 
 from bootstrap.cli import shell
 from bootstrap.console import log, redact

@@ -24,11 +24,11 @@ PLAN = Plan(("h2", "h1", "h3"), (KEY, RUNTIME), ("runtime tf on Python 3.11",))
         (Step("h", "reboot", "why", MINUTES, reboots=True), "reboot: why (minutes, reboots)"),
     ],
 )
-def test_a_step_says_why_and_what_it_costs(step: Step, line: str) -> None:
+def test_a_step_reports_why_and_what_it_costs(step: Step, line: str) -> None:
     assert str(step) == line
 
 
-def test_a_plan_is_told_host_by_host_in_their_order() -> None:
+def test_a_plan_is_reported_host_by_host_in_their_order() -> None:
     assert PLAN.describe() == [
         "runtime tf on Python 3.11",
         "[h2] runtime: not there (minutes, fetches about 325 MB)",
@@ -44,7 +44,7 @@ def test_a_step_belongs_to_one_host() -> None:
     assert not PLAN.needs("h1", "runtime")
 
 
-def test_a_plan_without_steps_has_nothing_to_do_and_says_so_of_every_host() -> None:
+def test_a_plan_without_steps_has_nothing_to_do_and_reports_so_of_every_host() -> None:
     ready = Plan(("h1", "h2"), notes=("a choice",))
     assert ready.nothing_to_do
     assert not PLAN.nothing_to_do

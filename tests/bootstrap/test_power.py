@@ -24,7 +24,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory import pulumi_stack as pulumi
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, key_rotation, power
+from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
@@ -46,6 +46,7 @@ class Sky:
         self.full: set[str] = set()  # machines that find no room
         self.refuses: str | None = None
         self.armed: Deadline | None = None
+        self.spot: list[str] = []  # machines that cannot be stopped
 
     def clock(self) -> Clock:
         return Clock(lambda: self.time, self._sleep)
@@ -57,11 +58,11 @@ class Sky:
         for name, (at, state) in self.due.items():
             if self.time >= at:
                 self.states[name] = state
-        told = {}
+        values = {}
         for number, (name, state) in enumerate(self.states.items(), 1):
             address = f"203.0.113.{100 + number}" if state == "running" else None
-            told[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
-        return told
+            values[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
+        return values
 
     def start(self) -> None:
         self.calls.append("start")
@@ -77,8 +78,16 @@ class Sky:
         for name in self.states:
             self.states[name], self.due[name] = "stopping", (self.time + self.takes, "stopped")
 
-    def deadline(self) -> Deadline | None:
-        return self.armed
+    def end(self) -> None:
+        self.calls.append("end")
+        for name in self.states:
+            self.states[name], self.due[name] = "stopping", (self.time + self.takes, "gone")
+
+    def cannot_stop(self) -> list[str]:
+        return self.spot
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return dict.fromkeys((ONE, TWO), self.armed) if self.armed else {}
 
     def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
@@ -99,7 +108,7 @@ class Sky:
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A home of one's own, no Pulumi, no terminal, and machines that let everybody in."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(pulumi, "current", lambda: None)
@@ -110,8 +119,8 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
     return monkeypatch
 
 
-def under(person: pytest.MonkeyPatch, sky: Sky) -> Sky:
-    person.setattr(base, "cloud_of", lambda inventory: sky)
+def under(operator: pytest.MonkeyPatch, sky: Sky) -> Sky:
+    operator.setattr(base, "cloud_of", lambda inventory: sky)
     return sky
 
 
@@ -122,87 +131,89 @@ def addresses(inventory: Inventory) -> list[str]:
 # --- Which hosts -------------------------------------------------------------------------------
 
 
-def test_hosts_and_stack_together_are_refused(person: pytest.MonkeyPatch) -> None:
+def test_hosts_and_stack_together_are_refused(operator: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="give one of them"):
         Target("a,b", stack="dev")
 
 
 def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
-    person: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    operator: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    under(person, Sky())
+    under(operator, Sky())
     local_state.save_cluster(Target("last").running())
     assert addresses(Target().running()) == ["last"]
-    person.setattr(pulumi, "current", lambda: "chosen")
+    operator.setattr(pulumi, "current", lambda: "chosen")
     assert Target().running().stack == "chosen"
     assert Target(stack="dev").running().stack == "dev"
     assert addresses(Target("a,b").running()) == ["a", "b"]
     lines = capsys.readouterr().out.splitlines()
-    told = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
-    assert lines[3] == told + "ubuntu@203.0.113.102:22"
+    expected = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
+    assert lines[3] == expected + "ubuntu@203.0.113.102:22"
     assert lines[4].endswith("(hosts): a, b")
 
 
 def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(
-    person: pytest.MonkeyPatch,
+    operator: pytest.MonkeyPatch,
 ) -> None:
-    under(person, Sky("running", "stopped"))
+    under(operator, Sky("running", "stopped"))
     seen = Target(stack="dev").status()
     assert addresses(seen.inventory) == ["203.0.113.101", TWO]
     assert seen.not_running == [TWO]
 
 
 def test_machines_that_do_not_run_end_with_2_and_name_the_command(
-    person: pytest.MonkeyPatch,
+    operator: pytest.MonkeyPatch,
 ) -> None:
-    sky = under(person, Sky("running", "stopped"))
-    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as told:
+    sky = under(operator, Sky("running", "stopped"))
+    with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as caught:
         Target(stack="dev").running()
-    assert told.value.hint.startswith("fab start")
+    assert caught.value.hint.startswith("fab start")
     assert sky.calls == []
 
 
-@pytest.mark.parametrize(("state", "hint"), [("gone", "pulumi up"), ("unknown", "fab status")])
+@pytest.mark.parametrize(
+    ("state", "hint"), [("gone", "fab up --refresh"), ("unknown", "fab status")]
+)
 def test_machines_that_are_lost_are_not_started(
-    person: pytest.MonkeyPatch, state: str, hint: str
+    operator: pytest.MonkeyPatch, state: str, hint: str
 ) -> None:
-    sky = under(person, Sky("stopped", state))
+    sky = under(operator, Sky("stopped", state))
     for begin in (True, False):
-        with pytest.raises(HostsNotReady, match=state) as told:
+        with pytest.raises(HostsNotReady, match=state) as caught:
             Target(stack="dev", start=begin).running()
-        assert told.value.hint.startswith(hint)
+        assert caught.value.hint.startswith(hint)
     assert sky.calls == []
 
 
-@pytest.mark.parametrize(("said", "starts"), [("y", True), ("", False), ("n", False)])
-def test_at_a_terminal_the_person_is_asked(
-    person: pytest.MonkeyPatch, said: str, starts: bool
+@pytest.mark.parametrize(("output", "starts"), [("y", True), ("", False), ("n", False)])
+def test_at_a_terminal_the_user_is_queried(
+    operator: pytest.MonkeyPatch, output: str, starts: bool
 ) -> None:
-    sky = under(person, Sky("stopped", "stopped", takes=0))
-    person.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
-    asked: list[str] = []
+    sky = under(operator, Sky("stopped", "stopped", takes=0))
+    operator.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
+    requests: list[str] = []
 
     def answer(text: str) -> str:
-        asked.append(text)
-        return said
+        requests.append(text)
+        return output
 
-    person.setattr("builtins.input", answer)
-    person.setattr(power, "Clock", sky.clock)
+    operator.setattr("builtins.input", answer)
+    operator.setattr(power, "Clock", sky.clock)
     if starts:
         assert addresses(Target(stack="dev").running())[1] == "203.0.113.102"
     else:
         with pytest.raises(UsageError, match="were not started"):
             Target(stack="dev").running()
     assert ("start" in sky.calls) == starts
-    assert "7.82 USD per hour" in asked[0]
+    assert "7.82 USD per hour" in requests[0]
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
 def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
-    person: pytest.MonkeyPatch, state: str
+    operator: pytest.MonkeyPatch, state: str
 ) -> None:
     """Before anything else is done with it, whether it was started for that or not."""
-    sky, changed = under(person, Sky(state, state)), list[tuple[list[str], bool]]()
+    sky, changed = under(operator, Sky(state, state)), list[tuple[list[str], bool]]()
     pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
     cloud_host_keys.replace_pins(GOLDEN, pins)
 
@@ -213,9 +224,9 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     def rotate(inventory: Inventory, say: Any, *, clock: Clock) -> None:
         changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
 
-    person.setattr(connect, "open_sessions", reach)
-    person.setattr(key_rotation, "rotate", rotate)
-    person.setattr(power, "Clock", sky.clock)
+    operator.setattr(connect, "open_sessions", reach)
+    operator.setattr(key_rotation, "rotate", rotate)
+    operator.setattr(power, "Clock", sky.clock)
     Target(stack="dev", start=True).running()
     assert changed == [([ONE], True)]
 
@@ -223,100 +234,120 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
 # --- Starting and stopping ---------------------------------------------------------------------
 
 
-def start(person: pytest.MonkeyPatch, sky: Sky, hours: float | None = None) -> Inventory:
-    under(person, sky)
+def start(operator: pytest.MonkeyPatch, sky: Sky, hours: float | None = None) -> Inventory:
+    under(operator, sky)
     return power.start(GOLDEN, lambda line: None, hours=hours, clock=sky.clock())
 
 
-def test_the_deadline_is_armed_before_the_machines_start(person: pytest.MonkeyPatch) -> None:
+def test_the_deadline_is_armed_before_the_machines_start(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped", takes=90)
     sky.armed = Deadline("scheduled-stop", datetime(2026, 1, 1, tzinfo=timezone.utc), "past", "Sky")
-    assert addresses(start(person, sky)) == ["203.0.113.101", "203.0.113.102"]
+    assert addresses(start(operator, sky)) == ["203.0.113.101", "203.0.113.102"]
     assert sky.calls == ["arm 8", "start"]
     assert 90 <= sky.time < 120
     assert addresses(local_state.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
 
 
-def test_hours_are_those_that_were_asked(person: pytest.MonkeyPatch) -> None:
+def test_hours_are_those_that_were_queried(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     sky.set_deadline(1)
-    start(person, sky, hours=2.5)
+    start(operator, sky, hours=2.5)
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
 
 def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
     kinds = [{"kind": "scheduled-stop", "id": "s", "at": "2026-11-21T18:00:00Z", "seconds": 9000}]
-    assert power.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
-    assert power.default_hours(replace(GOLDEN, deadlines=())) == 8
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=tuple(kinds))) == 2.5
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
 
 
-def test_a_deadline_that_begins_with_the_start_is_not_armed(person: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_begins_with_the_start_is_not_armed(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     sky.armed = Deadline("max-run-duration", None, "armed", "Sky", "4 h from each start")
-    start(person, sky)
+    start(operator, sky)
     assert sky.calls == ["start"]
 
 
-def test_a_machine_that_is_still_stopping_is_waited_for(person: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_still_stopping_is_waited_for(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopping", "stopped")
     sky.due[ONE] = (60, "stopped")
-    start(person, sky)
+    start(operator, sky)
     assert sky.time >= 90
 
 
-def test_a_stock_out_stops_what_was_started_with_it(person: pytest.MonkeyPatch) -> None:
+def test_a_stock_out_stops_what_was_started_with_it(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     sky.full = {TWO}
     with pytest.raises(HostsFailed, match="found no room"):
-        start(person, sky)
+        start(operator, sky)
     assert sky.calls == ["start", "stop"]
     assert sky.time < 60
 
     sky = Sky("stopped", "stopped")
     sky.refuses = "no such machine free"
     with pytest.raises(Refused, match="no such machine free"):
-        start(person, sky)
+        start(operator, sky)
     assert sky.calls == ["start", "stop"]
 
 
-def test_a_machine_that_ran_before_is_not_stopped_for_another(person: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_ran_before_is_not_stopped_for_another(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("running", "stopped")
     sky.full = {TWO}
     with pytest.raises(HostsFailed):
-        start(person, sky)
+        start(operator, sky)
     assert sky.calls == ["start"]
 
 
-def test_ssh_is_waited_for_but_not_for_ever(person: pytest.MonkeyPatch) -> None:
+def test_ssh_is_waited_for_but_not_for_ever(operator: pytest.MonkeyPatch) -> None:
     sky = Sky("stopped", "stopped")
     silent = {ONE: TimeoutError()}
-    person.setattr(
+    operator.setattr(
         connect,
         "open_sessions",
         lambda inventory: Sessions(inventory, {}, silent if sky.time < 100 else {}),
     )
-    start(person, sky)
+    start(operator, sky)
     assert 100 <= sky.time < 120
 
-    person.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
-    person.setattr(reachability, "own_address", lambda _: "198.51.100.9")
-    with pytest.raises(HostsNotReady, match="do not let us in; its firewall") as told:
-        start(person, Sky("stopped", "stopped"))
-    assert told.value.hint.startswith("pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32")
+    operator.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
+    operator.setattr(reachability, "own_address", lambda _: "198.51.100.9")
+    with pytest.raises(HostsNotReady, match="refuse the login; its firewall") as caught:
+        start(operator, Sky("stopped", "stopped"))
+    assert caught.value.hint.startswith(
+        "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
+    )
 
 
-def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
-    person: pytest.MonkeyPatch,
+def test_stopping_waits_for_the_clouds_word_and_reports_what_still_bills(
+    operator: pytest.MonkeyPatch,
 ) -> None:
-    sky, lines = under(person, Sky(takes=90)), list[str]()
-    power.stop(GOLDEN, lines.append, clock=sky.clock())
+    sky, lines = under(operator, Sky(takes=90)), list[str]()
+    stop.stop(GOLDEN, lines.append, clock=sky.clock())
     assert 90 <= sky.time < 120
     assert (
         "still bills: disk vol-1, 100 GB: 0.26 USD per day; fab teardown --destroy ends it" in lines
     )
-    sky = under(person, Sky(takes=10**9))
+    sky = under(operator, Sky(takes=10**9))
     with pytest.raises(HostsFailed, match="do not stop"):
-        power.stop(GOLDEN, lines.append, clock=sky.clock())
+        stop.stop(GOLDEN, lines.append, clock=sky.clock())
+
+
+def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word(
+    operator: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sky = under(operator, Sky())
+    sky.spot = [ONE, TWO]
+    ours = replace(GOLDEN, stack="g4dn", bucket=None)
+    local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
+    with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
+        stop.stop(ours, print, clock=sky.clock())
+    assert caught.value.hint == "fab fetch --run r1   # or: fab stop --discard-results"
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
+        stop.stop(ours, print, discard=True, clock=sky.clock())
+    assert caught.value.hint == "fab stop --yes" and sky.calls == []
+    stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())
+    assert sky.calls == ["end"] and set(sky.states.values()) == {"gone"}
+    assert "their disks are deleted with them" in capsys.readouterr().out
 
 
 # --- The report --------------------------------------------------------------------------------
@@ -330,15 +361,16 @@ def test_stopping_waits_for_the_clouds_word_and_tells_what_still_bills(
     ],
 )  # fmt: skip
 def test_a_deadline_that_stops_nothing_fails_the_status(
-    person: pytest.MonkeyPatch, state: str, machine: str, fails: bool
+    operator: pytest.MonkeyPatch, state: str, machine: str, fails: bool
 ) -> None:
-    sky, lines = under(person, Sky(machine, machine)), list[str]()
+    sky, lines = under(operator, Sky(machine, machine)), list[str]()
     sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
     wrong = power.print_status(Target(stack="dev").status(), lines.append)
     assert (wrong is not None) == fails
     assert lines[0] == f"[{ONE}] {machine} (says Sky, now)"
-    assert lines[2] == f"deadline scheduled-stop: {state}: as it is (Sky)"
-    assert lines[3].startswith("cost: 7.82 USD per hour")
+    assert lines[2] == f"[{ONE}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[3] == f"[{TWO}] deadline scheduled-stop: {state}: as it is (Sky)"
+    assert lines[4].startswith("cost: 7.82 USD per hour")
     if wrong:
         assert wrong.code == 1
 
@@ -351,16 +383,20 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     """The environment of a person with two local hosts in a stack, which is the selected one."""
     monkeypatch.setenv("HOME", str(tmp_path))
     made = cluster.start("dev", 2)
-    (tmp_path / "out.json").write_text(json.dumps(to_document(made)))
-    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;; *) echo dev;; esac\n"
+    document = to_document(made)
+    (tmp_path / "out.json").write_text(json.dumps(document))
+    root = {"type": "pulumi:pulumi:Stack", "urn": "urn::dev", "outputs": {"cluster": document}}
+    (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": [root]}}))
+    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;;"
+    script += f" export) cat {tmp_path}/state.json;; *) echo dev;; esac\n"
     (tmp_path / "pulumi").write_text(script)
     (tmp_path / "pulumi").chmod(0o755)
     yield os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     cluster.stop("dev")
 
 
-def fab(shell: dict[str, str], *words: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *words]
+def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
+    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *args]
     done = subprocess.run(argv, env=shell, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 

@@ -85,9 +85,9 @@ def test_from_outside_with_another_home_and_folder(
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)["h1"]
-    assert said == {"ended": said["ended"], "left": [], "port_closed": True}
-    assert said["ended"] >= 1
+    output = json.loads(done.stdout)["h1"]
+    assert output == {"ended": output["ended"], "left": [], "port_closed": True}
+    assert output["ended"] >= 1
     assert cluster.read("pair")["h1"]["running"] is False
     assert cluster.read("pair")["h2"]["running"] is True
     assert not (tmp_path / "called").exists()
@@ -104,12 +104,12 @@ open(sys.argv[1], "w").write("outlived its host")
 def test_from_inside_who_ends_them_goes_last(
     pair: list[LocalHost], tmp_path: Path, fakes: Path, how: str
 ) -> None:
-    words = shlex.join(stop_of(pair[0]))
+    args = shlex.join(stop_of(pair[0]))
     if how.startswith("as a child"):
         python = stop_of(pair[0])[0]
-        words = f"{python} -c {shlex.quote(SUPERVISOR)} {tmp_path / 'outlived'} {words}"
+        args = f"{python} -c {shlex.quote(SUPERVISOR)} {tmp_path / 'outlived'} {args}"
     path = f"PATH={fakes}:$PATH; export PATH"
-    text = f"{path}; sleep 4001 & setsid sleep 4002 & cd /; {words}; echo here still"
+    text = f"{path}; sleep 4001 & setsid sleep 4002 & cd /; {args}; echo here still"
     with pytest.raises(ConnectionLost):
         inside(pair[0], text)
     wait_until_gone(pair[0])
@@ -119,8 +119,8 @@ def test_from_inside_who_ends_them_goes_last(
 
 
 def test_a_detached_one_from_inside_ends_it_too(pair: list[LocalHost], tmp_path: Path) -> None:
-    words = shlex.join(stop_of(pair[0]))
-    inside(pair[0], f"setsid nohup {words} >{tmp_path / 'said'} 2>&1 </dev/null &")
+    text = shlex.join(stop_of(pair[0]))
+    inside(pair[0], f"setsid nohup {text} >{tmp_path / 'said'} 2>&1 </dev/null &")
     wait_until_gone(pair[0])
     assert json.loads((tmp_path / "said").read_text())["h1"]["left"] == []
 
@@ -148,10 +148,10 @@ def test_two_at_once_end_it_too(pair: list[LocalHost]) -> None:
 
 def test_no_stop_of_a_local_host_names_a_way_to_power_off(pair: list[LocalHost]) -> None:
     for host in pair:
-        python, *words = stop_of(host)
+        python, *text = stop_of(host)
         assert Path(python).name.startswith("python")
-        assert words == ["-I", processes.__file__, str(host.folder)]
-        assert not {Path(word).name for word in words} & set(POWER)
+        assert text == ["-I", processes.__file__, str(host.folder)]
+        assert not {Path(word).name for word in text} & set(POWER)
 
 
 def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_an_sshd_gets_no_secret_of_who_starts_it(
     with monkeypatch.context() as patch:
         patch.setattr(local_host, "program", lambda: str(sshd))
         local_host.run(pair[0])
-    told = (tmp_path / "env").read_text()
-    assert f"{processes.MARK}={pair[0].folder}" in told and "sesame" not in told
+    output = (tmp_path / "env").read_text()
+    assert f"{processes.MARK}={pair[0].folder}" in output and "sesame" not in output
     assert "sesame" not in (pair[0].folder / "sshd_config").read_text()
 
 
@@ -200,7 +200,7 @@ def test_reading_makes_nothing(pair: list[LocalHost]) -> None:
     for path in (pair[0].folder / "host_key", pair[0].folder / "port", pair[1].folder / "port"):
         path.unlink()
     before = sorted(local_state.home().rglob("*"))
-    assert {name: said["running"] for name, said in cluster.read("pair").items()} == {
+    assert {name: output["running"] for name, output in cluster.read("pair").items()} == {
         "h1": False,
         "h2": False,
     }
@@ -229,8 +229,8 @@ def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
     inventory = cluster.start_one("pair", "h3")
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert [host.pid for host in cluster.existing("pair")][:2] == before
-    said = cluster.remove("pair", ["h3"])
-    assert said["h3"]["left"] == []
+    output = cluster.remove("pair", ["h3"])
+    assert output["h3"]["left"] == []
     assert cluster.existing("pair") == pair
     assert [host.pid for host in pair] == before
 

@@ -41,9 +41,9 @@ def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin" / "pulumi"
 
 
-def answers(pulumi: Path, **by_words: str) -> None:
+def answers(pulumi: Path, **by_command: str) -> None:
     """Write the stand-in: what it does by its words, joined with _."""
-    cases = "".join(f'"{" ".join(w.split("_"))}"*) {do};;\n' for w, do in by_words.items())
+    cases = "".join(f'"{" ".join(w.split("_"))}"*) {do};;\n' for w, do in by_command.items())
     pulumi.write_text(
         f'#!/bin/sh\necho "$*" >> {pulumi.parent}/asked\ncase "$*" in\n{cases}'
         '*) echo "unknown: $*" >&2; exit 99;; esac\n'
@@ -51,27 +51,33 @@ def answers(pulumi: Path, **by_words: str) -> None:
     pulumi.chmod(0o755)
 
 
+OWN = ("pulumi:pulumi:Stack", "railhead:aws:Cluster")
+
+
 def exported(*kinds: str) -> str:
     """What answers `pulumi stack export` for a state with these kinds of resources."""
-    held: list[dict[str, Any]] = [{"type": "pulumi:pulumi:Stack"}, {"type": "railhead:aws:Cluster"}]
-    held += [{"type": k, "custom": True, "id": f"i-{n}"} for n, k in enumerate(kinds, 1)]
+    held: list[dict[str, Any]] = [{"type": k, "urn": f"urn::{k}::x"} for k in OWN]
+    held += [
+        {"type": k, "urn": f"urn::{k}::x", "custom": True, "id": f"i-{n}"}
+        for n, k in enumerate(kinds, 1)
+    ]
     return f"echo '{json.dumps({'deployment': {'resources': held}})}'"
 
 
-def asked(pulumi: Path) -> list[str]:
+def calls(pulumi: Path) -> list[str]:
     return (pulumi.parent / "asked").read_text().splitlines()
 
 
 def test_the_selected_stack_is_the_current_one(pulumi: Path) -> None:
     answers(pulumi, stack=SELECTED)
     assert pulumi_stack.current() == "dev"
-    assert asked(pulumi) == ["stack --show-name --non-interactive"]
+    assert calls(pulumi) == ["stack --show-name --non-interactive"]
 
 
 def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Path) -> None:
     assert pulumi_stack.current() is None
-    for said in (NONE_SELECTED, LOGGED_OUT):
-        answers(pulumi, stack=said)
+    for output in (NONE_SELECTED, LOGGED_OUT):
+        answers(pulumi, stack=output)
         assert pulumi_stack.current() is None
 
 
@@ -89,9 +95,9 @@ def test_pulumi_gets_no_input_and_a_limited_time(
     assert pulumi_stack.current() == "closed"
     monkeypatch.setattr(pulumi_stack, "SECONDS", 0.2)
     answers(pulumi, stack="exec sleep 30")
-    with pytest.raises(UsageError, match="does not answer") as told:
+    with pytest.raises(UsageError, match="does not answer") as caught:
         pulumi_stack.current()
-    assert "--hosts" in told.value.hint
+    assert "--hosts" in caught.value.hint
 
 
 def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
@@ -99,7 +105,7 @@ def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
     found = pulumi_stack.cluster_of("dev")
     assert (found.name, found.cloud, found.stack) == ("aws-g4dn", "aws", "dev")
     assert found.hosts[1].id == "i-0a1b2c3d4e5f60719"
-    assert asked(pulumi) == ["stack output cluster --json --stack dev --non-interactive"]
+    assert calls(pulumi) == ["stack output cluster --json --stack dev --non-interactive"]
 
 
 def test_no_such_stack_names_those_that_there_are(pulumi: Path) -> None:
@@ -108,36 +114,36 @@ def test_no_such_stack_names_those_that_there_are(pulumi: Path) -> None:
         pulumi_stack.cluster_of("nope")
 
 
-@pytest.mark.parametrize("said", [LOCKED, WRONG_PASSPHRASE])
-def test_a_passphrase_is_asked_for_by_its_variable(pulumi: Path, said: str) -> None:
-    answers(pulumi, stack_output=said)
-    with pytest.raises(UsageError, match="passphrase") as told:
+@pytest.mark.parametrize("output", [LOCKED, WRONG_PASSPHRASE])
+def test_a_passphrase_is_requested_by_its_variable(pulumi: Path, output: str) -> None:
+    answers(pulumi, stack_output=output)
+    with pytest.raises(UsageError, match="passphrase") as caught:
         pulumi_stack.cluster_of("dev")
-    assert "PULUMI_CONFIG_PASSPHRASE" in told.value.hint
-    assert told.value.code == 2
+    assert "PULUMI_CONFIG_PASSPHRASE" in caught.value.hint
+    assert caught.value.code == 2
 
 
 def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported())
-    with pytest.raises(UsageError, match="has no machines") as told:
+    with pytest.raises(UsageError, match="has no machines") as caught:
         pulumi_stack.cluster_of("dev")
-    assert told.value.hint.startswith("pulumi up --stack dev")
+    assert caught.value.hint.startswith("pulumi up --stack dev")
 
 
 @pytest.mark.parametrize("kind", pulumi_stack.MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
-    with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as told:
+    with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as caught:
         pulumi_stack.cluster_of("dev")
-    assert "pulumi destroy --stack dev" in told.value.hint
+    assert "fab teardown --destroy --stack dev" in caught.value.hint
 
 
-def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
+def test_no_login_and_unknown_text(pulumi: Path) -> None:
     answers(pulumi, stack_output=LOGGED_OUT)
-    with pytest.raises(UsageError, match="nobody is logged in"):
+    with pytest.raises(UsageError, match="not logged in"):
         pulumi_stack.cluster_of("dev")
     answers(pulumi, stack_output="echo 'error: the sky fell' >&2; exit 255")
-    with pytest.raises(UsageError, match="pulumi says: error: the sky fell"):
+    with pytest.raises(UsageError, match="pulumi: error: the sky fell"):
         pulumi_stack.cluster_of("dev")
     answers(pulumi, stack_output="echo Please choose:")
     with pytest.raises(UsageError, match="printed no JSON"):
@@ -145,7 +151,7 @@ def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "hint"),
+    ("change", "output", "hint"),
     [
         ({"schema": 2}, "has schema 2; this Railhead reads 1", "git pull"),
         ({"schema": 0}, "has schema 0; this Railhead reads 1", "pulumi up --stack dev"),
@@ -153,13 +159,13 @@ def test_nobody_logged_in_and_unknown_words(pulumi: Path) -> None:
     ],
 )
 def test_another_document_names_the_way_out(
-    pulumi: Path, change: dict[str, object], said: str, hint: str
+    pulumi: Path, change: dict[str, object], output: str, hint: str
 ) -> None:
     (pulumi.parent / "out.json").write_text(json.dumps(GOLDEN | change))
     answers(pulumi, stack_output=f"cat {pulumi.parent}/out.json")
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=output) as caught:
         pulumi_stack.cluster_of("dev")
-    assert told.value.hint.startswith(hint)
+    assert caught.value.hint.startswith(hint)
 
 
 def test_a_secret_output_is_no_document(pulumi: Path) -> None:
@@ -168,19 +174,19 @@ def test_a_secret_output_is_no_document(pulumi: Path) -> None:
         pulumi_stack.cluster_of("dev")
 
 
-def test_stack_without_pulumi_says_where_to_get_it(pulumi: Path) -> None:
-    with pytest.raises(UsageError, match="no pulumi on PATH") as told:
+def test_stack_without_pulumi_reports_where_to_get_it(pulumi: Path) -> None:
+    with pytest.raises(UsageError, match="no pulumi on PATH") as caught:
         pulumi_stack.cluster_of("dev")
-    assert "pulumi.com" in told.value.hint
+    assert "pulumi.com" in caught.value.hint
 
 
-def test_destroy_asks_nothing_and_tells_a_failure(
+def test_destroy_asks_nothing_and_reports_a_failure(
     pulumi: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answers(pulumi, destroy="echo Destroying")
     pulumi_stack.destroy("dev")
     assert capfd.readouterr().out == "Destroying\n"
-    assert asked(pulumi) == ["destroy --yes --skip-preview --stack dev --non-interactive"]
+    assert calls(pulumi) == ["destroy --yes --skip-preview --stack dev --non-interactive"]
     answers(pulumi, destroy="exit 255")
     with pytest.raises(RailheadError, match="could not destroy all of dev"):
         pulumi_stack.destroy("dev")

@@ -3,73 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from hosts.ranks import lay_out, rank, script, started
 
-RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
 RECORD = "@railhead "
-
-
-def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
-    """A run's folder with one rank."""
-    run = {
-        "program": program,
-        "hosts": [{"name": "h1", "slots": 1}],
-        "size": 1,
-        "env": {},
-        "secrets": [],
-        "launcher": "tensorflow",
-        "keras": 3,
-        "tf_cluster": None,
-        "data": [],
-        "roles": None,
-    }
-    (folder / "run.json").write_text(json.dumps({**run, **changes}))
-    for path in RANK.glob("rank*.py"):
-        shutil.copy(path, folder)
-
-
-def rank(
-    folder: Path, *, number: int = 0, python: str = sys.executable
-) -> subprocess.CompletedProcess[str]:
-    """Run one rank as mpirun does; its lines get their usual ends back."""
-    world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    done = started([python, str(folder / "rank.py")], folder / "work", world)
-    assert "\n" not in done.stdout
-    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
-    return done
-
-
-def started(
-    argv: list[str], cwd: Path, more: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Both streams as one, as a run's log has them."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(more or {})}
-    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    return subprocess.run(
-        argv,
-        cwd=cwd,
-        env=environment,
-        encoding="utf-8",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=100,
-    )
-
-
-def script(folder: Path, text: str, path: str = "train.py", *args: str) -> dict[str, Any]:
-    """Put a script into work/; the program of a run."""
-    place = folder / "work" / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text)
-    return {"kind": "script", "path": path, "args": list(args)}
 
 
 POOL = """
@@ -127,7 +68,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_cannot_tell_the_difference(tmp_path: Path, text: str) -> None:
+def test_a_script_cannot_report_the_difference(tmp_path: Path, text: str) -> None:
     program = script(tmp_path, text, "models/train.py", "--epochs", "3")
     (tmp_path / "work" / "models" / "beside.py").write_text(
         "WHO = 'beside'\ndef fail():\n    raise OSError(WHO)\n"
@@ -138,9 +79,9 @@ def test_a_script_cannot_tell_the_difference(tmp_path: Path, text: str) -> None:
     ours = rank(tmp_path)
     path = tmp_path / "work" / "models" / "train.py"
     theirs = started([sys.executable, str(path), "--epochs", "3"], tmp_path / "work")
-    said = [line for line in ours.stdout.splitlines() if not line.startswith(RECORD)]
+    lines = [line for line in ours.stdout.splitlines() if not line.startswith(RECORD)]
     expected = theirs.stdout.replace(f"['{path}'", "['models/train.py'").splitlines()
-    assert (ours.returncode, without_marks(said)) == (theirs.returncode, without_marks(expected))
+    assert (ours.returncode, without_marks(lines)) == (theirs.returncode, without_marks(expected))
 
 
 def without_marks(lines: list[str]) -> list[str]:
@@ -157,13 +98,15 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("text, told", ENDINGS.values(), ids=ENDINGS)
-def test_a_rank_tells_that_it_fails(tmp_path: Path, text: str, told: int | None) -> None:
+@pytest.mark.parametrize("text, output", ENDINGS.values(), ids=ENDINGS)
+def test_a_rank_reports_that_it_fails(tmp_path: Path, text: str, output: int | None) -> None:
     lay_out(tmp_path, script(tmp_path, text))
     ended = rank(tmp_path)
     records = [x.split(RECORD)[1] for x in ended.stdout.splitlines() if RECORD in x]
-    assert [json.loads(x) for x in records] == ([{"kind": "ended", "exit": told}] if told else [])
-    assert ended.returncode == (told or 0)
+    assert [json.loads(x) for x in records] == (
+        [{"kind": "ended", "exit": output}] if output else []
+    )
+    assert ended.returncode == (output or 0)
 
 
 CHIEF = [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}]
@@ -218,7 +161,7 @@ def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:
     assert rank(tmp_path).stdout == "3\n"
 
 
-def test_the_last_words_of_a_killed_rank_are_passed_on(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_killed_rank_are_passed_on(tmp_path: Path) -> None:
     text = "import os\nfor n in range(20000): print(n)\nos.kill(os.getpid(), 9)"
     lay_out(tmp_path, script(tmp_path, text))
     ended = rank(tmp_path)
@@ -236,14 +179,14 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     changes = {"env": {"A": "b"}, "secrets": ["TOKEN"], "tf_cluster": cluster, "roles": roles}
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=3, **changes)
     (tmp_path / "secrets.json").write_text('{"TOKEN": "s3"}')
-    said = rank(tmp_path, number=2).stdout.splitlines()
-    assert said[:4] == ["2", "0", "3", "h2"]
-    assert said[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
-    assert json.loads(said[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    output = rank(tmp_path, number=2).stdout.splitlines()
+    assert output[:4] == ["2", "0", "3", "h2"]
+    assert output[4:8] == [f"{tmp_path}/run.json", f"{tmp_path}/results", "b", "s3"]
+    assert json.loads(output[8]) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
 
 
 @pytest.mark.parametrize(
-    ("interface", "env", "said"),
+    ("interface", "env", "output"),
     [
         ("ens5", {}, "=ens5"),
         (None, {}, None),
@@ -251,13 +194,13 @@ def test_what_a_program_receives(tmp_path: Path) -> None:
     ],
 )
 def test_nccl_goes_by_the_interface_of_this_ranks_host(
-    tmp_path: Path, interface: str | None, env: dict[str, str], said: str | None
+    tmp_path: Path, interface: str | None, env: dict[str, str], output: str | None
 ) -> None:
     text = "import os; print(os.environ.get('NCCL_SOCKET_IFNAME'))"
     hosts = [{"name": "h1", "slots": 1, "interface": "eth9"}]
     hosts += [{"name": "h2", "slots": 1, "interface": interface}]
     lay_out(tmp_path, script(tmp_path, text), hosts=hosts, size=2, env=env)
-    assert rank(tmp_path, number=1).stdout == f"{said}\n"
+    assert rank(tmp_path, number=1).stdout == f"{output}\n"
 
 
 JOINED = {
@@ -335,7 +278,7 @@ def test_keras_is_tf_keras_and_horovod_trains_with_it(tmp_path: Path, runtime_py
 
 
 @pytest.mark.slow
-def test_keras_stays_3_where_2_was_not_asked_for(tmp_path: Path, runtime_python: str) -> None:
+def test_keras_stays_3_where_2_was_not_requested(tmp_path: Path, runtime_python: str) -> None:
     text = "import keras, tensorflow as tf\nprint(keras.__version__, tf.keras.__version__)"
     lay_out(tmp_path, script(tmp_path, text))
     assert rank(tmp_path, python=runtime_python).stdout.splitlines()[-1].startswith("3.")

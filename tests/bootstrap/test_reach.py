@@ -1,4 +1,4 @@
-"""When hosts are silent: whose firewall it is, who is let in, and the command that opens it."""
+"""Hosts that do not answer: what the firewall allows, and the command that changes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def golden(name: str) -> Inventory:
 
 
 class Firewall:
-    """A cloud that is asked for nothing but whom it lets in."""
+    """A cloud of which only the firewall is queried."""
 
     def __init__(self, *networks: str) -> None:
         self.networks = networks
@@ -40,28 +40,28 @@ class Firewall:
 
 
 @pytest.mark.parametrize(
-    ("own", "said", "hint"),
+    ("own", "output", "hint"),
     [
-        ("203.0.113.7", "lets you in (203.0.113.7 is in", "fab status"),
-        ("2001:db8::7", "lets you in (2001:db8::7 is in", "fab status"),
+        ("203.0.113.7", "allows your address (203.0.113.7 is in", "fab status"),
+        ("2001:db8::7", "allows your address (2001:db8::7 is in", "fab status"),
         (
             "198.51.100.9",
-            "lets in 203.0.113.0/24, 2001:db8::/64, and you come from 198.51.100.9",
+            "allows 203.0.113.0/24, 2001:db8::/64, but your address is 198.51.100.9",
             "pulumi config set ssh_cidrs 203.0.113.0/24,2001:db8::/64,198.51.100.9/32 && pulumi up",
         ),
-        ("2001:db8:1::7", "and you come from 2001:db8:1::7", "2001:db8:1::7/128 && pulumi up"),
-        (None, "your own address could not be found out", "curl https://"),
+        ("2001:db8:1::7", "but your address is 2001:db8:1::7", "2001:db8:1::7/128 && pulumi up"),
+        (None, "your own address could not be determined", "curl https://"),
     ],
 )
-def test_who_is_let_in_decides_what_to_do(own: str | None, said: str, hint: str) -> None:
+def test_who_is_let_in_decides_what_to_do(own: str | None, output: str, hint: str) -> None:
     way = reach.compare_cidrs(OPEN, own)
-    assert said in way.reason
+    assert output in way.reason
     assert hint in way.hint
 
 
-def test_a_firewall_that_lets_nobody_in_says_so() -> None:
+def test_a_firewall_that_lets_nobody_in_reports_so() -> None:
     way = reach.compare_cidrs((), "198.51.100.9")
-    assert way.reason == "its firewall lets in nobody, and you come from 198.51.100.9"
+    assert way.reason == "its firewall allows no address, but your address is 198.51.100.9"
     assert way.hint == "pulumi config set ssh_cidrs 198.51.100.9/32 && pulumi up"
 
 
@@ -102,26 +102,29 @@ def test_an_answer_that_is_no_address_is_none(outside: list[bytes], answer: byte
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
-def test_a_silent_machine_of_a_stack_is_told_with_its_firewall(
+def test_a_silent_machine_of_a_stack_is_reported_with_its_firewall(
     name: str, monkeypatch: pytest.MonkeyPatch, outside: list[bytes]
 ) -> None:
     monkeypatch.setattr(base, "cloud_of", lambda _: Firewall("203.0.113.7/32"))
     inventory = golden(name)
     inventory = replace(inventory, hosts=(replace(inventory.chief, address="8.8.8.8"),))
     silent = {inventory.chief.name: TimeoutError()}
-    told = reach.not_reached("1 of 1 hosts cannot be reached", Sessions(inventory, {}, silent))
-    assert "its firewall lets in 203.0.113.7/32, and you come from 198.51.100.9" in told.message
-    assert told.hint == "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32 && pulumi up"
+    output = reach.not_reached("1 of 1 hosts cannot be reached", Sessions(inventory, {}, silent))
+    assert "its firewall allows 203.0.113.7/32, but your address is 198.51.100.9" in output.message
+    assert output.hint == "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32 && pulumi up"
 
 
-def test_a_cloud_that_refuses_to_say_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cloud_that_refuses_to_report_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(_: Inventory) -> Firewall:
         raise UsageError("nobody is logged in")
 
     monkeypatch.setattr(base, "cloud_of", refuses)
     inventory = golden("aws")
     way = reach.diagnose(Sessions(inventory, {}, {inventory.chief.name: TimeoutError()}))
-    assert way.reason == "whether the firewall lets you in is not known: nobody is logged in"
+    assert (
+        way.reason
+        == "it is not known whether the firewall allows your address: nobody is logged in"
+    )
 
 
 def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
@@ -150,13 +153,13 @@ def test_rules_of_aws_that_let_ssh_in() -> None:
     assert aws_networks(RULES, 22) == ("a", "b", "c")
 
 
-def rule(**words: Any) -> dict[str, Any]:
+def rule(**options: Any) -> dict[str, Any]:
     usual = {"direction": "INGRESS", "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}]}
-    return usual | {"sourceRanges": ["a"]} | words
+    return usual | {"sourceRanges": ["a"]} | options
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("options", "found"),
     [
         ({}, ("a",)),
         ({"targetTags": ["ours", "more"]}, ("a",)),
@@ -171,5 +174,5 @@ def rule(**words: Any) -> dict[str, Any]:
         ({"sourceRanges": [], "sourceTags": ["ours"]}, ()),
     ],
 )
-def test_rules_of_gcp_that_let_ssh_in(words: dict[str, Any], found: tuple[str, ...]) -> None:
-    assert gcp_networks([rule(**words)], ["ours"], 22) == found
+def test_rules_of_gcp_that_let_ssh_in(options: dict[str, Any], found: tuple[str, ...]) -> None:
+    assert gcp_networks([rule(**options)], ["ours"], 22) == found

@@ -88,9 +88,9 @@ def test_a_hostile_archive_leaves_nothing_here(
     monkeypatch.setattr(results, "OUTPUT_LIMIT", 1000)
     before = {p for p in precious.parent.rglob("*") if run.results not in p.parents}
     host = Host(packed([member("results/result.json", RESULT), *members]))
-    with pytest.raises(unpack.Hostile) as told:
+    with pytest.raises(unpack.Hostile) as caught:
         fetch(host, run)
-    assert told.value.message.isprintable(), "what it says reaches a terminal"
+    assert caught.value.message.isprintable(), "what it says reaches a terminal"
     assert came(run) == {} and precious.read_text() == "mine"
     after = {p for p in precious.parent.rglob("*") if run.results not in p.parents}
     assert after - before <= {run.results, *run.results.parents}
@@ -152,7 +152,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_archive_is_told(run: Run, data: bytes) -> None:
+def test_a_damaged_archive_is_reported(run: Run, data: bytes) -> None:
     with pytest.raises(unpack.Hostile, match="damaged"):
         fetch(Host(data), run)
 
@@ -186,7 +186,7 @@ def test_a_link_that_stands_here_already_is_not_written_through(run: Run, precio
     assert not any(p.is_symlink() for p in run.results.iterdir())
 
 
-def test_a_folder_here_that_is_a_link_is_told_and_not_entered(run: Run, tmp_path: Path) -> None:
+def test_a_folder_here_that_is_a_link_is_reported_and_not_entered(run: Run, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     run.results.mkdir(parents=True)
@@ -243,11 +243,11 @@ def test_a_file_of_another_content_is_no_result(run: Run) -> None:
     host = Host(packed(GOOD), {"manifest.json": wrong})
     with pytest.raises(RailheadError, match="1 file came with another content.*rank-0.log"):
         fetch(host, run)
-    assert came(run) == {} and "write" not in host.asked, "the chief must keep its machines"
+    assert came(run) == {} and "write" not in host.requests, "the chief must keep its machines"
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "{}", "{", '{"state": 1}'])
-def test_a_result_that_is_none_is_told(run: Run, text: str) -> None:
+def test_a_result_that_is_none_is_reported(run: Run, text: str) -> None:
     with pytest.raises(unpack.Hostile, match="result.json that is not valid"):
         fetch(Host(packed([member("results/result.json", text.encode())])), run)
 
@@ -258,9 +258,9 @@ def test_what_was_not_brought_is_named(run: Run) -> None:
         {"path": "work/\x1b[2Jpipe", "kind": "FIFO"},
         {"path": "work/a\nb", "kind": "its name holds control characters or is not UTF-8"},
     ]
-    told: list[str] = []
-    fetch(Host(packed(GOOD), answer={"skipped": skipped}), run, told.append)
-    assert told == [
+    lines: list[str] = []
+    fetch(Host(packed(GOOD), answer={"skipped": skipped}), run, lines.append)
+    assert lines == [
         "not brought: results/latest (link), work/pipe (FIFO), "
         "work/a b (its name holds control characters or is not UTF-8)"
     ]
@@ -269,11 +269,11 @@ def test_what_was_not_brought_is_named(run: Run) -> None:
 
 
 def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     host = Host(packed(GOOD[1:]), answer={"changed": ["logs/rank-0.log"]})
-    assert fetch(host, run, told.append) == {}
+    assert fetch(host, run, lines.append) == {}
     assert "logs/rank-0.log" not in came(run) and "model/variables/v.data" in came(run)
-    assert told == ["1 file changed during the transfer, not fetched: fab fetch again"]
+    assert lines == ["1 file changed during the transfer, not fetched: fab fetch again"]
 
 
 NAMES = ["a", "a b/\u00e9.bin", "\u7fa9", "a\\b", ".hidden", "...", "d/" * 31 + "f", "x" * 240]

@@ -57,7 +57,7 @@ def test_a_card_whose_driver_is_still_missing_counts(
 
 
 @pytest.mark.parametrize("gpus", [(), V100])
-def test_a_runtime_that_was_asked_for_is_taken(debian: HostFacts, gpus: tuple[str, ...]) -> None:
+def test_a_runtime_that_was_requested_is_taken(debian: HostFacts, gpus: tuple[str, ...]) -> None:
     found = choose_runtime({"h1": replace(debian, gpus=gpus)}, "tensorflow", "tf2.21")
     assert found.runtime.name == f"tf2.21-{'gpu' if gpus else 'cpu'}"
     assert found.why.endswith("; --runtime tf2.21")
@@ -235,7 +235,7 @@ cat >"$0.stdin"
 
 
 def fake_uv(folder: Path, ends: str) -> Path:
-    """A uv that writes down what it was asked and ends as told."""
+    """A uv that records its arguments and ends with a given exit code."""
     path = folder / "uv"
     path.write_text(FAKE + ends)
     path.chmod(0o755)
@@ -248,27 +248,27 @@ def fake_uv(folder: Path, ends: str) -> Path:
 def test_more_packages_are_resolved_under_the_runtimes_pins(
     tmp_path: Path, runtime: Any, override: str
 ) -> None:
-    asked = tmp_path / "requirements.txt"
-    asked.write_text("tqdm\n")
+    request = tmp_path / "requirements.txt"
+    request.write_text("tqdm\n")
     uv = fake_uv(tmp_path, "echo 'tqdm==4.67.1 --hash=sha256:00'")
     assert (
-        resolve_extra(Environment(runtime, "3.11", ""), asked, str(uv))
+        resolve_extra(Environment(runtime, "3.11", ""), request, str(uv))
         == "tqdm==4.67.1 --hash=sha256:00\n"
     )
     argv = Path(f"{uv}.argv").read_text().splitlines()
     assert argv[argv.index("--constraints") + 1] == str(runtime.lock)
     assert argv[argv.index("--python-version") + 1] == "3.11"
-    assert {"--generate-hashes", "--no-emit-index-url", str(asked)} <= set(argv)
+    assert {"--generate-hashes", "--no-emit-index-url", str(request)} <= set(argv)
     assert Path(f"{uv}.stdin").read_text() == override
     assert ("--overrides" in argv) is bool(override)
 
 
-def test_packages_that_do_not_go_with_the_runtime_are_told_in_uvs_words(tmp_path: Path) -> None:
-    asked = tmp_path / "requirements.txt"
-    asked.write_text("numpy<1.20\n")
+def test_packages_that_do_not_go_with_the_runtime_are_reported_in_uvs_text(tmp_path: Path) -> None:
+    request = tmp_path / "requirements.txt"
+    request.write_text("numpy<1.20\n")
     uv = fake_uv(tmp_path, "echo 'Because you require numpy<1.20 ...' >&2; exit 1")
     with pytest.raises(UsageError, match="does not go together with runtime tf2.18-cpu") as caught:
-        resolve_extra(Environment(CPU, "3.11", ""), asked, str(uv))
+        resolve_extra(Environment(CPU, "3.11", ""), request, str(uv))
     assert "Because you require numpy<1.20" in caught.value.message
     assert caught.value.hint.startswith("loosen the versions in requirements.txt")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.person import Cluster
+from hosts.operator import Cluster
 
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError
@@ -64,16 +64,16 @@ def test_a_long_answer_comes_whole(session: Session) -> None:
     assert session.sh("seq 100000").splitlines()[99_999] == "100000"
 
 
-def test_each_line_is_heard_as_it_comes(session: Session) -> None:
-    heard: list[tuple[str, float]] = []
-    told = session.sh(
+def test_each_line_is_received_as_it_comes(session: Session) -> None:
+    lines: list[tuple[str, float]] = []
+    output = session.sh(
         "echo first; sleep 0.5; echo last",
-        report=lambda line: heard.append((line, time.monotonic())),
+        report=lambda line: lines.append((line, time.monotonic())),
         silence=5,
     )
-    assert told == "first\nlast\n\n"
-    assert [line for line, _ in heard] == ["first", "last", ""]
-    assert heard[1][1] - heard[0][1] > 0.3
+    assert output == "first\nlast\n\n"
+    assert [line for line, _ in lines] == ["first", "last", ""]
+    assert lines[1][1] - lines[0][1] > 0.3
     assert session.sh("sleep 0.6; echo after") == "after\n\n", "silence is of one call"
 
 
@@ -121,7 +121,7 @@ def test_the_agent_bears_a_talkative_login_shell_without_facts(
 # The agent
 
 
-def test_an_operation_that_fails_is_told_and_the_channel_goes_on(
+def test_an_operation_that_fails_is_reported_and_the_channel_goes_on(
     agent: Session, there: Path
 ) -> None:
     (there / "file").write_text("")
@@ -131,10 +131,10 @@ def test_an_operation_that_fails_is_told_and_the_channel_goes_on(
 
 
 def test_a_command_answers_its_code_and_its_last_lines(agent: Session) -> None:
-    heard: list[Any] = []
-    reply = agent.run(["sh", "-c", "seq 50; exit 3"], on_event=heard.append)
+    lines: list[Any] = []
+    reply = agent.run(["sh", "-c", "seq 50; exit 3"], on_event=lines.append)
     assert (reply.rc, reply.tail[0], reply.tail[-1]) == (3, "11", "50")
-    assert heard[-1]["line"] == "50"
+    assert lines[-1]["line"] == "50"
 
 
 def test_files_come_back_by_pattern(agent: Session, there: Path, tmp_path: Path) -> None:
@@ -158,12 +158,12 @@ def test_a_run_without_an_end_is_fetched_over_a_real_connection(
     (folder / "before.json").write_text(json.dumps(snapshot(str(folder))))
     (folder / "work/w.h5").write_bytes(os.urandom(3_000_000))
     os.mkfifo(folder / "results/pipe")
-    told: list[str] = []
-    assert results.fetch(agent, Run("r9", tmp_path / "r9"), told.append) == {}
+    lines: list[str] = []
+    assert results.fetch(agent, Run("r9", tmp_path / "r9"), lines.append) == {}
     here = {p.relative_to(tmp_path / "r9").as_posix() for p in (tmp_path / "r9").rglob("*.*")}
     assert here == {"run.json", "saved/variables/v.data", "logs/rank-0.log", "outputs/w.h5"}
     assert (tmp_path / "r9/outputs/w.h5").read_bytes() == (folder / "work/w.h5").read_bytes()
-    assert told == ["not brought: results/pipe (FIFO)"]
+    assert lines == ["not brought: results/pipe (FIFO)"]
 
 
 LIES: dict[str, list[str]] = {
@@ -298,7 +298,7 @@ def break_after(session: Session, there: Path, seconds: float) -> threading.Thre
     return thread
 
 
-def test_a_connection_that_breaks_while_asking_is_told_at_once(
+def test_a_connection_that_breaks_while_querying_is_reported_at_once(
     session: Session, there: Path
 ) -> None:
     killer = break_after(session, there, 1)
@@ -310,19 +310,19 @@ def test_a_connection_that_breaks_while_asking_is_told_at_once(
     killer.join()
 
 
-def test_a_connection_that_breaks_within_sh_is_told(session: Session, there: Path) -> None:
+def test_a_connection_that_breaks_within_sh_is_reported(session: Session, there: Path) -> None:
     killer = break_after(session, there, 0.3)
     with pytest.raises(ConnectionLost):
         session.sh("echo half; sleep 30; echo whole")
     killer.join()
 
 
-def test_a_host_that_says_nothing_for_too_long_is_lost(session: Session) -> None:
+def test_a_host_that_reports_nothing_for_too_long_is_lost(session: Session) -> None:
     with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
         session.sh("echo alive; sleep 4", silence=1)
 
 
-def test_asking_on_a_broken_connection_is_told(session: Session, there: Path) -> None:
+def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:
     killer = break_after(session, there, 0.5)
     session.start_agent("python3")
     killer.join()
@@ -331,7 +331,7 @@ def test_asking_on_a_broken_connection_is_told(session: Session, there: Path) ->
             session.run(["true"])
 
 
-def test_what_python_said_last_is_told(session: Session) -> None:
+def test_what_python_reported_last_is_reported(session: Session) -> None:
     with pytest.raises(ConnectionLost, match="broke: .*no-such-python"):
         session.start_agent("no-such-python")
 

@@ -96,7 +96,7 @@ class Machine:
             timeout=20,
         )
 
-    def asked(self) -> list[str]:
+    def requests(self) -> list[str]:
         """What pip, uv, apt and sudo were asked for since the last look."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ PYENV = "pyenv install 3.11"
         ("ID=arch\n", TOO_NEW, "python3 here is 3.14.0", PYENV),
     ],
 )
-def test_without_a_python_that_serves_it_says_which_do_before_any_download(
+def test_without_a_python_that_serves_it_reports_which_do_before_any_download(
     bare: Machine, system: str, there: str, says: str, command: str
 ) -> None:
     (bare.folder / "os-release").write_text(system)
@@ -143,7 +143,7 @@ def test_without_a_python_that_serves_it_says_which_do_before_any_download(
     assert "needs a Python 3.10, 3.11 or 3.12" in done.stderr
     assert says in done.stderr
     assert f"next: {command}" in done.stderr
-    assert bare.asked() == []
+    assert bare.requests() == []
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_python_3_13_serves_the_control_side_alone(whole: Machine) -> None:
                                   ' *" 13 "*) ;; *) exit 1 ;; esac; ')  # fmt: skip
     whole.have(python3=body)
     assert whole.setup().returncode == 2
-    assert whole.asked() == []
+    assert whole.requests() == []
     assert whole.setup("--control").returncode == 0
 
 
@@ -203,7 +203,7 @@ def test_who_is_not_root_and_has_no_sudo_gets_the_one_command(
     assert done.returncode == 2
     assert f"missing here: {package};" in done.stderr
     assert f"next: sh {whole.clone}/scripts/parts {package}   # as root" in done.stderr
-    assert whole.asked() == []
+    assert whole.requests() == []
 
 
 def test_mpi_without_its_header_is_a_missing_part(whole: Machine) -> None:
@@ -211,7 +211,7 @@ def test_mpi_without_its_header_is_a_missing_part(whole: Machine) -> None:
     assert "missing here: libopenmpi-dev;" in whole.setup().stderr
 
 
-def test_sudo_is_asked_for_at_a_terminal_only(whole: Machine) -> None:
+def test_sudo_is_requested_at_a_terminal_only(whole: Machine) -> None:
     whole.have(sudo=LOGGED)
     (whole.bin / "cmake").unlink()
     done = whole.setup()
@@ -219,7 +219,7 @@ def test_sudo_is_asked_for_at_a_terminal_only(whole: Machine) -> None:
     assert f"to install them: sudo sh {whole.clone}/scripts/parts cmake" in done.stdout
     assert "no terminal" in done.stderr
     assert f"next: sudo sh {whole.clone}/scripts/parts cmake" in done.stderr
-    assert whole.asked() == []
+    assert whole.requests() == []
 
 
 def test_yes_lets_sudo_install_exactly_what_is_missing(whole: Machine) -> None:
@@ -228,7 +228,7 @@ def test_yes_lets_sudo_install_exactly_what_is_missing(whole: Machine) -> None:
     whole.have(sudo=LOGGED)
     assert whole.setup("--yes").returncode == 0
     parts = f"sudo sh {whole.clone}/scripts/parts openmpi-bin cmake"
-    assert whole.asked()[:2] == ["sudo -v", parts]
+    assert whole.requests()[:2] == ["sudo -v", parts]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_root_installs_without_a_question(whole: Machine) -> None:
     whole.have(id="echo 0")
     whole.place(whole.clone / "scripts/parts", LOGGED)
     assert whole.setup().returncode == 0
-    assert whole.asked()[0] == "parts cmake"
+    assert whole.requests()[0] == "parts cmake"
 
 
 def test_without_apt_it_names_what_is_missing(whole: Machine) -> None:
@@ -270,17 +270,17 @@ def test_elsewhere_only_the_control_side_is_set_up(whole: Machine, machine: str)
     assert done.returncode == 2
     assert f"this is {system} on {kind}" in done.stderr
     assert "scripts/setup --control" in done.stderr
-    assert whole.asked() == []
+    assert whole.requests() == []
     assert whole.setup("--control").returncode == 0
 
 
 def test_a_second_run_does_nothing_at_once(whole: Machine) -> None:
     first = whole.setup("--dev")
-    told = re.search(r"fetching what locks/dev.txt names, (\d+) MB", first.stdout)
-    assert told and f" {told[1]} MB" in (ROOT / "locks/dev.txt").read_text().splitlines()[0]
+    output = re.search(r"fetching what locks/dev.txt names, (\d+) MB", first.stdout)
+    assert output and f" {output[1]} MB" in (ROOT / "locks/dev.txt").read_text().splitlines()[0]
     assert "Installed 2 packages" in first.stdout
     assert "fabric" not in first.stdout
-    pip, sync, project = whole.asked()
+    pip, sync, project = whole.requests()
     assert pip.startswith("python -m pip install") and "--require-hashes" in pip
     assert sync.startswith("uv pip sync") and sync.endswith("locks/dev.txt")
     assert "--require-hashes" in sync
@@ -290,24 +290,24 @@ def test_a_second_run_does_nothing_at_once(whole: Machine) -> None:
         again = whole.setup(*options)
         assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
         assert time.monotonic() - started < 0.3
-    assert whole.asked() == []
+    assert whole.requests() == []
 
 
 @pytest.mark.parametrize("changed", ["locks/control.txt", "pyproject.toml", "scripts/setup"])
 def test_what_has_changed_is_installed_again(whole: Machine, changed: str) -> None:
     whole.setup()
-    whole.asked()
+    whole.requests()
     with (whole.clone / changed).open("a") as file:
         file.write("# another line\n")
     assert whole.setup().returncode == 0
-    assert [line.split()[0] for line in whole.asked()] == ["python", "uv", "uv"]
+    assert [line.split()[0] for line in whole.requests()] == ["python", "uv", "uv"]
 
 
 def test_tools_come_to_an_environment_that_has_none(whole: Machine) -> None:
     whole.setup()
-    whole.asked()
+    whole.requests()
     assert whole.setup("--dev").returncode == 0
-    assert any(line.endswith("locks/dev.txt") for line in whole.asked())
+    assert any(line.endswith("locks/dev.txt") for line in whole.requests())
 
 
 @pytest.mark.parametrize("fails", ["pip sync", "pip install"])
@@ -319,31 +319,31 @@ def test_what_failed_is_not_taken_for_done(whole: Machine, fails: str) -> None:
     assert done.returncode == 1
     assert "uv could not install" in done.stderr
     assert "no network" in done.stdout
-    whole.asked()
+    whole.requests()
     whole.place(uv, UV)
     assert whole.setup().returncode == 0
-    assert [line.split()[0] for line in whole.asked()] == ["python", "uv", "uv"]
+    assert [line.split()[0] for line in whole.requests()] == ["python", "uv", "uv"]
 
 
 def test_an_unfinished_environment_is_finished(whole: Machine) -> None:
     whole.setup()
-    whole.asked()
+    whole.requests()
     (whole.clone / ".venv/.railhead-setup").unlink()
     assert whole.setup().returncode == 0
-    assert len(whole.asked()) == 3
+    assert len(whole.requests()) == 3
 
 
 def test_settings_of_pip_serve_uv(whole: Machine) -> None:
     whole.place(whole.folder / "uv", 'echo "$UV_DEFAULT_INDEX $SSL_CERT_FILE" >>"$LOG"')
     whole.variables |= {"PIP_INDEX_URL": "file:///index", "PIP_CERT": "/ca.crt"}
     assert whole.setup().returncode == 0
-    assert "file:///index /ca.crt" in whole.asked()
+    assert "file:///index /ca.crt" in whole.requests()
 
 
 def test_an_interpreter_is_never_downloaded(whole: Machine) -> None:
     whole.place(whole.folder / "uv", 'echo "$UV_PYTHON_DOWNLOADS" >>"$LOG"')
     whole.setup()
-    assert whole.asked()[1:] == ["never", "never"]
+    assert whole.requests()[1:] == ["never", "never"]
 
 
 @pytest.mark.parametrize("name", ["curl", "x;y", "-o", "$(id)", "openssh-server openssh-client"])
@@ -357,7 +357,7 @@ def test_only_our_own_parts_are_installed_as_root(bare: Machine, name: str) -> N
     )
     assert done.returncode == 2
     assert f"not one of railhead's parts: {name}" in done.stderr
-    assert bare.asked() == []
+    assert bare.requests() == []
 
 
 def test_an_unknown_option_changes_nothing(whole: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-0
 OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, stack="dev")
 
 
-def test_words_about_the_end() -> None:
+def test_options_for_the_end() -> None:
     assert stop_policy.read_stop_policy(None, False, None) == StopPolicy(20, True, None)
     assert stop_policy.read_stop_policy("0", False, "1.5") == StopPolicy(0, True, 1.5)
     assert stop_policy.read_stop_policy(None, True, None) == StopPolicy(20, False, None)
@@ -39,14 +40,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words, said", WRONG)
-def test_wrong_words_about_the_end(words: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        stop_policy.read_stop_policy(*words)
+@pytest.mark.parametrize("text, output", WRONG)
+def test_wrong_options_for_the_end(text: Any, output: str) -> None:
+    with pytest.raises(UsageError, match=output):
+        stop_policy.read_stop_policy(*text)
 
 
 @pytest.mark.parametrize("ending", [StopPolicy(keep_minutes=5), StopPolicy(stop=False)])
-def test_words_about_a_stop_are_refused_where_no_run_stops_machines(ending: StopPolicy) -> None:
+def test_options_for_a_stop_are_refused_where_no_run_stops_machines(ending: StopPolicy) -> None:
     named = Inventory("them", (Host("m1", "192.0.2.1"),))
     with pytest.raises(UsageError, match="those of them are never stopped by a run"):
         stop_policy.check_before_run(named, ending)
@@ -59,66 +60,72 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
 
 
 @pytest.mark.parametrize(
-    "given, hours, said",
+    "given, hours, output",
     [
         (None, 100, ""),
         (deadline(6.5), None, "at 2026-11-21 18:30 UTC, 6.5 h left"),
         (deadline(6.5), 6.5, "6.5 h left"),
+        (deadline(6.5), 12, "6.5 h left"),  # it is moved before the run starts
         (deadline(None), 100, "by itself: 8 h from each start"),
     ],
 )
 def test_a_deadline_that_is_far_enough(
-    given: Deadline | None, hours: float | None, said: str
+    given: Deadline | None, hours: float | None, output: str
 ) -> None:
-    assert said in stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
+    assert output in stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
 
 
 @pytest.mark.parametrize(
-    "given, hours, said",
+    "given, hours, output",
     [
-        (deadline(6.5), 6.6, "--max-hours 6.6 is more than the 6.5 hours until 2026-11-21 18:30"),
         (deadline(1, "MISSING"), None, "deadline of these machines is MISSING"),
         (deadline(-1, "past"), None, "deadline of these machines is past"),
+        (
+            replace(deadline(6.5), fixed=True),
+            6.6,
+            "--max-hours 6.6 is after 2026-11-21 18:30 UTC, when the cloud stops these machines",
+        ),
     ],
 )
-def test_a_deadline_that_is_not(given: Deadline, hours: float | None, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
+def test_a_deadline_that_is_not(given: Deadline, hours: float | None, output: str) -> None:
+    with pytest.raises(UsageError, match=output) as caught:
         stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
-    assert "fab extend" in caught.value.hint and caught.value.code == 2
+    hint = "fab stop, then fab start --hours 6.6" if given.fixed else "fab extend --hours HOURS"
+    assert (caught.value.hint, caught.value.code) == (hint, 2)
 
 
 def after(tmp_path: Path, state: str, stop: Any) -> str:
     (tmp_path / "run.json").write_text(json.dumps({"stop": stop}))
     result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
     (tmp_path / "result.json").write_text(json.dumps(result))
-    said: list[str] = []
-    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append)
-    return "\n".join(said)
+    lines: list[str] = []
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
+    return "\n".join(lines)
 
 
-def test_what_is_told_of_machines_that_go_on(tmp_path: Path) -> None:
+def test_what_is_reported_of_machines_that_go_on(tmp_path: Path) -> None:
     kept = after(tmp_path, "failed", {"keep_minutes": 20})
     assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
     assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
-    assert "go on running, as asked, 7.82 USD per hour" in after(tmp_path, "succeeded", None)
+    assert "keep running (--no-stop), 7.82 USD per hour" in after(tmp_path, "succeeded", None)
 
 
-def test_a_run_that_never_begins_leaves_machines_running_and_says_so() -> None:
-    said: list[str] = []
-    with pytest.raises(UsageError), stop_policy.preparing(OURS, said.append):
+def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> None:
+    lines: list[str] = []
+    with pytest.raises(UsageError), stop_policy.preparing(OURS, lines.append):
         raise UsageError("no")
-    assert said == ["no run was started; the machines go on running, 7.82 USD per hour: fab stop"]
+    assert lines == ["no run was started; the machines keep running, 7.82 USD per hour: fab stop"]
     named = Inventory("named", OURS.hosts)
-    with pytest.raises(UsageError), stop_policy.preparing(named, said.append):
+    with pytest.raises(UsageError), stop_policy.preparing(named, lines.append):
         raise UsageError("no")
-    assert len(said) == 1
+    assert len(lines) == 1
 
 
-def test_a_supervisor_that_died_stops_nothing_and_that_is_said(tmp_path: Path) -> None:
+def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
-    said: list[str] = []
-    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append)
-    assert said == ["nobody is left who stops the machines, 7.82 USD per hour: fab stop"]
+    lines: list[str] = []
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
+    assert lines == ["no supervisor is left to stop the machines, 7.82 USD per hour: fab stop"]
 
 
 class Stopping:
@@ -138,24 +145,24 @@ class Stopping:
         return Clock(lambda: self.time, self.sleep)
 
 
-def test_a_success_waits_until_the_cloud_says_stopped(
+def test_a_success_waits_until_the_cloud_reports_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Stopping(90)
     monkeypatch.setattr(base, "cloud_of", lambda _: fake)
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
-    said: list[str] = []
-    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=fake.clock())
-    assert said[0] == "stopping: m1 stopping" and said[-1] == "[m1] stopped, says EC2 at 12:00"
+    lines: list[str] = []
+    stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=fake.clock())
+    assert lines[0] == "stopping: m1 stopping" and lines[-1] == "[m1] stopped, says EC2 at 12:00"
     never = Stopping(1e9)
     monkeypatch.setattr(base, "cloud_of", lambda _: never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
-        stop_policy.wait_after_run(OURS, Run("r1", tmp_path), said.append, clock=never.clock())
+        stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
 
 
-def test_the_keepers_words() -> None:
+def test_the_stop_machines_text() -> None:
     kept = {"phase": "keeping", "until": "2026-11-21T12:20:00Z", "results": "fetched"}
     assert (
         stop_policy.describe_phase(kept)

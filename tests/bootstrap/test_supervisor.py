@@ -90,8 +90,8 @@ def says(rank: int, text: str) -> str:
 
 def test_a_run_that_goes_well(home: Path) -> None:
     record = '@railhead {"kind": "evaluation", "accuracy": 0.5}'
-    told = [says(1, "  hello"), says(0, record), says(0, 'begun@railhead {"kind": "message"}')]
-    run = Run(home, "; ".join([*told, "cd work", "echo x >made", "echo more >>old"]))
+    reported = [says(1, "  hello"), says(0, record), says(0, 'begun@railhead {"kind": "message"}')]
+    run = Run(home, "; ".join([*reported, "cd work", "echo x >made", "echo more >>old"]))
     (run.folder / "work" / "old").write_text("old")
     (run.folder / "work" / "kept").write_text("kept")
     result = run.result()
@@ -126,10 +126,10 @@ EVALUATIONS += ['{"kind": "evaluation", "accuracy": [1], "passed": false, "loss"
 
 
 @pytest.mark.parametrize("record", EVALUATIONS, ids=range(len(EVALUATIONS)))
-def test_an_evaluation_is_kept_as_a_script_told_it(home: Path, record: str) -> None:
+def test_an_evaluation_is_kept_as_a_script_reported_it(home: Path, record: str) -> None:
     run = Run(home, says(0, f"@railhead {record}"))
-    told = json.loads(record)
-    assert run.result()["evaluation"] == {key: told[key] for key in told if key != "kind"}
+    output = json.loads(record)
+    assert run.result()["evaluation"] == {key: output[key] for key in output if key != "kind"}
 
 
 BLAMED: dict[str, dict[str, Any]] = {
@@ -169,7 +169,7 @@ def test_of_two_failures_the_first_counts(home: Path) -> None:
 
 
 ENDED = says(0, '@railhead {"kind": "ended", "exit": 4}')
-TOLD = {
+CULPRITS = {
     "where mpirun names nobody": ("unnamed", {"rank": 0, "host": "a", "exit": 4}),
     "before mpirun's opinion of exits": ("exit", {"rank": 0, "host": "a", "exit": 4}),
     "after one that was killed": ("signal", BLAMED["signal"]),
@@ -177,8 +177,8 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("name, blamed", TOLD.values(), ids=TOLD)
-def test_a_rank_that_tells_its_end_counts(home: Path, name: str, blamed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name, blamed", CULPRITS.values(), ids=CULPRITS)
+def test_a_rank_that_reports_its_end_counts(home: Path, name: str, blamed: dict[str, Any]) -> None:
     later = says(1, '@railhead {"kind": "ended", "exit": 5}')
     result = Run(home, f"{ENDED}; {later}; cat {CASES / name}.txt >&2; exit 4").result()
     assert {k: v for k, v in result["culprit"].items() if k != "lines"} == blamed
@@ -231,7 +231,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("breaking, reason", BROKEN.values(), ids=BROKEN)
-def test_a_fault_of_the_supervisor_is_told(home: Path, breaking: str, reason: str) -> None:
+def test_a_fault_of_the_supervisor_is_reported(home: Path, breaking: str, reason: str) -> None:
     run = Run(home, f"{says(0, 'x')}; sleep 1; exit 1")
     subprocess.run(["sh", "-c", breaking], cwd=run.folder, check=True)
     result = run.result()
@@ -336,12 +336,12 @@ def test_secrets_are_taken_out(lines: ModuleType, value: str, text: str, shown: 
 def test_no_secret_is_in_any_file(home: Path) -> None:
     secret = "first-half\nsecond-half"
     record = '@railhead {"kind": "message", "text": "first-half\\nsecond-half"}'
-    told = [says(0, "first-half"), says(0, record), "echo second-half is wrong >&2"]
+    reported = [says(0, "first-half"), says(0, record), "echo second-half is wrong >&2"]
     begun = "printf '[1,1]<stdout>:a first-half'; sleep 1.5"
     run = Run(home, "", secrets=["TOKEN"])
     run.write("secrets.json", {"TOKEN": secret})
     run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself is no secret's place
-    (run.folder / "work" / "do.sh").write_text("; ".join([*told, begun, "exit 9"]))
+    (run.folder / "work" / "do.sh").write_text("; ".join([*reported, begun, "exit 9"]))
     result = run.result()
     assert result["culprit"]["lines"] == ["[secret] is wrong"]
     written = [p for p in run.folder.rglob("*") if p.is_file() and p.parent.name != "work"]
@@ -586,7 +586,7 @@ def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_r
     assert (result["state"], result["swept"]["b"]) == ("cancelled", {"ended": 1, "left": []})
 
 
-def test_a_folder_that_cannot_be_listed_in_time_is_told(home: Path) -> None:
+def test_a_folder_that_cannot_be_listed_in_time_is_reported(home: Path) -> None:
     run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
     change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")
     listing = "def main(task: str, folder: str) -> None:\n"

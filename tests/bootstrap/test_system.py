@@ -34,8 +34,8 @@ def test_an_output_becomes_a_fact(case: dict[str, Any]) -> None:
 
 def test_every_kind_of_fact_has_outputs() -> None:
     plainly = {"kernel", "headers", "apt_timers", "systemd", "home_on"}
-    asked = {*system.FACTS, *gpu.FACTS} - plainly
-    assert asked <= {case["fact"] for case in CASES}
+    request = {*system.FACTS, *gpu.FACTS} - plainly
+    assert request <= {case["fact"] for case in CASES}
 
 
 def test_cloud_init_is_never_waited_for() -> None:
@@ -64,5 +64,5 @@ def test_a_kernel_is_of_a_kind(debian: HostFacts, kernel: str, flavour: str) -> 
 def test_every_card_of_the_table_is_of_a_known_generation() -> None:
     for number, name in CARDS.items():
         arch = next(arch for arch, first, last in ARCHES if first <= number <= last)
-        told = {"V100": "volta", "T4": "turing", "A10": "ampere", "L4": "ada", "H100": "hopper"}
-        assert any(part in name and arch == generation for part, generation in told.items()), name
+        values = {"V100": "volta", "T4": "turing", "A10": "ampere", "L4": "ada", "H100": "hopper"}
+        assert any(part in name and arch == generation for part, generation in values.items()), name

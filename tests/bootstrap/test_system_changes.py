@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.cards import CARD_OF, card, with_cards
+from standins.gpu_hosts import CARD_OF, card, with_cards
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts.gpu import Driver
@@ -63,8 +63,8 @@ def test_a_host_that_has_every_part_is_left_alone(debian: HostFacts) -> None:
 def test_missing_parts_are_one_step_with_their_packages(debian: HostFacts) -> None:
     bare = replace(debian, tools={}, mpi_headers=False)
     (step,) = changes(cluster(bare, gpu=False), "h1").steps("h1")
-    told = "mpirun, ssh, ssh-keygen missing: apt openmpi-bin openssh-client"
-    assert step == Step("h1", "system", told, MINUTES, fetches=30)
+    expected = "mpirun, ssh, ssh-keygen missing: apt openmpi-bin openssh-client"
+    assert step == Step("h1", "system", expected, MINUTES, fetches=30)
 
 
 def test_a_builder_needs_a_compiler_as_well(debian: HostFacts) -> None:
@@ -223,10 +223,10 @@ REFUSED: dict[str, tuple[Made, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_driver_that_would_not_work_is_refused(t4: HostFacts, case: str) -> None:
-    made, told = REFUSED[case]
+    made, output = REFUSED[case]
     with pytest.raises(UsageError) as caught:
         changes(cluster(made(t4)), "h1")
-    assert told in caught.value.message
+    assert output in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_nothing_is_refused_for_a_driver_that_serves(t4: HostFacts) -> None:
     assert not changes(cluster(replace(host, os="fedora-41")), "h1")
 
 
-def test_every_host_that_cannot_be_made_ready_is_told(t4: HostFacts) -> None:
+def test_every_host_that_cannot_be_made_ready_is_reported(t4: HostFacts) -> None:
     closed = of_system(t4, secure_boot=True)
     with pytest.raises(HostsNotReady, match="2 of 3 hosts cannot be made ready") as caught:
         decide.decide(cluster(t4, closed, replace(t4, os="arch")), SYSTEM)
@@ -298,7 +298,7 @@ def test_a_first_boot_is_waited_for_without_any_permission(debian: HostFacts) ->
 
 
 @pytest.mark.parametrize(
-    ("disks", "home_on", "free", "told"),
+    ("disks", "home_on", "free", "output"),
     [
         ({"/": 2 * 10**9}, "/home", 10**12, "[h1] driver needs 2.3 GB on /,"),
         ({"/": 10**12, "/usr": 10**9}, "/", 10**12, "[h1] driver needs 2.3 GB on /usr,"),
@@ -306,12 +306,12 @@ def test_a_first_boot_is_waited_for_without_any_permission(debian: HostFacts) ->
     ],
 )
 def test_what_all_steps_take_is_compared_with_what_is_free_before_any_download(
-    t4: HostFacts, disks: dict[str, int], home_on: str, free: int, told: str
+    t4: HostFacts, disks: dict[str, int], home_on: str, free: int, output: str
 ) -> None:
     host = replace(of_system(t4, disks=disks, home_on=home_on), disk_free=free)
     with pytest.raises(UsageError, match="disk full: too little room on the hosts\n") as caught:
         decide.decide(cluster(host), SYSTEM)
-    assert told in caught.value.message
+    assert output in caught.value.message
     assert " are free" in caught.value.message
 
 
@@ -336,14 +336,14 @@ def test_a_disk_of_two_parts_needs_the_sum_of_neither(t4: HostFacts) -> None:
 
 def test_cards_of_several_types_are_allowed_by_name_alone(t4: HostFacts) -> None:
     hosts = t4, with_cards(t4, "ada"), t4
-    told = "Tesla T4 on h1, h3; NVIDIA L4 on h2"
-    assert mixed(dict(zip(("h1", "h2", "h3"), hosts, strict=True))) == told
+    expected = "Tesla T4 on h1, h3; NVIDIA L4 on h2"
+    assert mixed(dict(zip(("h1", "h2", "h3"), hosts, strict=True))) == expected
     with pytest.raises(UsageError) as caught:
         decide.decide(cluster(*hosts), SYSTEM)
-    assert caught.value.message == f"GPUs of several types: {told}"
+    assert caught.value.message == f"GPUs of several types: {expected}"
     assert "--allow-mixed: every step waits for the slowest" in caught.value.hint
     plan = decide.decide(cluster(*hosts), replace(SYSTEM, allow_mixed=True))
-    assert any(note.startswith(f"GPUs of several types: {told}; every") for note in plan.notes)
+    assert any(note.startswith(f"GPUs of several types: {expected}; every") for note in plan.notes)
 
 
 def test_cards_of_one_type_are_no_mix(t4: HostFacts, debian: HostFacts) -> None:
@@ -366,13 +366,13 @@ def test_a_mix_that_nobody_trains_on_is_none(debian: HostFacts, how: dict[str, s
 
 
 @pytest.mark.parametrize(("cloud", "kept"), [("local", 0), ("hosts", 1), ("aws", 1)])
-def test_a_card_of_ones_own_machine_that_does_not_work_is_let_be_and_said(
+def test_a_card_of_ones_own_machine_that_does_not_work_is_let_be_and_reported(
     t4: HostFacts, cloud: str, kept: int
 ) -> None:
     inventory = cluster(t4, cloud=cloud).inventory
-    facts, said = without_idle_cards(inventory, {"h1": t4})
+    facts, output = without_idle_cards(inventory, {"h1": t4})
     assert len(facts["h1"].gpu.cards) == kept
-    assert said == (
+    assert output == (
         "" if kept else "this machine's Tesla T4 has no driver that works, and is not used"
     )
     assert len(without_idle_cards(inventory, {"h1": ready_gpu(t4)})[0]["h1"].gpu.cards) == 1
@@ -390,7 +390,7 @@ def test_the_systems_steps_come_first_on_each_host(t4: HostFacts) -> None:
     assert [s.name for s in plan.of("h2")] == ["driver", "reboot", *ours]
 
 
-def test_a_first_boot_that_failed_is_said(debian: HostFacts) -> None:
+def test_a_first_boot_that_failed_is_reported(debian: HostFacts) -> None:
     plan = decide.decide(cluster(of_system(debian, cloud_init="error"), gpu=False), Options())
     assert any("first boot ended with an error" in note for note in plan.notes)
 

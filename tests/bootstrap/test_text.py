@@ -75,12 +75,12 @@ def test_a_record_becomes_one_line(record: dict[str, Any], line: str) -> None:
     assert progress_line(record) == line
 
 
-def test_progress_starts_with_a_bar_where_one_is_asked_for() -> None:
+def test_progress_starts_with_a_bar_where_one_is_requested() -> None:
     assert progress_line(PROGRESS, cells=10).startswith("[#.........]  epoch 1/5")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [
         (0, "0.0 s"),
         (0.44, "0.4 s"),
@@ -97,12 +97,12 @@ def test_progress_starts_with_a_bar_where_one_is_asked_for() -> None:
         (math.inf, "?"),
     ],
 )
-def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
+    ("count", "text"),
     [
         (0, "0 B"),
         (812, "812 B"),
@@ -114,8 +114,8 @@ def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
         (2_500_000_000_000, "2.5 TB"),
     ],
 )
-def test_sizes_are_in_powers_of_1000(count: int, words: str) -> None:
-    assert size(count) == words
+def test_sizes_are_in_powers_of_1000(count: int, text: str) -> None:
+    assert size(count) == text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts.person import Cluster, Person, named
+from hosts.operator import Cluster, Operator, named
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsNotReady
@@ -27,13 +27,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def person(home: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Person:
+def operator(home: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """Somebody who has met no host yet and may enter all."""
     monkeypatch.setattr(traffic, "_hosts", {})
-    person = Person(home)
-    person.has(cluster.key)
-    person.knows(*cluster.machines)
-    return person
+    operator = Operator(home)
+    operator.has(cluster.key)
+    operator.knows(*cluster.machines)
+    return operator
 
 
 def logins(cluster: Cluster, index: int) -> int:
@@ -42,7 +42,9 @@ def logins(cluster: Cluster, index: int) -> int:
     return log.count("Accepted publickey")
 
 
-def test_each_connection_is_counted_as_its_host_counts_it(person: Person, cluster: Cluster) -> None:
+def test_each_connection_is_counted_as_its_host_counts_it(
+    operator: Operator, cluster: Cluster
+) -> None:
     before = logins(cluster, 0)
     for _ in range(3):
         with reach.sessions(named(cluster.host(0))):
@@ -51,7 +53,7 @@ def test_each_connection_is_counted_as_its_host_counts_it(person: Person, cluste
     assert traffic.host_traffic("h2").connections == 0
 
 
-def test_all_bytes_that_leave_are_counted(person: Person, cluster: Cluster) -> None:
+def test_all_bytes_that_leave_are_counted(operator: Operator, cluster: Cluster) -> None:
     with reach.sessions(named(cluster.host(0))) as opened:
         opened["h1"].start_agent("python3")
         before = traffic.host_traffic("h1").sent
@@ -59,20 +61,20 @@ def test_all_bytes_that_leave_are_counted(person: Person, cluster: Cluster) -> N
     assert 1.0 < (traffic.host_traffic("h1").sent - before) / (2 << 20) < 1.1
 
 
-def test_a_jump_on_the_way_is_a_connection_too(person: Person, cluster: Cluster) -> None:
+def test_a_jump_on_the_way_is_a_connection_too(operator: Operator, cluster: Cluster) -> None:
     jump, inner = cluster.machines
     blocks = (
         f"Host {name}\n  HostName {m.address}\n  Port {m.port}\n  User {cluster.user}\n  {more}\n"
         for name, m, more in (("jump", jump, ""), ("inner", inner, "ProxyJump jump"))
     )
-    person.configures("".join(blocks))
+    operator.configures("".join(blocks))
     with reach.sessions(named(Host("inner", "inner"))):
         pass
     assert traffic.host_traffic("inner").connections == 2
 
 
 def test_what_was_tried_again_is_counted_again(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -90,7 +92,7 @@ def _hang_up(server: socket.socket, times: int) -> None:
         server.accept()[0].close()
 
 
-def test_what_never_answered_is_no_connection(person: Person) -> None:
+def test_what_never_answered_is_no_connection(operator: Operator) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         closed = Host("closed", "127.0.0.1", port=server.getsockname()[1])
     with pytest.raises(HostsNotReady), reach.sessions(named(closed)):
@@ -98,7 +100,7 @@ def test_what_never_answered_is_no_connection(person: Person) -> None:
     assert traffic.host_traffic("closed").connections == 0
 
 
-def test_it_is_told_in_a_few_words() -> None:
+def test_it_is_reported_briefly() -> None:
     now = time.monotonic()
     assert traffic.Traffic(now - 41, 1, 88_200_000).summary() == "41 s, 1 connection, 88 MB sent"
     assert traffic.Traffic(now - 100, 2, 812).summary() == "1 min 40 s, 2 connections, 812 B sent"

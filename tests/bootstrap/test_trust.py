@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hosts.person import Cluster, Person, line, make_key, named
+from hosts.operator import Cluster, Operator, line, make_key, named
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory.hosts import Host
@@ -13,82 +13,84 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import trust
 
 
-class Asked:
+class Confirmation:
     """Agrees to all, or to none, and remembers the questions."""
 
     def __init__(self, answer: bool = True) -> None:
         self.questions: list[str] = []
         self.answer = answer
 
-    def __call__(self, said: str) -> bool:
-        self.questions.append(said)
+    def __call__(self, output: str) -> bool:
+        self.questions.append(output)
         return self.answer
 
 
-def pins(person: Person) -> str:
+def pins(operator: Operator) -> str:
     """Our own known_hosts; empty when there is none."""
-    path = person.home / ".railhead/known_hosts"
+    path = operator.home / ".railhead/known_hosts"
     return path.read_text() if path.exists() else ""
 
 
-def test_agreed_keys_are_pinned_and_then_it_connects(person: Person, cluster: Cluster) -> None:
-    both, asked = named(cluster.host(0), cluster.host(1)), Asked()
-    told = trust.pin_keys(trust.unknown_keys(both), asked)
-    assert told == [f"pinned {said}" for said in asked.questions]
-    assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
-    assert (person.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
+def test_agreed_keys_are_pinned_and_then_it_connects(operator: Operator, cluster: Cluster) -> None:
+    both, request = named(cluster.host(0), cluster.host(1)), Confirmation()
+    output = trust.pin_keys(trust.unknown_keys(both), request)
+    assert output == [f"pinned {reported}" for reported in request.questions]
+    assert pins(operator) == line(cluster.machines[0]) + line(cluster.machines[1])
+    assert (operator.home / ".railhead/known_hosts").stat().st_mode & 0o777 == 0o600
     with reach.sessions(both) as opened:
         assert list(opened) == ["h1", "h2"]
     assert trust.unknown_keys(both) == {}
 
 
-def test_earlier_pins_stay(person: Person, cluster: Cluster) -> None:
+def test_earlier_pins_stay(operator: Operator, cluster: Cluster) -> None:
     for index in range(2):
-        trust.pin_keys(trust.unknown_keys(named(cluster.host(index))), Asked())
-    assert pins(person) == line(cluster.machines[0]) + line(cluster.machines[1])
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(index))), Confirmation())
+    assert pins(operator) == line(cluster.machines[0]) + line(cluster.machines[1])
 
 
-def test_without_agreement_nothing_is_pinned(person: Person, cluster: Cluster) -> None:
-    asked = Asked(answer=False)
+def test_without_agreement_nothing_is_pinned(operator: Operator, cluster: Cluster) -> None:
+    request = Confirmation(answer=False)
     with pytest.raises(UsageError, match="is not trusted; nothing was pinned"):
-        trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), asked)
-    assert len(asked.questions) == 1
-    assert pins(person) == ""
+        trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), request)
+    assert len(request.questions) == 1
+    assert pins(operator) == ""
 
 
-def test_known_hosts_are_not_asked_about(person: Person, cluster: Cluster) -> None:
-    person.knows(cluster.machines[0])
+def test_known_hosts_are_not_queried_about(operator: Operator, cluster: Cluster) -> None:
+    operator.knows(cluster.machines[0])
     assert list(trust.unknown_keys(named(cluster.host(0), cluster.host(1)))) == ["h2"]
 
 
 def test_a_changed_key_is_refused_by_trust_too(
-    person: Person, cluster: Cluster, tmp_path: Path
+    operator: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:
-    person.write_known([line(cluster.machines[0], make_key(tmp_path / "old"))])
+    operator.write_known([line(cluster.machines[0], make_key(tmp_path / "old"))])
     with pytest.raises(HostsNotReady, match="REFUSED, its host key changed"):
         trust.unknown_keys(named(cluster.host(0), cluster.host(1)))
-    assert pins(person) == ""
+    assert pins(operator) == ""
 
 
 def test_a_key_that_changes_after_it_was_pinned_is_refused(
-    person: Person, cluster: Cluster, tmp_path: Path
+    operator: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:
     alone = named(cluster.host(0))
-    trust.pin_keys(trust.unknown_keys(alone), Asked())
-    path = person.home / ".railhead/known_hosts"
+    trust.pin_keys(trust.unknown_keys(alone), Confirmation())
+    path = operator.home / ".railhead/known_hosts"
     path.write_text(line(cluster.machines[0], make_key(tmp_path / "before")))
     with pytest.raises(HostsNotReady, match="REFUSED"):
         trust.unknown_keys(alone)
 
 
-def test_a_host_that_does_not_answer_cannot_be_trusted(person: Person, cluster: Cluster) -> None:
+def test_a_host_that_does_not_answer_cannot_be_trusted(
+    operator: Operator, cluster: Cluster
+) -> None:
     dead = Host("dead", cluster.machines[0].address, port=9)
     with pytest.raises(HostsNotReady, match="refused: no sshd answers on port 9"):
         trust.unknown_keys(named(cluster.host(0), dead))
 
 
-def test_a_jump_host_of_several_is_asked_about_once_and_first(
-    person: Person, cluster: Cluster
+def test_a_jump_host_of_several_is_queried_about_once_and_first(
+    operator: Operator, cluster: Cluster
 ) -> None:
     jump, *inner = cluster.machines
     text = f"Host *\n  IdentityFile {cluster.key}\n  User {cluster.user}\n"
@@ -96,11 +98,11 @@ def test_a_jump_host_of_several_is_asked_about_once_and_first(
     for machine in inner:
         text += f"Host {machine.name}\n  HostName {machine.address}\n  Port {machine.port}\n"
         text += "  ProxyJump jump\n"
-    person.configures(text)
+    operator.configures(text)
     behind = named(*(Host(machine.name, machine.name) for machine in inner))
-    first, second = Asked(), Asked()
+    first, second = Confirmation(), Confirmation()
     trust.pin_keys(trust.unknown_keys(behind), first)
-    assert pins(person) == line(jump)
+    assert pins(operator) == line(jump)
     trust.pin_keys(trust.unknown_keys(behind), second)
     assert (len(first.questions), len(second.questions)) == (1, 2)
     with reach.sessions(behind) as opened:

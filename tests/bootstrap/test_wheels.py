@@ -90,11 +90,11 @@ FIT = {
 
 
 def test_wheels_come_that_run_on_the_oldest_system(index: Path) -> None:
-    told: list[int] = []
+    lines: list[int] = []
     locks = [wheel(index, tags, name) for name, tags in FIT.items()]
-    found = wheels.fetch(locks, "3.11", told.append)
+    found = wheels.fetch(locks, "3.11", lines.append)
     assert {path.name for path in found.iterdir()} == {path.name for path in index.iterdir()}
-    assert told
+    assert lines
 
 
 @pytest.mark.parametrize("tags", ["cp312-cp312-linux_x86_64", "cp311-cp311-manylinux_2_36_x86_64"])
@@ -112,7 +112,7 @@ def test_what_came_once_is_not_fetched_again(index: Path, monkeypatch: pytest.Mo
     assert not list(first.parent.glob("*.part"))
 
 
-def test_another_content_than_the_lock_says_is_refused_and_not_kept(index: Path) -> None:
+def test_another_content_than_the_lock_reports_is_refused_and_not_kept(index: Path) -> None:
     lock, path = wheel(index), index / "demo-1.0-py3-none-any.whl"
     right = path.read_bytes()
     path.write_bytes(b"another")

@@ -60,8 +60,10 @@ def stack() -> Iterator[dict[str, Any]]:
     started = time.monotonic()
     try:
         typed("pulumi", "up", "--yes", "--skip-preview", "--non-interactive")
-        said = subprocess.check_output(["pulumi", "stack", "output", "cluster", "--json"], cwd=REPO)
-        yield {"document": json.loads(said), "started": started}
+        output = subprocess.check_output(
+            ["pulumi", "stack", "output", "cluster", "--json"], cwd=REPO
+        )
+        yield {"document": json.loads(output), "started": started}
     finally:
         typed("fab", "teardown", "--destroy", "--with-bucket", "--discard-results", "--yes")
         typed("pulumi", "stack", "rm", STACK, "--yes")

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local, mirror, named, stock
-from e2e.team import Start, Team
-from hosts import needs, systemd
+from e2e import adhoc_hosts, apt_mirror, apt_packages, local_hosts
+from e2e.systemd_hosts import Start, SystemdHosts
+from hosts import requirements, systemd
 from hosts.bastion import Bastion
-from hosts.full import FullHost, start_hosts
+from hosts.full_host import FullHost, start_hosts
 from hosts.network import Network
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
@@ -25,7 +25,7 @@ REQUIRED = "RAILHEAD_FULL_HOSTS"
 @pytest.fixture(scope="session")
 def full_hosts_possible() -> None:
     """Skip here, or fail with RAILHEAD_FULL_HOSTS=required, where there can be no full hosts."""
-    refuse(needs.missing() or needs.base_or_reason())
+    refuse(requirements.missing() or requirements.base_or_reason())
 
 
 def refuse(reason: str | None) -> None:
@@ -67,13 +67,13 @@ def bastion(network: Network) -> Iterator[Bastion]:
 
 
 @pytest.fixture
-def person(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local.Person]:
+def operator(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local_hosts.Operator]:
     """Somebody in an empty folder, whose last hosts are the two ready ones."""
     folder = tmp_path / "project"
     folder.mkdir()
-    somebody = local.Person(ready, folder, shared_caches)
+    somebody = local_hosts.Operator(ready, folder, shared_caches)
     yield somebody
-    if left := local.marked(ready):
+    if left := local_hosts.marked(ready):
         somebody.fab("cancel")  # so that one failure is not told as many
         pytest.fail(f"the test left processes of a run behind: {left}")
 
@@ -83,7 +83,7 @@ def ready_disk(network: Network, home_of_session: Path, shared_caches: Path) -> 
     """The disk of a full host that `fab bootstrap` made ready; without any key of a cluster."""
     folder = home_of_session.parent / "maker"
     folder.mkdir()
-    return named.make_ready(network, local.Person(folder, folder, shared_caches))
+    return adhoc_hosts.make_ready(network, local_hosts.Operator(folder, folder, shared_caches))
 
 
 @pytest.fixture
@@ -105,24 +105,24 @@ def ready_hosts(network: Network, ready_disk: Path) -> Iterator[Callable[..., li
 
 
 @pytest.fixture
-def laptop(tmp_path: Path, shared_caches: Path) -> local.Person:
+def laptop(tmp_path: Path, shared_caches: Path) -> local_hosts.Operator:
     """Somebody with a home of their own, who has named no host yet."""
     folder = tmp_path / "project"
     folder.mkdir()
-    return local.Person(tmp_path / "laptop", folder, shared_caches)
+    return local_hosts.Operator(tmp_path / "laptop", folder, shared_caches)
 
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Packages of ours: quick ones, ones that take their time, and a driver's."""
-    return stock.fill(tmp_path_factory.mktemp("packages") / "ours")
+    return apt_packages.fill(tmp_path_factory.mktemp("packages") / "ours")
 
 
 @pytest.fixture(scope="session")
 def stocked(network: Network, repository: Repository) -> list[Path]:
     """A systemd host's disk without a Python, whose apt knows our repository alone."""
     refuse(systemd.missing())
-    return [stock.disk(network, repository)]
+    return [apt_packages.disk(network, repository)]
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def team(
     """Start systemd hosts, `team("a", "b", user="rail")`; removed after the test."""
     started: list[SystemdHost] = []
 
-    def start(*names: str, user: str = "root") -> Team:
-        binds = {repository.folder: stock.OURS}
+    def start(*names: str, user: str = "root") -> SystemdHosts:
+        binds = {repository.folder: apt_packages.OURS}
         hosts = [SystemdHost(network, name, binds=binds, layers=stocked) for name in names]
         started.extend(hosts)
         for host in hosts:
@@ -144,7 +144,7 @@ def team(
         pins = "".join(host.known_hosts_line() for host in hosts)
         (home / ".ssh/known_hosts").write_text(pins)
         jump_hosts._config.cache_clear()
-        return Team(hosts, user)
+        return SystemdHosts(hosts, user)
 
     yield start
     for host in started:
@@ -154,5 +154,5 @@ def team(
 @pytest.fixture(name="mirror")
 def address_of_mirror(network: Network, repository: Repository) -> Iterator[str]:
     """The address of a mirror of our packages that has bad minutes."""
-    with mirror.serving(network.gateway, repository) as address:
+    with apt_mirror.serving(network.gateway, repository) as address:
         yield address

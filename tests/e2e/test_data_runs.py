@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
-from e2e.local import Person
+from e2e.local_hosts import Operator
+from standins.object_stores import S3
+
+from training.data.records import masked_crc
 
 JOIN = """
 import ctypes, json, os, pathlib, sys
@@ -31,27 +37,27 @@ print("FOUND", json.dumps(found))
 )
 
 
-def found_by(person: Person, rank: int) -> dict[str, dict[str, str]]:
+def found_by(operator: Operator, rank: int) -> dict[str, Any]:
     """What the script of REPORT found on a rank of the last run."""
-    log = (person.last / f"logs/rank-{rank}.log").read_text()
+    log = (operator.last / f"logs/rank-{rank}.log").read_text()
     line = next(line for line in log.splitlines() if "FOUND " in line)
-    found: dict[str, dict[str, str]] = json.loads(line.partition("FOUND ")[2])
+    found: dict[str, Any] = json.loads(line.partition("FOUND ")[2])
     return found
 
 
-def write_files(person: Person, folder: str, count: int) -> None:
+def write_files(operator: Operator, folder: str, count: int) -> None:
     for number in range(count):
-        person.write(f"{folder}/part-{number}.txt", f"{folder} {number} {os.urandom(4).hex()}")
+        operator.write(f"{folder}/part-{number}.txt", f"{folder} {number} {os.urandom(4).hex()}")
 
 
 def names(numbers: list[int]) -> list[str]:
     return [f"part-{number}.txt" for number in numbers]
 
 
-def test_our_training_trains_on_a_local_folder_that_is_sent_once(person: Person) -> None:
+def test_our_training_trains_on_a_local_folder_that_is_sent_once(operator: Operator) -> None:
     rows = [f"{i % 7},{i % 3},{i % 5},{(i % 7) > 3:d}" for i in range(200)]
-    person.write("table/train.csv", "\n".join(["a,b,c,label", *rows]) + "\n")
-    words = (
+    operator.write("table/train.csv", "\n".join(["a,b,c,label", *rows]) + "\n")
+    text = (
         "--data",
         "train=table",
         "--set",
@@ -61,42 +67,42 @@ def test_our_training_trains_on_a_local_folder_that_is_sent_once(person: Person)
         "--set",
         "epochs=1",
     )
-    first = person.fab("train", *words).ended(0, ", complete", "succeeded")
+    first = operator.fab("train", *text).ended(0, ", complete", "succeeded")
     assert "already on all hosts" not in first.out
-    (entry,) = json.loads((person.last / "run.json").read_text())["data"]
+    (entry,) = json.loads((operator.last / "run.json").read_text())["data"]
     assert entry["name"] == "train" and entry["distribution"] is None
     assert len(set(entry["paths"])) == 1 and len(entry["paths"]) == 2
-    again = person.fab("train", *words).ended(0, "already on all hosts", "succeeded")
+    again = operator.fab("train", *text).ended(0, "already on all hosts", "succeeded")
     assert ", complete" not in again.out
 
 
-def test_a_script_finds_each_name_replicated_or_sharded(person: Person) -> None:
-    write_files(person, "all", 3)
-    write_files(person, "parts", 5)
-    person.write("code/train.py", REPORT)
+def test_a_script_finds_each_name_replicated_or_sharded(operator: Operator) -> None:
+    write_files(operator, "all", 3)
+    write_files(operator, "parts", 5)
+    operator.write("code/train.py", REPORT)
     data = ("--data", "whole=all", "--data", "mine=parts,shard", "--data", "one=all/part-1.txt")
-    person.fab("train", "--script", "code/train.py", *data).ended(0)
-    ranks = [found_by(person, rank) for rank in (0, 1)]
+    operator.fab("train", "--script", "code/train.py", *data).ended(0)
+    ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2])] * 2
     assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
     assert [sorted(r["RAILHEAD_DATA_ONE"]) for r in ranks] == [names([1])] * 2
     assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"].startswith("parts 3 ")
 
 
-def test_data_that_is_on_the_hosts_is_shared_by_links(person: Person, tmp_path: Path) -> None:
+def test_data_that_is_on_the_hosts_is_shared_by_links(operator: Operator, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "there").mkdir(exist_ok=True)
         (tmp_path / f"there/part-{number}.txt").write_text(str(number))
-    person.write("code/train.py", REPORT)
+    operator.write("code/train.py", REPORT)
     data = ("--data", f"a=host:{tmp_path}/there", "--data", f"b=host:{tmp_path}/there,shard")
-    person.fab("train", "--script", "code/train.py", *data).ended(0)
-    ranks = [found_by(person, rank) for rank in (0, 1)]
+    operator.fab("train", "--script", "code/train.py", *data).ended(0)
+    ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_A"]) for r in ranks] == [names([0, 1, 2])] * 2
     assert [sorted(r["RAILHEAD_DATA_B"]) for r in ranks] == [names([0, 2]), names([1])]
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("text", "expected"),
     [
         (("--data", "train=nowhere"), "no file or folder nowhere here"),
         (("--data", "train=empty"), "--data train: empty has no files"),
@@ -106,9 +112,106 @@ def test_data_that_is_on_the_hosts_is_shared_by_links(person: Person, tmp_path: 
     ],
 )
 def test_data_that_cannot_be_used_is_exit_2(
-    person: Person, words: tuple[str, ...], expected: str
+    operator: Operator, text: tuple[str, ...], expected: str
 ) -> None:
-    (person.folder / "empty").mkdir()
-    person.write("some/a.jpg", "x")
-    person.fab("train", *words).ended(2, expected)
-    assert not (person.folder / "results").exists()
+    (operator.folder / "empty").mkdir()
+    operator.write("some/a.jpg", "x")
+    operator.fab("train", *text).ended(2, expected)
+    assert not (operator.folder / "results").exists()
+
+
+# --- Buckets
+
+
+@pytest.fixture
+def options_of_s3(s3_store: S3) -> tuple[str, ...]:
+    """A bucket `data` with five files below `set/`, and the options with which hosts read it."""
+    with contextlib.suppress(Exception):  # made by an earlier test
+        s3_store.make_bucket("data")
+    for number in range(5):
+        s3_store.put("data", f"set/part-{number}.txt", f"set {number}".encode())
+    secrets = [
+        option
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for option in ("--secret", name)
+    ]
+    return ("--env", f"AWS_ENDPOINT_URL={s3_store.endpoint}", *secrets)
+
+
+def test_a_script_reads_a_bucket_as_files(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    operator.write("code/train.py", REPORT)
+    data = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3)
+    first = operator.fab(*command, env=s3_store.environ).ended(0)
+    assert "s3://data/set" in first.out and "MB" in first.out
+    ranks = [found_by(operator, rank) for rank in (0, 1)]
+    assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2, 3, 4])] * 2
+    assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
+    assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"] == "set 3"
+    again = operator.fab(*command, env=s3_store.environ).ended(0)
+    assert "0 of 0 MB" not in again.out and "MB/s" not in again.out, "downloaded again"
+
+
+def test_a_bucket_without_rights_is_named_with_the_key_to_set(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    operator.write("code/train.py", REPORT)
+    command = ("train", "--script", "code/train.py", "--data", "x=s3://data/set", *options_of_s3)
+    operator.fab(*command, env=s3_store.guest).ended(1, "s3://data/set", "data_buckets", "--secret")
+
+
+# The reader of docs/data.md, without TensorFlow: counts the bytes of the segments of one epoch.
+STREAM = (
+    JOIN
+    + """
+import time
+folder, total = pathlib.Path(os.environ["RAILHEAD_DATA_TRAIN"]), 0
+while True:
+    for path in sorted(folder.glob("[0-9]*"))[:1]:
+        kind, size = path.suffix, path.stat().st_size
+        assert kind != ".failed", path.read_text()
+        path.unlink()
+        total += size
+        if kind == ".end":
+            print("FOUND", json.dumps({"bytes": total, "folder": str(folder)}))
+            sys.exit(0)
+    time.sleep(0.01)
+"""
+)
+
+
+def record(content: bytes) -> bytes:
+    """One framed record of a TFRecord file."""
+    length = struct.pack("<Q", len(content))
+    frames = [struct.pack("<I", masked_crc(data)) for data in (length, content)]
+    return length + frames[0] + content + frames[1]
+
+
+def test_a_script_reads_a_stream_from_memory(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    for number in range(4):
+        content = record(bytes([number]) * 1000) * 10
+        s3_store.put("data", f"records/part-{number}.tfrecord", content)
+    operator.write("code/train.py", STREAM)
+    data = ("--data", "train=s3://data/records,shard,stream")
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3)
+    operator.fab(*command, env=s3_store.environ).ended(0)
+    for rank in (0, 1):
+        found = found_by(operator, rank)
+        assert found["bytes"] == 2 * 10 * 1016
+        assert found["folder"].startswith(("/dev/shm/", "/tmp/"))
+        assert not Path(found["folder"]).exists(), "the segments are still in memory"
+    assert operator.result()["swept"] == {name: {"ended": 0, "left": []} for name in ("h1", "h2")}
+
+
+def test_our_training_reads_a_bucket_by_itself(
+    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+) -> None:
+    rows = [f"{i % 7},{i % 3},{(i % 7) > 3:d}" for i in range(100)]
+    s3_store.put("data", "table/train.csv", "\n".join(["a,b,label", *rows, ""]).encode())
+    settings = ("--set", "data=csv", "--set", "model=linear", "--set", "epochs=1")
+    data = ("--data", "train=s3://data/table", *options_of_s3)
+    operator.fab("train", *settings, *data, env=s3_store.environ).ended(0, "succeeded")

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hosts import sweep
+from hosts import cleanup
 from hosts.bastion import Bastion
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 pytestmark = pytest.mark.root
@@ -30,8 +30,8 @@ def ssh(host: FullHost, command: str, *, user: str = "root") -> subprocess.Compl
     pins.write_text(host.known_hosts_line())
     options = [f"UserKnownHostsFile={pins}", "StrictHostKeyChecking=yes", "BatchMode=yes"]
     options += ["ConnectTimeout=2", "IdentitiesOnly=yes", f"IdentityFile={host.key}"]
-    words = [word for option in options for word in ("-o", option)]
-    argv = ["ssh", "-F", "none", *words, f"{user}@{host.address}", command]
+    args = [word for option in options for word in ("-o", option)]
+    argv = ["ssh", "-F", "none", *args, f"{user}@{host.address}", command]
     return subprocess.run(argv, text=True, capture_output=True, timeout=20)
 
 
@@ -148,7 +148,7 @@ def test_a_slow_way_is_slow_to_that_peer_and_from_nobody(full_hosts: Start) -> N
     assert seconds(h2, h1) < 0.5 and seconds(h1, h3) < 0.5
 
 
-def test_a_frozen_host_takes_the_connection_and_says_nothing(full_hosts: Start) -> None:
+def test_a_frozen_host_takes_the_connection_and_reports_nothing(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     h1.freeze()
     with socket.create_connection((h1.address, 22), timeout=1) as connection:
@@ -178,8 +178,8 @@ def test_a_host_has_the_python_it_was_made_with(network: Network, python: str, a
     host = FullHost(network, "snake", python=python)
     host.start()
     code = "import sys; v = sys.version_info; print(v[0], v.minor, sep=chr(46), end=chr(32))"
-    told = ssh(host, f"python3 -I -S -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
-    assert (told.stdout.strip(), told.returncode) == (answer, 0 if python else 127)
+    output = ssh(host, f"python3 -I -S -c '{code}' && python3 --version | cut -d. -f1,2 | cut -c8-")
+    assert (output.stdout.strip(), output.returncode) == (answer, 0 if python else 127)
     host.remove()
 
 
@@ -278,16 +278,16 @@ def test_a_killed_run_is_swept_by_the_next_network(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
     tag, relay = killed_run()
-    assert (sweep.ROOT / tag).exists() and not sweep.is_zombie(relay)
+    assert (cleanup.ROOT / tag).exists() and not cleanup.is_zombie(relay)
     Network().close()
-    assert run_processes(tag) == [] and sweep.is_zombie(relay)
+    assert run_processes(tag) == [] and cleanup.is_zombie(relay)
 
 
 def test_mounts_whose_namespace_is_gone_are_swept_too(
     full_hosts_possible: None, shared_caches: Path
 ) -> None:
     tag, _ = killed_run()
-    sweep.end_processes(f"{tag}_0")
+    cleanup.end_processes(f"{tag}_0")
     subprocess.run(["ip", "netns", "del", f"{tag}_0"], check=True)
     assert any("overlay" in line for line in run_processes(tag))
     Network().close()
@@ -297,7 +297,7 @@ def test_mounts_whose_namespace_is_gone_are_swept_too(
 def killed_run() -> tuple[str, int]:
     """Start one far host in a process that dies by kill -9: the tag of its network, and the pid
     of what stands between them."""
-    code = "import os, signal; from hosts.network import Network; from hosts.full import *\n"
+    code = "import os, signal; from hosts.network import Network; from hosts.full_host import *\n"
     code += "n = Network(); h, = start_hosts(n, 'h1'); h.far(rtt_ms=100)\n"
     code += "print(n.tag, h.legs.relay.pid, flush=True)\n"
     code += "os.kill(os.getpid(), signal.SIGKILL)"
@@ -313,4 +313,4 @@ def run_processes(tag: str) -> list[str]:
     shown = [["ip", "link"], ["ip", "netns"], ["nft", "list", "tables"], ["mount"]]
     text = [subprocess.run(argv, text=True, capture_output=True).stdout for argv in shown]
     lines = [line for part in text for line in part.splitlines() if tag in line]
-    return lines + [str(path) for path in sweep.ROOT.glob(f"{tag}*")]
+    return lines + [str(path) for path in cleanup.ROOT.glob(f"{tag}*")]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from e2e.card import put_card
+from e2e.adhoc_hosts import introduce
+from e2e.apt_mirror import serving, use_mirror
+from e2e.apt_packages import OURS
 from e2e.conftest import refuse
-from e2e.local import Person
-from e2e.mirror import serving, use_mirror
-from e2e.named import introduce
-from e2e.stock import OURS
-from e2e.team import who_ran
+from e2e.gpu_standin import put_card
+from e2e.local_hosts import Operator
+from e2e.systemd_hosts import who_ran
 from hosts import systemd
 from hosts.network import Network
 from hosts.packages import Repository
@@ -47,11 +47,11 @@ def shut_in(full_hosts_possible: None, repository: Repository) -> Iterator[Syste
 
 
 def test_a_bare_machine_with_a_card_that_does_not_get_out_becomes_ready(
-    laptop: Person, shut_in: SystemdHost
+    laptop: Operator, shut_in: SystemdHost
 ) -> None:
     hosts = introduce(laptop, shut_in)
-    words = ("bootstrap", "--hosts", hosts, "--system")
-    laptop.fab(*words, seconds=2400).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
+    args = ("bootstrap", "--hosts", hosts, "--system")
+    laptop.fab(*args, seconds=2400).ended(0, "reboot: loads the new driver", "[lap-h1] ready")
     shut_in.wait()
     assert who_ran(shut_in)[-2:] == [PIN, DRIVER]
     assert shut_in.exec("apt-mark", "showhold").stdout.split() == [PIN, DRIVER]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e import local
-from e2e.local import Person, wait_until
-from e2e.named import introduce, marked_on
-from hosts.full import FullHost
+from e2e import local_hosts
+from e2e.adhoc_hosts import introduce, marked_on
+from e2e.local_hosts import Operator, wait_until
+from hosts.full_host import FullHost
 
 Start = Callable[..., list[FullHost]]
 
@@ -47,20 +47,20 @@ def take_gpu(home: Path) -> None:
     (home / ".bashrc").unlink()
 
 
-def homes(person: Person, name: str) -> list[Path]:
+def homes(operator: Operator, name: str) -> list[Path]:
     """The homes of a cluster's local hosts."""
-    return sorted(person.home.glob(f".railhead/clusters/{name}/hosts/*/home"))
+    return sorted(operator.home.glob(f".railhead/clusters/{name}/hosts/*/home"))
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, shared_caches: Path) -> Iterator[Person]:
+def fresh(tmp_path: Path, shared_caches: Path) -> Iterator[Operator]:
     """Somebody with two local hosts that nothing was installed on."""
-    person = Person(tmp_path / "fresh", tmp_path, shared_caches)
-    with local.cluster(person.home, "fresh", shared_caches):
-        yield person
+    operator = Operator(tmp_path / "fresh", tmp_path, shared_caches)
+    with local_hosts.cluster(operator.home, "fresh", shared_caches):
+        yield operator
 
 
-def test_before_the_runtime_is_there_all_else_is_checked(fresh: Person) -> None:
+def test_before_the_runtime_is_there_all_else_is_checked(fresh: Operator) -> None:
     first, second = homes(fresh, "fresh")
     give_gpu(first, xid=13)
     give_gpu(second, bad=2, xid=79)
@@ -73,35 +73,39 @@ def test_before_the_runtime_is_there_all_else_is_checked(fresh: Person) -> None:
 
 
 @pytest.mark.slow
-def test_two_hosts_are_healthy_and_nothing_of_the_check_stays(person: Person) -> None:
-    done = person.fab("health").ended(0, "GFLOP/s", "healthy: 2 hosts")
+def test_two_hosts_are_healthy_and_nothing_of_the_check_stays(operator: Operator) -> None:
+    done = operator.fab("health").ended(0, "GFLOP/s", "healthy: 2 hosts")
     assert re.search(r"^all-reduce of [\d.]+ MB over 2 ranks: .* [MG]B/s", done.out, re.MULTILINE)
     assert "the slowest host is h" in done.out
-    assert not [path for home in homes(person, "ready") for path in home.glob(".railhead/runs/h*")]
-    assert not local.marked(person.home)
+    assert not [
+        path for home in homes(operator, "ready") for path in home.glob(".railhead/runs/h*")
+    ]
+    assert not local_hosts.marked(operator.home)
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_all_reduce_takes_it_back(person: Person) -> None:
-    process = person.start("health")
+def test_ctrl_c_in_the_all_reduce_takes_it_back(operator: Operator) -> None:
+    process = operator.start("health")
     ranks = ".railhead/runs/health/rank.py"
-    wait_until(lambda: ranks in " ".join(local.marked(person.home)), 100, "the ranks run")
+    wait_until(lambda: ranks in " ".join(local_hosts.marked(operator.home)), 100, "the ranks run")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "Ctrl-C: ending the all-reduce" in out, out
     assert "left to the next check" not in out and "next: fab status" in out
-    assert not [path for home in homes(person, "ready") for path in home.glob(".railhead/runs/h*")]
-    assert not local.marked(person.home)
+    assert not [
+        path for home in homes(operator, "ready") for path in home.glob(".railhead/runs/h*")
+    ]
+    assert not local_hosts.marked(operator.home)
 
 
 @pytest.mark.slow
-def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(person: Person) -> None:
+def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(operator: Operator) -> None:
     """The runtime of CPU hosts stands where that of GPU hosts would be."""
-    here = homes(person, "ready")
+    here = homes(operator, "ready")
     for home in here:
         give_gpu(home)
     try:
-        plan = person.fab("plan").out
+        plan = operator.fab("plan").out
         (digest,) = set(re.findall(r"environment ([0-9a-f]{16}) is not there", plan))
         for home in here:
             (env,) = {path.parent for path in home.glob(".railhead/envs/*/.ok")}
@@ -112,8 +116,8 @@ def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(person: Perso
             (like_gpu / ".ok").unlink()
             (like_gpu / ".ok").write_text(f"{digest}\n")
         seen = "1 GPU by nvidia-smi, TensorFlow sees no GPU: it would train on the CPU"
-        person.fab("health").ended(1, f"[h1] {seen}", f"[h2] {seen}", "not healthy: 2 findings")
-        refused = person.fab("train", "--preset", "smoke")
+        operator.fab("health").ended(1, f"[h1] {seen}", f"[h2] {seen}", "not healthy: 2 findings")
+        refused = operator.fab("train", "--preset", "smoke")
         refused.ended(2, "nothing was started", seen, "next: fab health")
     finally:
         for home in here:
@@ -122,7 +126,7 @@ def test_a_gpu_that_tensorflow_does_not_see_is_no_case_for_the_cpu(person: Perso
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_a_closed_way_between_two_hosts_is_found(laptop: Person, full_hosts: Start) -> None:
+def test_a_closed_way_between_two_hosts_is_found(laptop: Operator, full_hosts: Start) -> None:
     h1, h2 = full_hosts("h1", "h2")
     h1.block(h2, calls=True)
     hosts = introduce(laptop, h1, h2)
@@ -133,7 +137,7 @@ def test_a_closed_way_between_two_hosts_is_found(laptop: Person, full_hosts: Sta
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_the_slow_pair_of_three_hosts_is_named(laptop: Person, ready_hosts: Start) -> None:
+def test_the_slow_pair_of_three_hosts_is_named(laptop: Operator, ready_hosts: Start) -> None:
     h1, h2, h3 = ready_hosts("h1", "h2", "h3")
     h2.slow(h3, mbit=20)
     hosts = introduce(laptop, h1, h2, h3)

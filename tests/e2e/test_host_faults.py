@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from e2e.local import Person, wait_until
-from e2e.named import (
+from e2e.adhoc_hosts import (
     TICKS,
     introduce,
     marked_on,
@@ -24,7 +23,8 @@ from e2e.named import (
     wait_for_ticks,
     written,
 )
-from hosts.full import FullHost
+from e2e.local_hosts import Operator, wait_until
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 from bootstrap.plan.runtimes import uv_digest
@@ -57,27 +57,27 @@ def without_mpirun(host: FullHost) -> FullHost:
 
 @pytest.mark.parametrize("user", ["root", "rail"])
 def test_a_missing_package_is_planned_and_nothing_is_touched(
-    laptop: Person, full_hosts: Start, user: str
+    laptop: Operator, full_hosts: Start, user: str
 ) -> None:
     h1, h2 = full_hosts("h1", "h2")
     hosts = introduce(laptop, h1, without_mpirun(h2), user=user)
     before = written(h1), written(h2)
     for task in ("train", "bootstrap", "plan"):
-        told = laptop.fab(task, "--hosts", hosts).ended(2, "these are ad-hoc hosts", "add --system")
-        assert "[lap-h2] mpirun missing: apt openmpi-bin" in told.out
+        done = laptop.fab(task, "--hosts", hosts).ended(2, "these are ad-hoc hosts", "add --system")
+        assert "[lap-h2] mpirun missing: apt openmpi-bin" in done.out
     assert (written(h1), written(h2)) == before
 
 
-def test_system_changes_need_root_or_sudo(laptop: Person, full_hosts: Start) -> None:
+def test_system_changes_need_root_or_sudo(laptop: Operator, full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     hosts = introduce(laptop, without_mpirun(h1), user="rail")
     before = written(h1)
-    told = laptop.fab("train", "--hosts", hosts, "--system")
-    told.ended(2, "lap-h1 has no sudo without a password", "apt-get install", "openmpi-bin")
+    done = laptop.fab("train", "--hosts", hosts, "--system")
+    done.ended(2, "lap-h1 has no sudo without a password", "apt-get install", "openmpi-bin")
     assert written(h1) == before
 
 
-def test_system_as_root_installs_what_is_missing(laptop: Person, ready_hosts: Start) -> None:
+def test_system_as_root_installs_what_is_missing(laptop: Operator, ready_hosts: Start) -> None:
     (h1,) = ready_hosts("h1")
     hosts = introduce(laptop, without_mpirun(h1))
     laptop.fab("bootstrap", "--hosts", hosts, "--system").ended(0, "system: mpirun missing")
@@ -94,7 +94,7 @@ def without_installer(host: FullHost) -> Path:
 
 
 def test_a_bootstrap_killed_while_it_sends_the_installer_stops_no_later_one(
-    laptop: Person, ready_hosts: Start
+    laptop: Operator, ready_hosts: Start
 ) -> None:
     (h1,) = ready_hosts("h1")
     hosts = introduce(laptop, h1)
@@ -109,7 +109,7 @@ def test_a_bootstrap_killed_while_it_sends_the_installer_stops_no_later_one(
     assert [path.name for path in (ours / "uv").iterdir()] == [uv_digest()]
 
 
-def test_an_empty_folder_of_the_installer_is_filled(laptop: Person, ready_hosts: Start) -> None:
+def test_an_empty_folder_of_the_installer_is_filled(laptop: Operator, ready_hosts: Start) -> None:
     """An earlier version left such a folder when it was killed."""
     (h1,) = ready_hosts("h1")
     hosts = introduce(laptop, h1)
@@ -119,41 +119,43 @@ def test_an_empty_folder_of_the_installer_is_filled(laptop: Person, ready_hosts:
 
 
 def test_no_wheel_and_no_host_that_can_build_one(
-    laptop: Person, full_hosts: Start, tmp_path: Path
+    laptop: Operator, full_hosts: Start, tmp_path: Path
 ) -> None:
     h1, h2 = full_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
-    told = replace(laptop, caches=tmp_path / "caches").fab("train", "--hosts", hosts)
-    told.ended(2, "[lap-h1] g++, cmake, make, mpi.h missing: apt cmake g++ libopenmpi-dev make")
-    assert "[lap-h2]" not in told.out
+    done = replace(laptop, caches=tmp_path / "caches").fab("train", "--hosts", hosts)
+    done.ended(2, "[lap-h1] g++, cmake, make, mpi.h missing: apt cmake g++ libopenmpi-dev make")
+    assert "[lap-h2]" not in done.out
 
 
 @pytest.mark.parametrize("python", ["3.8", ""])
 def test_a_python_that_does_not_serve(
-    laptop: Person, full_hosts: Start, odd_host: Make, python: str
+    laptop: Operator, full_hosts: Start, odd_host: Make, python: str
 ) -> None:
     (h1,) = full_hosts("h1")
     h2 = odd_host("h2", python=python)
     before = written(h2)
-    told = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
-    told.ended(2, "these are ad-hoc hosts", "[lap-h2] python3 missing: apt python3", "add --system")
+    done = laptop.fab("train", "--hosts", introduce(laptop, h1, h2))
+    done.ended(2, "these are ad-hoc hosts", "[lap-h2] python3 missing: apt python3", "add --system")
     assert written(h2) == before
 
 
 def test_a_disk_too_small_for_the_runtime(
-    laptop: Person, full_hosts: Start, odd_host: Make
+    laptop: Operator, full_hosts: Start, odd_host: Make
 ) -> None:
     (h1,) = full_hosts("h1")
     h2 = odd_host("h2", disk_mb=300)
     hosts = introduce(laptop, h1, h2)
     before = written(h1), written(h2)
-    told = laptop.fab("train", "--hosts", hosts, "--system")
-    told.ended(2, "disk full", "[lap-h2] runtime needs")
-    assert " MB are free" in told.out and "[lap-h1] runtime needs" not in told.out
+    done = laptop.fab("train", "--hosts", hosts, "--system")
+    done.ended(2, "disk full", "[lap-h2] runtime needs")
+    assert " MB are free" in done.out and "[lap-h1] runtime needs" not in done.out
     assert (written(h1), written(h2)) == before
 
 
-def test_a_disk_that_fills_while_the_program_is_shipped(laptop: Person, ready_hosts: Start) -> None:
+def test_a_disk_that_fills_while_the_program_is_shipped(
+    laptop: Operator, ready_hosts: Start
+) -> None:
     (h1,) = ready_hosts("h1")
     (h2,) = ready_hosts("h2", disk_mb=64)
     hosts = introduce(laptop, h1, h2)
@@ -162,10 +164,10 @@ def test_a_disk_that_fills_while_the_program_is_shipped(laptop: Person, ready_ho
     (laptop.folder / "data.bin").write_bytes(os.urandom(8_000_000))
     train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
     h2.disk.leave(4)
-    told = laptop.fab(*train)
-    assert told.code in (1, 2) and "started" not in told.out, told.out
-    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
-    assert "the disk is full" in said["lap-h2"] and said["lap-h1"].split()[1] == "ok"
+    done = laptop.fab(*train)
+    assert done.code in (1, 2) and "started" not in done.out, done.out
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert "the disk is full" in values["lap-h2"] and values["lap-h1"].split()[1] == "ok"
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
     assert not any("railhead/runs/" in path for path in [*written(h1), *written(h2)])
     laptop.fab("fetch", "--hosts", hosts).ended(2, "no run is recorded")
@@ -173,7 +175,9 @@ def test_a_disk_that_fills_while_the_program_is_shipped(laptop: Person, ready_ho
     laptop.fab(*train).ended(0, "succeeded")
 
 
-def test_every_dead_host_is_reported_with_its_own_reason(laptop: Person, full_hosts: Start) -> None:
+def test_every_dead_host_is_reported_with_its_own_reason(
+    laptop: Operator, full_hosts: Start
+) -> None:
     alive, stopped, frozen, refusing, cut = full_hosts(
         "alive", "stopped", "frozen", "refusing", "cut"
     )
@@ -183,17 +187,17 @@ def test_every_dead_host_is_reported_with_its_own_reason(laptop: Person, full_ho
     refusing.block(port=22, refuse=True)
     cut.partition()
     begun = time.monotonic()
-    told = laptop.fab("train", "--hosts", hosts).ended(2, "4 of 5 hosts cannot be reached")
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "4 of 5 hosts cannot be reached")
     assert time.monotonic() - begun < 40
-    said = {line.split()[0]: line for line in told.out.splitlines() if line.startswith("  lap-")}
-    assert said["lap-alive"].split()[1] == "ok"
-    assert "No route to host" in said["lap-stopped"] or "no answer" in said["lap-stopped"]
-    assert "no sshd speaks there" in said["lap-frozen"] and "no answer" in said["lap-cut"]
-    assert "refused" in said["lap-refusing"]
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert values["lap-alive"].split()[1] == "ok"
+    assert "No route to host" in values["lap-stopped"] or "no answer" in values["lap-stopped"]
+    assert "no sshd speaks there" in values["lap-frozen"] and "no answer" in values["lap-cut"]
+    assert "refused" in values["lap-refusing"]
 
 
 @pytest.fixture
-def two(laptop: Person, ready_hosts: Start) -> tuple[FullHost, FullHost, str]:
+def two(laptop: Operator, ready_hosts: Start) -> tuple[FullHost, FullHost, str]:
     """Two hosts with keys exchanged, a script that ticks, and the hosts' names for --hosts."""
     h1, h2 = ready_hosts("h1", "h2")
     hosts = introduce(laptop, h1, h2)
@@ -210,7 +214,9 @@ def ticking(hosts: str, seconds: float, *more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("fault", ["power cut", "partition"])
-def test_a_host_that_vanishes_ends_the_run_everywhere(laptop: Person, two: Two, fault: str) -> None:
+def test_a_host_that_vanishes_ends_the_run_everywhere(
+    laptop: Operator, two: Two, fault: str
+) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))
     wait_for_ticks(h1, h2)
@@ -227,7 +233,7 @@ def test_a_host_that_vanishes_ends_the_run_everywhere(laptop: Person, two: Two, 
     assert laptop.result()["culprit"]["host"] == "lap-h2"
 
 
-def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Person, two: Two) -> None:
+def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))
     wait_for_ticks(h1, h2)
@@ -239,7 +245,7 @@ def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Person, two: Two)
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
 
 
-def test_a_killed_supervisor_ends_the_ranks_and_is_told(laptop: Person, two: Two) -> None:
+def test_a_killed_supervisor_ends_the_ranks_and_is_reported(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))
     wait_for_ticks(h1, h2)
@@ -252,7 +258,7 @@ def test_a_killed_supervisor_ends_the_ranks_and_is_told(laptop: Person, two: Two
     assert marked_on(h1) + marked_on(h2) + our_keys(h1) + our_keys(h2) == []
 
 
-def test_a_killed_controller_does_not_end_the_run(laptop: Person, two: Two) -> None:
+def test_a_killed_controller_does_not_end_the_run(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 8))
     wait_for_ticks(h1, h2)
@@ -265,7 +271,7 @@ def test_a_killed_controller_does_not_end_the_run(laptop: Person, two: Two) -> N
     assert (laptop.last / "outputs" / "finished.txt").read_text() == "lap-h1"
 
 
-def test_a_cut_between_here_and_the_chief_does_not_end_the_run(laptop: Person, two: Two) -> None:
+def test_a_cut_between_here_and_the_chief_does_not_end_the_run(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 14))
     wait_for_ticks(h1, h2)
@@ -277,7 +283,7 @@ def test_a_cut_between_here_and_the_chief_does_not_end_the_run(laptop: Person, t
     assert (laptop.last / "outputs" / "finished.txt").exists()
 
 
-def test_a_connection_that_is_ended_is_opened_anew(laptop: Person, two: Two) -> None:
+def test_a_connection_that_is_ended_is_opened_anew(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 8))
     wait_for_ticks(h1, h2)
@@ -289,7 +295,7 @@ def test_a_connection_that_is_ended_is_opened_anew(laptop: Person, two: Two) -> 
     assert (laptop.last / "outputs" / "finished.txt").exists()
 
 
-def test_what_a_crash_left_is_found_without_naming_it(laptop: Person, two: Two) -> None:
+def test_what_a_crash_left_is_found_without_naming_it(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))
     wait_for_ticks(h1, h2)
@@ -300,14 +306,14 @@ def test_what_a_crash_left_is_found_without_naming_it(laptop: Person, two: Two) 
     assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
 
 
-def test_teardown_ends_what_outlived_its_chief(laptop: Person, two: Two) -> None:
+def test_teardown_ends_what_outlived_its_chief(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     laptop.fab(*ticking(hosts, 300, "--detach")).ended(0)
     wait_for_ticks(h1, h2)
     h1.stop(silent=True)
     assert ranks_on(h2)
-    told = laptop.fab("teardown", "--hosts", hosts).ended(1, "none is left")
-    assert "lap-h1  NOT VERIFIED  not reached" in told.out
+    done = laptop.fab("teardown", "--hosts", hosts).ended(1, "none is left")
+    assert "lap-h1  NOT VERIFIED  not reached" in done.out
     assert h2.busy(seconds=2) == [] and our_keys(h2) == []
     h1.start()
     laptop.fab("fetch", "--hosts", hosts).ended(0, "logs/rank-0.log")

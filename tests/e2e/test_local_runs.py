@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e.local import Person, marked, wait_until
+from e2e.local_hosts import Operator, marked, wait_until
 
 # Joins the ranks as Horovod would, without a second of TensorFlow's import.
 JOIN = """
@@ -42,49 +42,51 @@ def run_id(out: str) -> str:
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
 
 
-def start_slow(person: Person) -> str:
+def start_slow(operator: Operator) -> str:
     """A long run, started and left; its id."""
-    person.write("slow.py", SLOW)
-    started = person.fab("train", "--script", "slow.py", "--detach").ended(0, "fab attach")
-    wait_until(lambda: len(marked(person.home)) >= 6, 20, "the ranks run")
+    operator.write("slow.py", SLOW)
+    started = operator.fab("train", "--script", "slow.py", "--detach").ended(0, "fab attach")
+    wait_until(lambda: len(marked(operator.home)) >= 6, 20, "the ranks run")
     return run_id(started.out)
 
 
-def test_our_training_comes_back_with_all_its_results(person: Person) -> None:
-    done = person.fab("train", "--preset", "smoke").ended(0, "nothing was changed", "succeeded")
+def test_our_training_comes_back_with_all_its_results(operator: Operator) -> None:
+    done = operator.fab("train", "--preset", "smoke").ended(0, "nothing was changed", "succeeded")
     assert "Keras 3" in done.out
-    here = {p.relative_to(person.last).as_posix() for p in person.last.rglob("*") if p.is_file()}
+    here = {
+        p.relative_to(operator.last).as_posix() for p in operator.last.rglob("*") if p.is_file()
+    }
     wanted = "run.json metrics.jsonl result.json evaluation.json model.keras curves.png"
     assert {*wanted.split(), "logs/rank-0.log", "logs/rank-1.log"} <= here
-    records = [json.loads(x) for x in (person.last / "metrics.jsonl").read_text().splitlines()]
+    records = [json.loads(x) for x in (operator.last / "metrics.jsonl").read_text().splitlines()]
     assert {r["host"] for r in records} == {"h1", "h2"}
-    assert person.result()["size"] == 2
-    assert json.loads((person.last / "run.json").read_text())["launcher"] == "horovod"
+    assert operator.result()["size"] == 2
+    assert json.loads((operator.last / "run.json").read_text())["launcher"] == "horovod"
 
 
-@pytest.mark.parametrize("words", [(), ("--strategy", "multiworker")])
-def test_tensorflow_launches_over_both_hosts(person: Person, words: tuple[str, ...]) -> None:
-    person.fab("train", "--launcher", "tensorflow", "--preset", "smoke", *words).ended(0)
-    run = json.loads((person.last / "run.json").read_text())
+@pytest.mark.parametrize("text", [(), ("--strategy", "multiworker")])
+def test_tensorflow_launches_over_both_hosts(operator: Operator, text: tuple[str, ...]) -> None:
+    operator.fab("train", "--launcher", "tensorflow", "--preset", "smoke", *text).ended(0)
+    run = json.loads((operator.last / "run.json").read_text())
     assert run["strategy"] == "multiworker" and len(set(run["tf_cluster"]["worker"])) == 2
 
 
-def test_a_second_bootstrap_changes_nothing_and_says_so(person: Person) -> None:
-    person.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
-    person.fab("plan").ended(0, "[h2] nothing to do")
+def test_a_second_bootstrap_changes_nothing_and_reports_so(operator: Operator) -> None:
+    operator.fab("bootstrap").ended(0, "nothing was changed", "[h1] nothing to do")
+    operator.fab("plan").ended(0, "[h2] nothing to do")
 
 
-def test_a_threshold_that_is_missed_is_exit_3(person: Person) -> None:
-    words = ("--preset", "smoke", "--set", "min_accuracy=0.99")
-    person.fab("train", *words).ended(3, "below min_accuracy")
-    assert (person.last / "model.keras").exists()
+def test_a_threshold_that_is_missed_is_exit_3(operator: Operator) -> None:
+    args = ("--preset", "smoke", "--set", "min_accuracy=0.99")
+    operator.fab("train", *args).ended(3, "below min_accuracy")
+    assert (operator.last / "model.keras").exists()
 
 
-def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> None:
+def test_a_script_finds_its_own_folder_and_nothing_of_ours(operator: Operator) -> None:
     for name in ("training/__init__.py", "bootstrap.py", "stacks/__init__.py", "tests/__init__.py"):
-        person.write(name, f"WHO = {name!r}\n")
-    person.write("fabfile.py", "raise SystemExit('this is not ours to run')\n")
-    person.write(
+        operator.write(name, f"WHO = {name!r}\n")
+    operator.write("fabfile.py", "raise SystemExit('this is not ours to run')\n")
+    operator.write(
         "train.py",
         JOIN + "import training, bootstrap, stacks, tests\n"
         "if rank == 0:\n"
@@ -94,15 +96,15 @@ def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> No
         "    pathlib.Path('found.json').write_text(json.dumps(found))\n",
     )
     args = "--epochs 3 '' 'a  b' \"it's\" '$HOME' '*' -- '--hosts' '\\' ';reboot' '`id`'"
-    person.fab("train", "--script", "train.py", f"--args={args}").ended(0)
-    found = json.loads((person.last / "outputs" / "found.json").read_text())
+    operator.fab("train", "--script", "train.py", f"--args={args}").ended(0)
+    found = json.loads((operator.last / "outputs" / "found.json").read_text())
     assert found["names"] == [
         "training/__init__.py",
         "bootstrap.py",
         "stacks/__init__.py",
         "tests/__init__.py",
     ]
-    words = [
+    argv = [
         "--epochs",
         "3",
         "",
@@ -116,15 +118,15 @@ def test_a_script_finds_its_own_folder_and_nothing_of_ours(person: Person) -> No
         ";reboot",
         "`id`",
     ]
-    assert found["argv"] == ["train.py", *words]
+    assert found["argv"] == ["train.py", *argv]
     assert found["path"] == found["cwd"] == str(Path(found["file"]).parent)
     assert found["name"] == "__main__"
     assert found["cores"] == sorted(os.sched_getaffinity(0)), "a rank was bound to some cores"
 
 
-def test_what_rank_0_wrote_comes_back_and_each_run_begins_fresh(person: Person) -> None:
-    person.write("data/names.txt", "shipped\n")
-    person.write(
+def test_what_rank_0_wrote_comes_back_and_each_run_begins_fresh(operator: Operator) -> None:
+    operator.write("data/names.txt", "shipped\n")
+    operator.write(
         "train.py",
         JOIN + "assert pathlib.Path('data/names.txt').read_text() == 'shipped\\n'\n"
         "assert not pathlib.Path('ckpt').exists(), 'left by an earlier run'\n"
@@ -133,16 +135,16 @@ def test_what_rank_0_wrote_comes_back_and_each_run_begins_fresh(person: Person) 
         "pathlib.Path('notes.txt').write_text('notes')\n",
     )
     for _ in range(2):
-        person.fab("train", "--script", "train.py", "--outputs", "*.h5").ended(0)
+        operator.fab("train", "--script", "train.py", "--outputs", "*.h5").ended(0)
         found = [
-            p.relative_to(person.last / "outputs").as_posix()
-            for p in (person.last / "outputs").rglob("*.*")
+            p.relative_to(operator.last / "outputs").as_posix()
+            for p in (operator.last / "outputs").rglob("*.*")
         ]
         assert found == ["ckpt/rank-0.h5"]
 
 
-def test_whole_trees_of_results_come_back(person: Person) -> None:
-    person.write(
+def test_whole_trees_of_results_come_back(operator: Operator) -> None:
+    operator.write(
         "train.py",
         JOIN + "if rank == 0:\n"
         "    results = pathlib.Path(os.environ['RAILHEAD_RESULTS'])\n"
@@ -152,10 +154,10 @@ def test_whole_trees_of_results_come_back(person: Person) -> None:
         "    (results / 'latest').symlink_to('saved')\n"
         "    os.mkfifo(results / 'pipe')\n",
     )
-    done = person.fab("train", "--script", "train.py").ended(0, "saved/variables/v.data")
+    done = operator.fab("train", "--script", "train.py").ended(0, "saved/variables/v.data")
     assert "not brought: results/latest (link), results/pipe (FIFO)" in done.out
-    assert (person.last / "saved/variables/v.data").read_text() == "weights"
-    assert (person.last / "saved/saved_model.pb").read_text() == "graph"
+    assert (operator.last / "saved/variables/v.data").read_text() == "weights"
+    assert (operator.last / "saved/saved_model.pb").read_text() == "graph"
 
 
 WRITER = (
@@ -170,176 +172,184 @@ time.sleep(120)
 
 
 def test_checkpoints_come_back_while_a_run_goes_on_and_when_its_supervisor_died(
-    person: Person,
+    operator: Operator,
 ) -> None:
-    person.write("train.py", WRITER)
-    started = run_id(person.fab("train", "--script", "train.py", "--detach").ended(0).out)
-    folder = person.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}"
+    operator.write("train.py", WRITER)
+    started = run_id(operator.fab("train", "--script", "train.py", "--detach").ended(0).out)
+    folder = operator.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}"
     wait_until((folder / "work/ckpt/step-1.h5").exists, 30, "there is a checkpoint")
-    person.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "no result yet")
-    here = person.last / "outputs/ckpt/step-1.h5"
+    operator.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "state: running")
+    here = operator.last / "outputs/ckpt/step-1.h5"
     assert here.read_text() == "weights"
-    assert not (person.last / "outputs/train.py").exists(), "it was shipped, not made"
+    assert not (operator.last / "outputs/train.py").exists(), "it was shipped, not made"
     here.unlink()
     os.kill(json.loads((folder / "state.json").read_text())["pid"], signal.SIGKILL)
-    wait_until(lambda: not _ranks(person), 10, "the ranks have ended with it")
-    person.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "no result yet")
+    wait_until(lambda: not _ranks(operator), 10, "the ranks have ended with it")
+    operator.fab("fetch").ended(0, "outputs/ckpt/step-1.h5", "LOST: its supervisor died")
     assert here.read_text() == "weights"
-    person.fab("cancel")
+    operator.fab("cancel")
 
 
-def test_workdir_is_shipped_and_is_where_the_script_runs(person: Person) -> None:
-    person.write("lib/own.py", "X = 1\n")
-    person.write(
+def test_workdir_is_shipped_and_is_where_the_script_runs(operator: Operator) -> None:
+    operator.write("lib/own.py", "X = 1\n")
+    operator.write(
         "src/train.py", JOIN + "assert os.path.isdir('lib') and os.path.isfile('src/train.py')\n"
     )
-    person.fab("train", "--script", "src/train.py", "--workdir", ".").ended(0)
-    person.fab("train", "--script", "src/train.py", "--workdir", "lib").ended(2, "src/train.py")
+    operator.fab("train", "--script", "src/train.py", "--workdir", ".").ended(0)
+    operator.fab("train", "--script", "src/train.py", "--workdir", "lib").ended(2, "src/train.py")
 
 
-def test_a_secret_reaches_the_program_and_nothing_else(person: Person) -> None:
-    person.write(
+def test_a_secret_reaches_the_program_and_nothing_else(operator: Operator) -> None:
+    operator.write(
         "train.py",
         JOIN + "print('the token is', os.environ['TOKEN'], 'and', os.environ['PLAIN'])\n"
         "print(open('/proc/self/cmdline').read())\n"
         "pathlib.Path('proof.txt').write_text(os.environ['TOKEN'][::-1])\n",
     )
-    words = ("--secret", "TOKEN", "--env", "PLAIN=seen", "--script", "train.py")
-    done = person.fab("train", *words, env={"TOKEN": "hunter2\nsecond-line"}).ended(0)
+    args = ("--secret", "TOKEN", "--env", "PLAIN=seen", "--script", "train.py")
+    done = operator.fab("train", *args, env={"TOKEN": "hunter2\nsecond-line"}).ended(0)
     everything = done.out + "".join(
-        p.read_text(errors="replace") for p in person.last.rglob("*") if p.is_file()
+        p.read_text(errors="replace") for p in operator.last.rglob("*") if p.is_file()
     )
     assert "hunter2" not in everything and "second-line" not in everything
     assert "the token is [secret]" in everything and "and seen" in everything
-    assert (person.last / "outputs" / "proof.txt").read_text() == "hunter2\nsecond-line"[::-1]
-    left = [p for p in (person.home / ".railhead").rglob("secrets.json")]
+    assert (operator.last / "outputs" / "proof.txt").read_text() == "hunter2\nsecond-line"[::-1]
+    left = [p for p in (operator.home / ".railhead").rglob("secrets.json")]
     assert left == [], "the secret outlived its run on a host"
 
 
-def test_a_script_that_exits_3_on_one_rank_is_told_with_its_last_lines(person: Person) -> None:
-    person.write(
+def test_a_script_that_exits_3_on_one_rank_is_reported_with_its_last_lines(
+    operator: Operator,
+) -> None:
+    operator.write(
         "bad.py",
         JOIN + "if rank == 1:\n    print('about to fail')\n    os._exit(3)\ntime.sleep(60)\n",
     )
-    done = person.fab("train", "--script", "bad.py").ended(1, "rank 1 on h2 exited with 3")
+    done = operator.fab("train", "--script", "bad.py").ended(1, "rank 1 on h2 exited with 3")
     assert "| about to fail" in done.out
-    assert person.result()["culprit"]["exit"] == 3
+    assert operator.result()["culprit"]["exit"] == 3
 
 
-def test_an_exception_is_told_with_the_scripts_own_frames_only(person: Person) -> None:
-    person.write("bad.py", "def inner():\n    raise ValueError('wrong shape')\n\ninner()\n")
-    done = person.fab("train", "--script", "bad.py").ended(1, "ValueError: wrong shape", "in inner")
+def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Operator) -> None:
+    operator.write("bad.py", "def inner():\n    raise ValueError('wrong shape')\n\ninner()\n")
+    done = operator.fab("train", "--script", "bad.py").ended(
+        1, "ValueError: wrong shape", "in inner"
+    )
     assert "rank.py" not in done.out
 
 
-def test_a_script_that_never_joins_is_told_that_it_ran_as_separate_worlds(person: Person) -> None:
-    person.write("alone.py", "print('I train by myself')\n")
-    person.fab("train", "--script", "alone.py").ended(
+def test_a_script_that_never_joins_is_reported_that_it_ran_as_separate_worlds(
+    operator: Operator,
+) -> None:
+    operator.write("alone.py", "print('I train by myself')\n")
+    operator.fab("train", "--script", "alone.py").ended(
         1, "never called hvd.init()", "2 separate worlds"
     )
 
 
-def test_ten_thousand_lines_a_second_are_kept_and_shown_as_one_line(person: Person) -> None:
-    person.write("loud.py", JOIN + "for i in range(30000):\n    print('line', i)\n")
-    done = person.fab("train", "--script", "loud.py").ended(0)
-    assert len(done.out.splitlines()) < 100
-    log = (person.last / "logs" / "rank-1.log").read_text().splitlines()
+def test_ten_thousand_lines_a_second_are_kept_and_those_of_rank_0_shown(operator: Operator) -> None:
+    operator.write("loud.py", JOIN + "for i in range(30000):\n    print('line', i)\n")
+    done = operator.fab("train", "--script", "loud.py").ended(0)
+    lines = [line for line in done.out.splitlines() if line.startswith("[h1] line ")]
+    assert lines == [f"[h1] line {i}" for i in range(30000)], "without a terminal it is a log"
+    assert sum(line.startswith("[h2] ") for line in done.out.splitlines()) < 100
+    log = (operator.last / "logs" / "rank-1.log").read_text().splitlines()
     assert log[0] == "line 0" and log[-1] == "line 29999" and len(log) == 30000
 
 
-def test_kill_9_of_one_rank_ends_all_within_five_seconds(person: Person) -> None:
-    start_slow(person)
-    victim = _pid_of_rank(person, 1)
-    attached = person.start("attach")
+def test_kill_9_of_one_rank_ends_all_within_five_seconds(operator: Operator) -> None:
+    start_slow(operator)
+    victim = _pid_of_rank(operator, 1)
+    attached = operator.start("attach")
     time.sleep(1)
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: not _ranks(person), 5, "all ranks of all hosts are gone")
+    wait_until(lambda: not _ranks(operator), 5, "all ranks of all hosts are gone")
     out, _ = attached.communicate(timeout=30)
     assert attached.returncode == 1, out
     assert "rank 1 on h2 was killed by signal 9" in out and "| tick" in out
-    wait_until(lambda: not marked(person.home), 10, "no process of the run is left")
+    wait_until(lambda: not marked(operator.home), 10, "no process of the run is left")
 
 
-def _ranks(person: Person) -> list[str]:
-    return [line for line in marked(person.home) if "rank.py" in line or "sleep 360" in line]
+def _ranks(operator: Operator) -> list[str]:
+    return [line for line in marked(operator.home) if "rank.py" in line or "sleep 360" in line]
 
 
-def _pid_of_rank(person: Person, rank: int) -> int:
+def _pid_of_rank(operator: Operator, rank: int) -> int:
     """The rank of this person's run: another test may have one on this machine, too."""
-    whose = f"\0RAILHEAD_HOME={person.home}".encode()
+    whose = f"\0RAILHEAD_HOME={operator.home}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                words = (entry / "cmdline").read_bytes()
+                text = (entry / "cmdline").read_bytes()
                 around = b"\0" + (entry / "environ").read_bytes()
             except OSError:
                 continue
             this = f"\0OMPI_COMM_WORLD_RANK={rank}\0".encode()
-            if b"rank.py" in words and whose in around and this in around:
+            if b"rank.py" in text and whose in around and this in around:
                 return int(entry.name)
     raise AssertionError(f"rank {rank} does not run")
 
 
-def test_a_cancel_leaves_no_process_on_any_host(person: Person) -> None:
-    started = start_slow(person)
-    person.fab("train", "--preset", "smoke").ended(2, f"busy with run {started}")
-    person.fab("status").ended(0, "running (heartbeat")
-    person.fab("cancel").ended(
+def test_a_cancel_leaves_no_process_on_any_host(operator: Operator) -> None:
+    started = start_slow(operator)
+    operator.fab("train", "--preset", "smoke").ended(2, f"busy with run {started}")
+    operator.fab("status").ended(0, "running (heartbeat")
+    operator.fab("cancel").ended(
         0, "[h1] no process of the run is left", "[h2] no process of the run is left"
     )
-    assert marked(person.home) == []
-    person.fab("status").ended(0, "cancelled")
-    person.fab("fetch").ended(0, "state: cancelled")
+    assert marked(operator.home) == []
+    operator.fab("status").ended(0, "cancelled")
+    operator.fab("fetch").ended(0, "state: cancelled")
 
 
-def test_ctrl_c_cancels_and_waits_for_each_hosts_word(person: Person) -> None:
-    person.write("slow.py", SLOW)
-    process = person.start("train", "--script", "slow.py")
-    wait_until(lambda: len(_ranks(person)) >= 6, 30, "the ranks run")
+def test_ctrl_c_cancels_and_waits_for_each_hosts_word(operator: Operator) -> None:
+    operator.write("slow.py", SLOW)
+    process = operator.start("train", "--script", "slow.py")
+    wait_until(lambda: len(_ranks(operator)) >= 6, 30, "the ranks run")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 1, out
     assert "[h1] no process of the run is left" in out and "[h2] no process" in out
-    assert marked(person.home) == []
+    assert marked(operator.home) == []
 
 
-def test_ctrl_c_in_attach_only_detaches(person: Person) -> None:
-    started = start_slow(person)
+def test_ctrl_c_in_attach_only_detaches(operator: Operator) -> None:
+    started = start_slow(operator)
     watched = f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{started}/attached"
-    process = person.start("attach")
-    wait_until((person.home / watched).exists, 60, "the run is watched")
+    process = operator.start("attach")
+    wait_until((operator.home / watched).exists, 60, "the run is watched")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert "the run continues" in out
-    assert len(_ranks(person)) >= 2
-    person.fab("cancel").ended(0)
+    assert len(_ranks(operator)) >= 2
+    operator.fab("cancel").ended(0)
 
 
-def test_a_killed_controller_ends_nothing(person: Person) -> None:
-    person.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
-    process = person.start("train", "--script", "short.py")
-    wait_until(lambda: _ranks(person), 30, "the ranks run")
+def test_a_killed_controller_ends_nothing(operator: Operator) -> None:
+    operator.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
+    process = operator.start("train", "--script", "short.py")
+    wait_until(lambda: _ranks(operator), 30, "the ranks run")
     process.kill()
     process.communicate()
-    person.fab("attach").ended(0, "succeeded")
-    assert (person.last / "logs" / "rank-1.log").read_text() == "done 1\n"
+    operator.fab("attach").ended(0, "succeeded")
+    assert (operator.last / "logs" / "rank-1.log").read_text() == "done 1\n"
 
 
-def test_a_lost_connection_is_taken_up_again(person: Person) -> None:
-    person.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
-    process = person.start("train", "--script", "short.py")
-    wait_until(lambda: _ranks(person), 30, "the ranks run")
+def test_a_lost_connection_is_taken_up_again(operator: Operator) -> None:
+    operator.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
+    process = operator.start("train", "--script", "short.py")
+    wait_until(lambda: _ranks(operator), 30, "the ranks run")
     time.sleep(1)
-    for pid in _session_daemons(person):
+    for pid in _session_daemons(operator):
         os.kill(pid, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "the run continues" in out, out
 
 
-def _session_daemons(person: Person) -> list[int]:
+def _session_daemons(operator: Operator) -> list[int]:
     """The sshd that serve this person's connections (not the listening ones)."""
     found = []
-    listening = {p.read_text().strip() for p in person.home.rglob("sshd.pid")}
+    listening = {p.read_text().strip() for p in operator.home.rglob("sshd.pid")}
     for entry in Path("/proc").iterdir():
         try:
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
@@ -377,34 +387,34 @@ BAD = {
     "nobody answers": (("--hosts", "127.1.2.3:1"), "refused"),
     "secret not set": (("--secret", "NOT_SET_ANYWHERE"), "not set"),
     "keras 4": (("--keras", "4"), "2 or 3"),
-    "unknown option": (("--nonsense",), "fab --list"),
+    "unknown option": (("--nonsense",), "fab --help train"),
     "arguments after --": (("--", "--epochs", "3"), "--args"),
 }
 
 
-@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
-def test_bad_input_is_told_and_starts_nothing(
-    person: Person, words: tuple[str, ...], said: str
+@pytest.mark.parametrize("text, output", BAD.values(), ids=BAD)
+def test_bad_input_is_reported_and_starts_nothing(
+    operator: Operator, text: tuple[str, ...], output: str
 ) -> None:
-    runs = sorted((person.home / ".railhead").rglob("run.json"))
-    person.fab("train", *words).ended(2, said)
-    assert sorted((person.home / ".railhead").rglob("run.json")) == runs
-    assert not (person.folder / "results").exists()
+    runs = sorted((operator.home / ".railhead").rglob("run.json"))
+    operator.fab("train", *text).ended(2, output)
+    assert sorted((operator.home / ".railhead").rglob("run.json")) == runs
+    assert not (operator.folder / "results").exists()
 
 
 @pytest.mark.parametrize("task", ["status", "logs", "fetch", "cancel", "attach"])
-def test_a_run_that_is_no_run_is_told(person: Person, task: str) -> None:
-    person.fab(task, "--run", "20200101-000000-ffff").ended(2, "20200101-000000-ffff")
-    person.fab(task, "--run", "../../etc").ended(2, "is not a run's id")
+def test_a_run_that_is_no_run_is_reported(operator: Operator, task: str) -> None:
+    operator.fab(task, "--run", "20200101-000000-ffff").ended(2, "20200101-000000-ffff")
+    operator.fab(task, "--run", "../../etc").ended(2, "is not a run's id")
 
 
-def test_a_shell_opens_on_a_host_and_files_can_be_copied(person: Person) -> None:
-    person.fab("exec", "--cmd", "echo $HOME").ended(0, "[h1] ", "hosts/h2/home")
-    person.fab("exec", "--cmd", "exit 4").ended(1, "exit 4")
-    shown = person.fab("ssh-config").ended(0, "Include ")
+def test_a_shell_opens_on_a_host_and_files_can_be_copied(operator: Operator) -> None:
+    operator.fab("exec", "--cmd", "echo $HOME").ended(0, "[h1] ", "hosts/h2/home")
+    operator.fab("exec", "--cmd", "exit 4").ended(1, "exit 4")
+    shown = operator.fab("ssh-config").ended(0, "Include ")
     config = shown.out.strip().rpartition("Include ")[2]
     copied = subprocess.run(
-        ["scp", "-F", config, "h2:.railhead/envs/*/.ok", str(person.folder)], capture_output=True
+        ["scp", "-F", config, "h2:.railhead/envs/*/.ok", str(operator.folder)], capture_output=True
     )
     assert copied.returncode == 0, copied.stderr
-    person.fab("ssh", "nobody").ended(2, "one of h1, h2")
+    operator.fab("ssh", "nobody").ended(2, "one of h1, h2")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local import REPO, Person, marked, wait_until
+from e2e.local_hosts import REPO, Operator, marked, wait_until
 
 JOIN = """
 import ctypes, os, time, pathlib
@@ -31,66 +31,66 @@ print("rank", rank, "works", flush=True)
 """
 
 
-def local(person: Person, verb: str) -> Any:
+def local(operator: Operator, verb: str) -> Any:
     """What `python -m bootstrap.clouds.local verb` says of the ready hosts."""
     argv = [sys.executable, "-m", "bootstrap.clouds.local", verb, "ready"]
     done = subprocess.run(
-        argv, cwd=REPO, env=person.environment(), input=b'{"hosts": 2}', capture_output=True
+        argv, cwd=REPO, env=operator.environment(), input=b'{"hosts": 2}', capture_output=True
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def running(person: Person) -> list[str]:
+def running(operator: Operator) -> list[str]:
     """The names of the hosts whose sshd runs."""
-    return [name for name, said in local(person, "read").items() if said["running"]]
+    return [name for name, output in local(operator, "read").items() if output["running"]]
 
 
-def stopped(person: Person, seconds: float = 30) -> float:
+def stopped(operator: Operator, seconds: float = 30) -> float:
     """Wait until none runs; the seconds that it took."""
-    took: float = wait_until(lambda: running(person) == [], seconds, "the hosts are stopped")
+    took: float = wait_until(lambda: running(operator) == [], seconds, "the hosts are stopped")
     return took
 
 
-def machines(person: Person, run_id: str) -> Any:
+def machines(operator: Operator, run_id: str) -> Any:
     """What state.json on the chief says of the machines."""
-    folder = person.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs" / run_id
+    folder = operator.home / ".railhead/clusters/ready/hosts/h1/home/.railhead/runs" / run_id
     return json.loads((folder / "state.json").read_text()).get("machines", {})
 
 
-def is_kept(person: Person) -> bool:
+def is_kept(operator: Operator) -> bool:
     """Whether the keeper says that it keeps the machines of the last run."""
-    kept: bool = machines(person, person.last.name)["phase"] == "keeping"
+    kept: bool = machines(operator, operator.last.name)["phase"] == "keeping"
     return kept
 
 
 @pytest.fixture
-def owner(person: Person) -> Iterator[Person]:
+def owner(operator: Operator) -> Iterator[Operator]:
     """Somebody whose ready hosts came from a stack; they run again afterwards."""
-    folder = person.home / ".railhead/clusters/ready"
+    folder = operator.home / ".railhead/clusters/ready"
     (folder / "stack").write_text("dev\n")
-    yield person
+    yield operator
     (folder / "stack").unlink()
-    local(person, "start")
+    local(operator, "start")
 
 
-def last_run(person: Person) -> str:
+def last_run(operator: Operator) -> str:
     """The id of the last run that was recorded."""
-    found = sorted((person.home / ".railhead/clusters/ready/runs").glob("*.json"))
+    found = sorted((operator.home / ".railhead/clusters/ready/runs").glob("*.json"))
     return str(found[-1].stem)
 
 
-def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Person) -> None:
+def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Operator) -> None:
     owner.write("train.py", JOIN)
     done = owner.fab("train", "--script", "train.py").ended(0, "succeeded", "[h1] stopped, says")
     assert running(owner) == []
     assert "[h2] stopped" in done.out
     assert (owner.last / "outputs/model-0.txt").read_text() == "weights"
-    said = machines(owner, owner.last.name)
-    assert said["results"] == "fetched" and said["stopped"]["h2"] == "ok"
+    output = machines(owner, owner.last.name)
+    assert output["results"] == "fetched" and output["stopped"]["h2"] == "ok"
 
 
-def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Person) -> None:
+def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Operator) -> None:
     owner.write("bad.py", JOIN + "time.sleep(1)\nos._exit(3)\n")
     done = owner.fab("train", "--script", "bad.py").ended(1, "exited with 3", "(20 min), then")
     assert "kept until" in done.out
@@ -101,7 +101,7 @@ def test_a_failure_keeps_them_and_with_keep_0_they_stop(owner: Person) -> None:
     stopped(owner)
 
 
-def test_a_killed_controller_leaves_no_machine_running(owner: Person) -> None:
+def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
     owner.write("short.py", JOIN + "time.sleep(5)\n")
     process = owner.start("train", "--script", "short.py")
     wait_until(lambda: len(marked(owner.home)) > 3, 40, "the ranks run")
@@ -114,7 +114,7 @@ def test_a_killed_controller_leaves_no_machine_running(owner: Person) -> None:
     owner.fab("teardown").ended(0, "h1       ok  stopped", "only on h1, on its disk")
 
 
-def test_a_teardown_stops_them_with_a_receipt(owner: Person) -> None:
+def test_a_teardown_stops_them_with_a_receipt(owner: Operator) -> None:
     done = owner.fab("teardown").ended(0, "Receipt for ready")
     assert running(owner) == []
     assert re.search(r"h2 +ok  stopped \(says /proc, 20", done.out), done.out
@@ -122,35 +122,35 @@ def test_a_teardown_stops_them_with_a_receipt(owner: Person) -> None:
     assert re.search(r"h1 +ok  stopped", again), again
 
 
-def test_a_run_that_was_left_stops_its_machines(owner: Person) -> None:
+def test_a_run_that_was_left_stops_its_machines(owner: Operator) -> None:
     owner.write("short.py", JOIN)
     owner.fab("train", "--script", "short.py", "--detach").ended(0, "fab attach")
     assert stopped(owner, 60) < 50
 
 
-def test_no_stop_leaves_them_running(owner: Person) -> None:
+def test_no_stop_leaves_them_running(owner: Operator) -> None:
     owner.write("train.py", JOIN)
     done = owner.fab("train", "--script", "train.py", "--no-stop").ended(0, "succeeded")
-    assert "the machines go on running, as asked" in done.out
+    assert "the machines keep running (--no-stop)" in done.out
     time.sleep(3)
     assert running(owner) == ["h1", "h2"]
 
 
-def test_hosts_of_no_stack_are_not_stopped(person: Person) -> None:
-    person.write("train.py", JOIN)
-    person.fab("train", "--script", "train.py").ended(0, "succeeded")
+def test_hosts_of_no_stack_are_not_stopped(operator: Operator) -> None:
+    operator.write("train.py", JOIN)
+    operator.fab("train", "--script", "train.py").ended(0, "succeeded")
     time.sleep(2)
-    assert running(person) == ["h1", "h2"]
-    assert machines(person, person.last.name) == {}
+    assert running(operator) == ["h1", "h2"]
+    assert machines(operator, operator.last.name) == {}
 
 
 @pytest.fixture
-def s3(person: Person) -> Iterator[Any]:
+def s3(operator: Operator) -> Iterator[Any]:
     """An S3 with the bucket `results-b`, which the local hosts find by their own ~/.aws."""
     server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     endpoint = "http://127.0.0.1:{1}".format(*server.get_host_and_port())
-    for home in (person.home, *(person.home / ".railhead/clusters/ready/hosts").glob("*/home")):
+    for home in (operator.home, *(operator.home / ".railhead/clusters/ready/hosts").glob("*/home")):
         (home / ".aws").mkdir(exist_ok=True)
         (home / ".aws/config").write_text(
             f"[default]\nendpoint_url = {endpoint}\nregion = us-east-1\n"
@@ -159,14 +159,14 @@ def s3(person: Person) -> Iterator[Any]:
         (home / ".aws/credentials").write_text(keys)
     import boto3
 
-    words = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    client = boto3.client("s3", endpoint_url=endpoint, **words)
+    options = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=endpoint, **options)
     client.create_bucket(Bucket="results-b")
     yield client
     server.stop()
 
 
-def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Person, s3: Any) -> None:
+def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Operator, s3: Any) -> None:
     record = owner.home / ".railhead/clusters/ready/cluster.json"
     document = json.loads(record.read_text())
     record.write_text(json.dumps({**document, "bucket": "s3://results-b"}))
@@ -185,9 +185,9 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(owner: Person, s3: An
     record.write_text(json.dumps(document))
 
 
-def test_max_hours_ends_a_run(person: Person) -> None:
-    person.write("slow.py", JOIN + "time.sleep(300)\n")
-    done = person.fab("train", "--script", "slow.py", "--max-hours", "0.01", seconds=120)
+def test_max_hours_ends_a_run(operator: Operator) -> None:
+    operator.write("slow.py", JOIN + "time.sleep(300)\n")
+    done = operator.fab("train", "--script", "slow.py", "--max-hours", "0.01", seconds=120)
     done.ended(1, "0.01 hours (--max-hours) were over")
 
 
@@ -200,11 +200,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words, said", BAD.values(), ids=BAD)
-def test_bad_words_about_the_end_start_nothing(
-    person: Person, words: tuple[str, ...], said: str
+@pytest.mark.parametrize("text, output", BAD.values(), ids=BAD)
+def test_bad_options_for_the_end_start_nothing(
+    operator: Operator, text: tuple[str, ...], output: str
 ) -> None:
-    person.fab("train", *words).ended(2, said)
+    operator.fab("train", *text).ended(2, output)
 
 
 def test_no_path_leads_to_a_power_off() -> None:

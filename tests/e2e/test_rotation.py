@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hosts import systemd
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 from bootstrap.clouds.base import InstanceState
@@ -39,8 +39,8 @@ class Cluster:
     def __init__(self, hosts: list[FullHost], user: str = "root") -> None:
         self.machines = hosts
         self.injected = [host.host_key for host in hosts]
-        self.said: list[str] = []
-        told = tuple(
+        self.messages: list[str] = []
+        output = tuple(
             Host(
                 one.name,
                 one.address,
@@ -51,19 +51,19 @@ class Cluster:
             for one in hosts
         )
         key = str(hosts[0].network.key)
-        self.inventory = Inventory("rotated", told, cloud="aws", key_file=key)
+        self.inventory = Inventory("rotated", output, cloud="aws", key_file=key)
 
     def contact(self) -> None:
         """What every command begins with."""
         cloud: Any = None  # it is not asked: the document has the keys
         standing = {
-            h.name: InstanceState("running", None, "it", "", serial="i-1") for h in self.told
+            h.name: InstanceState("running", None, "it", "", serial="i-1") for h in self.hosts
         }
         cloud_host_keys.pin(self.inventory, standing, cloud)
-        key_rotation.rotate(self.inventory, self.said.append)
+        key_rotation.rotate(self.inventory, self.messages.append)
 
     @property
-    def told(self) -> tuple[Host, ...]:
+    def hosts(self) -> tuple[Host, ...]:
         return self.inventory.hosts
 
     @property
@@ -72,21 +72,21 @@ class Cluster:
         return path.read_text().splitlines()
 
     def refused(self) -> None:
-        """No host is let in, for its key alone."""
+        """No host can be reached, because of its key alone."""
         sessions = connect.open_sessions(self.inventory)
         assert not sessions
         assert all(isinstance(error, ChangedHostKey) for error in sessions.failed.values())
 
     def known(self) -> None:
-        """Every host is let in."""
-        power._wait_for_ssh(self.inventory, self.said.append, Clock())
+        """Every host can be reached."""
+        power._wait_for_ssh(self.inventory, self.messages.append, Clock())
 
     def changed(self) -> None:
         """Every host has a key that was not injected, and only that one is pinned."""
         keys = [one.host_key for one in self.machines]
         assert not set(keys) & set(self.injected)
-        told = [f"{one.name} {key} i-1" for one, key in zip(self.machines, keys, strict=True)]
-        assert sorted(self.pins) == told
+        lines = [f"{one.name} {key} i-1" for one, key in zip(self.machines, keys, strict=True)]
+        assert sorted(self.pins) == lines
         self.known()
 
 
@@ -96,9 +96,9 @@ def test_the_first_contact_makes_a_key_on_the_host_and_the_next_does_not(full_ho
     cluster.changed()
     keys = [one.host_key for one in cluster.machines]
     changes = ["changing the injected host keys of h1, h2"]
-    assert cluster.said == changes
+    assert cluster.messages == changes
     cluster.contact()
-    assert [one.host_key for one in cluster.machines] == keys and cluster.said == changes
+    assert [one.host_key for one in cluster.machines] == keys and cluster.messages == changes
     (first, _) = cluster.machines
     left = first.exec("sh", "-c", f"ls -l {FILE}*; ssh-keygen -y -f {FILE}").stdout.splitlines()
     assert [line.split()[0] for line in left[:2]] == ["-rw-------", "-rw-r--r--"]
@@ -151,10 +151,10 @@ def before_switch(happens: Callable[[], None]) -> Any:
 
 def after_switch(session: Session, text: str) -> str:
     """The host has done it, and nobody hears of that."""
-    said = SH(session, text)
+    output = SH(session, text)
     if "NEW=" in text:
         raise Killed
-    return said
+    return output
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_host_that_crashed_within_its_own_steps_is_known(
     cluster.changed()
 
 
-def test_a_sshd_that_does_not_take_the_new_key_is_told_and_not_gone_on_with(
+def test_a_sshd_that_does_not_take_the_new_key_is_reported_and_not_gone_on_with(
     full_hosts: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(full_hosts("h1"))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from e2e.local import Person, cluster
+from e2e.local_hosts import Operator, cluster
 
 KERAS_2 = """
 import keras
@@ -28,15 +28,15 @@ def test_the_newest_tensorflow_trains_without_horovod(tmp_path: Path, shared_cac
     home, folder = tmp_path / "home", tmp_path / "folder"
     for path in (home, folder):
         path.mkdir()
-    person = Person(home, folder, shared_caches)
+    operator = Operator(home, folder, shared_caches)
     newest = ("--runtime", "tf2.21", "--launcher", "tensorflow")
     with cluster(home, "newest", shared_caches):
         hosts = ("--preset", "smoke", *newest)
-        done = person.fab("train", *hosts, seconds=600).ended(0, "succeeded")
+        done = operator.fab("train", *hosts, seconds=600).ended(0, "succeeded")
         done.ended(0, "runtime tf2.21-cpu on Python", "; --runtime tf2.21", "Keras 3")
         assert "] horovod:" not in done.out
-        run = json.loads((person.last / "run.json").read_text())
+        run = json.loads((operator.last / "run.json").read_text())
         assert (run["runtime"]["name"], run["strategy"]) == ("tf2.21-cpu", "multiworker")
-        person.write("fit.py", KERAS_2)
-        again = person.fab("train", "--script", "fit.py", *newest)
+        operator.write("fit.py", KERAS_2)
+        again = operator.fab("train", "--script", "fit.py", *newest)
         again.ended(0, "[h1] nothing to do", "with 2.21.0 2.21.0 2")

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from e2e import local
-from e2e.local import Person
+from e2e import local_hosts
+from e2e.local_hosts import Operator
 
 pytestmark = pytest.mark.slow
 
@@ -71,39 +71,39 @@ print("the loss is", float(loss), "on", len(resolver.cluster_spec().job_tasks("w
 """
 
 
-def test_parameter_servers_train_the_digits(person: Person) -> None:
-    words = ("--strategy", "parameter-server", "--set", "min_accuracy=0.95")
-    done = person.fab("train", *words, seconds=240).ended(0, "succeeded")
+def test_parameter_servers_train_the_digits(operator: Operator) -> None:
+    args = ("--strategy", "parameter-server", "--set", "min_accuracy=0.95")
+    done = operator.fab("train", *args, seconds=240).ended(0, "succeeded")
     plan = "parameter-server over 4 ranks on 2 hosts (h1: chief, worker; h2: ps, worker); Keras 3"
     assert plan in done.out
-    run = json.loads((person.last / "run.json").read_text())
+    run = json.loads((operator.last / "run.json").read_text())
     assert (run["schema"], run["launcher"], run["size"]) == (2, "tensorflow", 4)
     assert [len(run["tf_cluster"][role]) for role in ("chief", "ps", "worker")] == [1, 1, 2]
-    evaluation = json.loads((person.last / "evaluation.json").read_text())
+    evaluation = json.loads((operator.last / "evaluation.json").read_text())
     assert evaluation["accuracy"] >= 0.95 and evaluation["samples"] == 360
-    swept = person.result()["swept"]
+    swept = operator.result()["swept"]
     assert [swept[host]["ended"] for host in ("h1", "h2")] == [0, 0], "they ended by themselves"
 
 
-def test_a_program_with_servers_that_wait_for_ever_ends_with_its_chief(person: Person) -> None:
-    person.write("train.py", COORDINATOR)
-    words = ("--script", "train.py", "--strategy", "parameter-server", "--ps", "2")
-    done = person.fab("train", *words, seconds=180).ended(0, "succeeded", "5 ranks", "Keras 2")
+def test_a_program_with_servers_that_wait_for_ever_ends_with_its_chief(operator: Operator) -> None:
+    operator.write("train.py", COORDINATOR)
+    args = ("--script", "train.py", "--strategy", "parameter-server", "--ps", "2")
+    done = operator.fab("train", *args, seconds=180).ended(0, "succeeded", "5 ranks", "Keras 2")
     assert "(h1: chief, ps, worker; h2: ps, worker)" in done.out
-    result = person.result()
+    result = operator.result()
     assert (result["exit_code"], result["culprit"], result["trouble"]) == (0, None, None)
-    logs = {path.stem: path.read_text() for path in (person.last / "logs").glob("rank-*.log")}
+    logs = {path.stem: path.read_text() for path in (operator.last / "logs").glob("rank-*.log")}
     assert "on 2 workers" in logs["rank-0"]
     serving = sorted(text.partition("serving as ")[2].strip() for text in logs.values())
     assert serving == ["", "ps 0", "ps 1", "worker 0", "worker 1"]
-    assert (person.last / "outputs/trained.keras").exists()
+    assert (operator.last / "outputs/trained.keras").exists()
 
 
-def test_a_server_that_dies_is_named(person: Person) -> None:
-    person.write("train.py", "import os, time\n" + DIES)
-    words = ("--script", "train.py", "--strategy", "parameter-server", "--detach")
-    person.fab("train", *words).ended(0)
-    person.fab("attach").ended(1, "rank 2 on h2 exited with 7")
+def test_a_server_that_dies_is_named(operator: Operator) -> None:
+    operator.write("train.py", "import os, time\n" + DIES)
+    args = ("--script", "train.py", "--strategy", "parameter-server", "--detach")
+    operator.fab("train", *args).ended(0)
+    operator.fab("attach").ended(1, "rank 2 on h2 exited with 7")
 
 
 DIES = """
@@ -113,16 +113,16 @@ time.sleep(600)
 """
 
 
-def test_auto_takes_horovod_on_two_hosts(person: Person) -> None:
-    done = person.fab("train", "--strategy", "auto", "--preset", "smoke").ended(0, "succeeded")
+def test_auto_takes_horovod_on_two_hosts(operator: Operator) -> None:
+    done = operator.fab("train", "--strategy", "auto", "--preset", "smoke").ended(0, "succeeded")
     assert "strategy auto: horovod, because there is 2 hosts" in done.out
-    assert json.loads((person.last / "run.json").read_text())["strategy"] == "horovod"
+    assert json.loads((operator.last / "run.json").read_text())["strategy"] == "horovod"
 
 
 def test_auto_takes_one_device_on_one_host(tmp_path: Path, shared_caches: Path) -> None:
-    with local.cluster(tmp_path, "one", shared_caches, hosts=1):
-        somebody = Person(tmp_path, tmp_path, shared_caches)
-        words = ("--strategy", "auto", "--preset", "smoke")
-        done = somebody.fab("train", *words, seconds=600).ended(0, "succeeded in")
+    with local_hosts.cluster(tmp_path, "one", shared_caches, hosts=1):
+        somebody = Operator(tmp_path, tmp_path, shared_caches)
+        args = ("--strategy", "auto", "--preset", "smoke")
+        done = somebody.fab("train", *args, seconds=600).ended(0, "succeeded in")
     assert "strategy auto: one-device, because there is one host with no GPU" in done.out
     assert somebody.result()["size"] == 1

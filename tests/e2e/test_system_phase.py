@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from e2e.card import put_card
-from e2e.local import wait_until
-from e2e.stock import REAL, known_keyring
-from e2e.team import Start, Team, runs, timers, who_ran
+from e2e.apt_packages import REAL, known_keyring
+from e2e.gpu_standin import put_card
+from e2e.local_hosts import wait_until
+from e2e.systemd_hosts import Start, SystemdHosts, runs, timers, who_ran
 from hosts.packages import Repository
 
 from bootstrap.errors import RailheadError
@@ -48,7 +48,7 @@ def test_bare_hosts_get_each_its_packages_at_once(team: Start, repository: Repos
     with both.sessions() as opened:
         facts = both.work_on(opened, {n: Changes(packages=p) for n, p in wanted.items()})
     meanwhile.join()
-    assert facts["a"].openmpi and "[a] system: Setting up openmpi-bin" in both.said.getvalue()
+    assert facts["a"].openmpi and "[a] system: Setting up openmpi-bin" in both.messages.getvalue()
     assert facts["a"].python and who_ran(both.hosts[1]) == ["quick"]
     for host in both.hosts:
         assert timers(host) == {"active"} and not host.systemctl("--failed", "--quiet")
@@ -91,7 +91,7 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     assert host.exec("apt-mark", "showhold").stdout == ""
 
 
-def lacks(team: Team, facts: Mapping[str, HostFacts]) -> dict[str, Changes]:
+def lacks(team: SystemdHosts, facts: Mapping[str, HostFacts]) -> dict[str, Changes]:
     """What these hosts lack for their cards, by the plan; Python and others are left out."""
     runtime = runtimes.RUNTIMES["tf2.18-gpu"]
     environment = runtimes.Environment(runtime, "3.11", "")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from e2e.mirror import Mirror, use_mirror
-from e2e.team import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
+from e2e.apt_mirror import Mirror, use_mirror
+from e2e.systemd_hosts import BRIEF, Start, give_cloud_init, start_apt, timers, who_ran
 
 from bootstrap.errors import RailheadError
 from bootstrap.plan.system_changes import Changes
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 def test_another_apt_is_waited_for(team: Start) -> None:
     one = team("a")
     other = start_apt(one.hosts[0], "slow", "postinst")
-    heard = one.run_system_script(packages=("quick",))
+    lines = one.run_system_script(packages=("quick",))
     other.join()
     assert who_ran(one.hosts[0]) == ["slow", "quick"]
-    assert any("lock" in line for line in heard)
+    assert any("lock" in line for line in lines)
 
 
-def test_an_apt_that_never_ends_is_told(team: Start) -> None:
+def test_an_apt_that_never_ends_is_reported(team: Start) -> None:
     one = team("a")
     other = start_apt(one.hosts[0], "slow", "postinst")
     with pytest.raises(RailheadError, match=r"apt's lock is held .*dpkg/lock-frontend.*process"):
@@ -31,31 +31,31 @@ def test_an_apt_that_never_ends_is_told(team: Start) -> None:
     other.join()
 
 
-def test_the_first_boot_is_waited_for_and_its_end_told(team: Start) -> None:
+def test_the_first_boot_is_waited_for_and_its_end_reported(team: Start) -> None:
     """cloud-init's answers are recorded ones: there is no cloud here."""
     one = team("a")
     (host,) = one.hosts
     host.write("/var/log/cloud-init-output.log", "E: the last of it\n")
 
     give_cloud_init(host, 1, "error")
-    with pytest.raises(RailheadError, match=r"cloud-init.*log") as told:
+    with pytest.raises(RailheadError, match=r"cloud-init.*log") as caught:
         one.run_system_script(wait_cloud_init=True, packages=("quick",))
-    assert "scripts_user" in str(told.value) and "the last of it" in str(told.value)
+    assert "scripts_user" in str(caught.value) and "the last of it" in str(caught.value)
     assert who_ran(host) == []
     give_cloud_init(host, 0, "done")
     assert not any("degraded" in line for line in one.run_system_script(wait_cloud_init=True))
     give_cloud_init(host, 2, "done")
-    heard = one.run_system_script(wait_cloud_init=True, packages=("quick",))
-    assert any("degraded" in line for line in heard)
+    lines = one.run_system_script(wait_cloud_init=True, packages=("quick",))
+    assert any("degraded" in line for line in lines)
     assert who_ran(host) == ["quick"]
 
 
-def test_a_mirror_that_fails_for_a_while_is_asked_again(team: Start, mirror: str) -> None:
+def test_a_mirror_that_fails_for_a_while_is_queried_again(team: Start, mirror: str) -> None:
     one = team("a")
     use_mirror(one.hosts[0], mirror)
     Mirror.bad = ["quick_1_all.deb"] * 6 + ["nothing"]
-    heard = one.run_system_script(packages=("quick",))
-    assert any("passes by itself" in line for line in heard)
+    lines = one.run_system_script(packages=("quick",))
+    assert any("passes by itself" in line for line in lines)
     assert who_ran(one.hosts[0]) == ["quick"]
 
 
@@ -68,7 +68,7 @@ def test_a_mirror_that_is_away_is_named(team: Start) -> None:
 
 def test_what_does_not_pass_is_tried_once(team: Start) -> None:
     one = team("a")
-    heard: list[str] = []
+    lines: list[str] = []
     wrong = {
         "no-such": "Unable to locate package no-such",
         "needs-more": "needs-more : Depends: no-such-package",
@@ -80,7 +80,7 @@ def test_what_does_not_pass_is_tried_once(team: Start) -> None:
         for package, says in wrong.items():
             with pytest.raises(RailheadError, match=says):
                 run_system_script(
-                    session, facts, Changes(packages=(package,)), heard.append, pace=BRIEF
+                    session, facts, Changes(packages=(package,)), lines.append, pace=BRIEF
                 )
-    assert not any("once more" in line for line in heard)
+    assert not any("once more" in line for line in lines)
     assert timers(one.hosts[0]) == {"active"}

@@ -31,15 +31,15 @@ class OnAws:
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What EC2 shows, by name; without states all that are not terminated."""
         wanted = states or ("pending", "running", "stopping", "stopped")
-        asked = [{"Name": "instance-state-name", "Values": list(wanted)}]
-        held = self.cloud.client("ec2").describe_instances(Filters=asked)["Reservations"]
+        requests = [{"Name": "instance-state-name", "Values": list(wanted)}]
+        held = self.cloud.client("ec2").describe_instances(Filters=requests)["Reservations"]
         found = [one for each in held for one in each["Instances"]]
         return sorted(found, key=lambda one: tags(one)["Name"])
 
     @property
     def id(self) -> str:
         """The id of its cluster, as Pulumi's state has it."""
-        (kept,) = [one for one in self.stack.resources() if one["type"] == "pulumi:index:Stash"]
+        (kept,) = [one for one in self.stack.resources() if one["urn"].endswith("::cluster-id")]
         return str(kept["outputs"]["output"])
 
     @property

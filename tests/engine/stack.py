@@ -57,10 +57,10 @@ class Done:
     seconds: float
     events: tuple[dict[str, Any], ...] = ()
 
-    def ended(self, code: int, *words: str) -> Done:
+    def ended(self, code: int, *args: str) -> Done:
         """Assert the exit code, and that each of the words was said."""
         assert self.code == code, f"exit {self.code}, expected {code}:\n{self.text}"
-        for word in words:
+        for word in args:
             assert word in self.text, f"{word!r} was not said:\n{self.text}"
         return self
 
@@ -71,9 +71,9 @@ class Done:
         So is the provider of dynamic resources: the engine takes it for changed when any of the
         settings changed.
         """
-        told = [e[kind]["metadata"] for e in self.events for kind in ENDED if kind in e]
+        lines = [e[kind]["metadata"] for e in self.events for kind in ENDED if kind in e]
         # A component's event comes again with its outputs.
-        steps = dict.fromkeys(_step(m) for m in told if m["op"] not in ("same", "refresh"))
+        steps = dict.fromkeys(_step(m) for m in lines if m["op"] not in ("same", "refresh"))
         return [s for s in steps if (s.type, s.name) != DEFAULT_PROVIDER]
 
     @property
@@ -90,8 +90,8 @@ class Done:
     @property
     def problems(self) -> list[str]:
         """The errors that were told, without colours."""
-        told = [e["diagnosticEvent"] for e in self.events if "diagnosticEvent" in e]
-        texts = [each["message"] for each in told if each["severity"] == "error"]
+        lines = [e["diagnosticEvent"] for e in self.events if "diagnosticEvent" in e]
+        texts = [each["message"] for each in lines if each["severity"] == "error"]
         return [re.sub(r"<\{%.*?%\}>", "", text).strip() for text in texts]
 
 
@@ -137,30 +137,30 @@ class Stack:
     def config(self, **values: object) -> Stack:
         """`pulumi config set` of each; None unsets one."""
         for key, value in values.items():
-            words = ["rm", key] if value is None else ["set", key, "--", _text(value)]
-            self.run("config", "--stack", self.name, *words).ended(0)
+            args = ["rm", key] if value is None else ["set", key, "--", _text(value)]
+            self.run("config", "--stack", self.name, *args).ended(0)
         return self
 
-    def preview(self, *words: str) -> Done:
+    def preview(self, *args: str) -> Done:
         """`pulumi preview`."""
-        return self._operate("preview", *words)
+        return self._operate("preview", *args)
 
-    def up(self, *words: str) -> Done:
+    def up(self, *args: str) -> Done:
         """`pulumi up --yes`, without the preview before it."""
-        return self._operate("up", "--yes", "--skip-preview", *words)
+        return self._operate("up", "--yes", "--skip-preview", *args)
 
-    def refresh(self, *words: str) -> Done:
+    def refresh(self, *args: str) -> Done:
         """`pulumi refresh --yes`, without the preview before it."""
-        return self._operate("refresh", "--yes", "--skip-preview", *words)
+        return self._operate("refresh", "--yes", "--skip-preview", *args)
 
-    def destroy(self, *words: str) -> Done:
+    def destroy(self, *args: str) -> Done:
         """`pulumi destroy --yes`, without the preview before it."""
-        return self._operate("destroy", "--yes", "--skip-preview", *words)
+        return self._operate("destroy", "--yes", "--skip-preview", *args)
 
     def output(self) -> dict[str, Any]:
         """`pulumi stack output --json`."""
-        words = ("stack", "output", "--json", "--stack", self.name)
-        outputs: dict[str, Any] = json.loads(self.run(*words).ended(0).text)
+        args = ("stack", "output", "--json", "--stack", self.name)
+        outputs: dict[str, Any] = json.loads(self.run(*args).ended(0).text)
         return outputs
 
     def resources(self) -> list[dict[str, Any]]:
@@ -169,18 +169,18 @@ class Stack:
         found: list[dict[str, Any]] = state["deployment"].get("resources") or []
         return found
 
-    def _operate(self, verb: str, *words: str) -> Done:
+    def _operate(self, verb: str, *args: str) -> Done:
         log = self.folder / "events.jsonl"
         log.unlink(missing_ok=True)
-        done = self.run(verb, "--stack", self.name, "--event-log", str(log), *words)
+        done = self.run(verb, "--stack", self.name, "--event-log", str(log), *args)
         lines = log.read_text().splitlines() if log.exists() else []
         return Done(done.code, done.text, done.seconds, tuple(map(json.loads, lines)))
 
-    def run(self, *words: str, seconds: float = 200) -> Done:
+    def run(self, *args: str, seconds: float = 200) -> Done:
         """`pulumi words` in the project; what it printed on stdout, then on stderr."""
         begun = time.monotonic()
         process = subprocess.Popen(
-            [str(self.engine / "pulumi"), "--non-interactive", "--color=never", *words],
+            [str(self.engine / "pulumi"), "--non-interactive", "--color=never", *args],
             cwd=self.folder,
             env={**os.environ, **self._environment(), **self.env},
             stdin=subprocess.DEVNULL,
@@ -193,7 +193,7 @@ class Stack:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
-            raise AssertionError(f"{words} took more than {seconds} s:\n{out}{err}") from None
+            raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
         return Done(process.returncode, out + err, time.monotonic() - begun)
 
     def _environment(self) -> dict[str, str]:

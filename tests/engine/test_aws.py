@@ -41,9 +41,9 @@ def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
     document = aws.stack.output()["cluster"]
     hosts = aws.instances("running")
     assert [one["InstanceId"] for one in hosts] == [one["id"] for one in document["hosts"]]
-    for one, said in zip(hosts, document["hosts"], strict=True):
-        assert said["address"] == one["PublicIpAddress"]
-        assert said["peer_address"] == one["PrivateIpAddress"]
+    for one, output in zip(hosts, document["hosts"], strict=True):
+        assert output["address"] == one["PublicIpAddress"]
+        assert output["peer_address"] == one["PrivateIpAddress"]
         check_machine(aws, one)
     check_doors(aws, hosts[0])
     check_bucket(aws, document["bucket"].removeprefix("s3://"))
@@ -61,20 +61,20 @@ def check_machine(aws: OnAws, one: dict[str, Any]) -> None:
     assert tags(one) == {**aws.tags, "Name": tags(one)["Name"]}
     assert one["MetadataOptions"]["HttpTokens"] == "required"
     assert one["KeyName"] and one["IamInstanceProfile"] and len(aws.cloud.extra.groups) == 1
-    asked = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
-    (disk,) = ec2.describe_volumes(Filters=asked)["Volumes"]
+    requests = [{"Name": "attachment.instance-id", "Values": [one["InstanceId"]]}]
+    (disk,) = ec2.describe_volumes(Filters=requests)["Volumes"]
     assert disk["Encrypted"] and disk["VolumeType"] == "gp3" and disk["Size"] == 100
     assert tags(disk) == {**aws.tags, "Name": tags(one)["Name"]}
-    words = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
-    said = ec2.describe_instance_attribute(**words)
-    assert said["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
+    options = {"InstanceId": one["InstanceId"], "Attribute": "instanceInitiatedShutdownBehavior"}
+    output = ec2.describe_instance_attribute(**options)
+    assert output["InstanceInitiatedShutdownBehavior"] == {"Value": "stop"}
 
 
 def check_doors(aws: OnAws, one: dict[str, Any]) -> None:
     """As the cloud has them: every group of the network, the one that AWS made too."""
-    asked = [{"Name": "vpc-id", "Values": [one["VpcId"]]}]
+    requests = [{"Name": "vpc-id", "Values": [one["VpcId"]]}]
     ec2 = aws.cloud.client("ec2")
-    groups = ec2.describe_security_groups(Filters=asked)["SecurityGroups"]
+    groups = ec2.describe_security_groups(Filters=requests)["SecurityGroups"]
     (ours,) = [g for g in groups if g["GroupName"] != "default"]
     (default,) = [g for g in groups if g["GroupName"] == "default"]
     assert not default["IpPermissions"] and not default["IpPermissionsEgress"]
@@ -86,7 +86,7 @@ def check_doors(aws: OnAws, one: dict[str, Any]) -> None:
     assert among["UserIdGroupPairs"][0]["GroupId"] == ours["GroupId"]
     (table,) = [
         t
-        for t in ec2.describe_route_tables(Filters=asked)["RouteTables"]
+        for t in ec2.describe_route_tables(Filters=requests)["RouteTables"]
         if "Tags" in t and t["Tags"]
     ]
     out = {r.get("DestinationCidrBlock"): r.get("GatewayId", "") for r in table["Routes"]}
@@ -104,8 +104,8 @@ def check_bucket(aws: OnAws, name: str) -> None:
     assert life["NoncurrentVersionExpiration"] and life["AbortIncompleteMultipartUpload"]
     (refusal,) = json.loads(s3.get_bucket_policy(Bucket=name)["Policy"])["Statement"]
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    said = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
-    assert said == aws.tags
+    values = {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(Bucket=name)["TagSet"]}
+    assert values == aws.tags
 
 
 def check_nothing_is_left(aws: OnAws) -> None:
@@ -170,7 +170,7 @@ def without_id(text: str) -> str:
     return re.sub(r'"railhead:id": "[0-9a-f]+",? ?', "", text).replace(", }", "}")
 
 
-def test_a_change_changes_what_was_said_and_no_more(aws: OnAws) -> None:
+def test_a_change_changes_what_was_reported_and_no_more(aws: OnAws) -> None:
     aws.stack.up().ended(0)
     first = [one["InstanceId"] for one in aws.instances()]
     aws.stack.config(ssh_cidrs="198.51.100.0/24")
@@ -275,7 +275,7 @@ def test_up_again_makes_what_was_missing(aws: OnAws) -> None:
     assert len(now) == 3 and set(first) < set(now)
 
 
-def test_too_small_a_quota_is_asked_for_and_then_used(aws: OnAws) -> None:
+def test_too_small_a_quota_is_requested_and_then_used(aws: OnAws) -> None:
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4
     done = aws.stack.up().ended(1, "have 4, need 8 vCPU", "pulumi config set quotas request")
     assert "Traceback" not in done.text
@@ -322,23 +322,23 @@ if asked == "invoke":
 """
 
 
-@pytest.mark.parametrize("asked", ["type", "input", "invoke"])
+@pytest.mark.parametrize("unknown", ["type", "input", "invoke"])
 def test_the_stand_in_knows_its_limits(
-    engine: Path, tmp_path: Path, cloud: Cloud, asked: str
+    engine: Path, tmp_path: Path, cloud: Cloud, unknown: str
 ) -> None:
     """Else a typo, or a resource that nobody has thought of, would pass unseen."""
     with serve(cloud) as (_, port):
         stack = Stack(engine, tmp_path / "p", providers={"aws": port}, program=PROGRAM)
-        stack.config(asked=asked).up().ended(1, "the stand-in does not know")
+        stack.config(asked=unknown).up().ended(1, "the stand-in does not know")
 
 
 def test_moto_refuses_what_aws_refuses(cloud: Cloud) -> None:
     """The additions are held to AWS's own words."""
     cloud.reset()
     quotas, ec2 = cloud.client("service-quotas"), cloud.client("ec2")
-    words = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
+    options = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
     with pytest.raises(ClientError, match="IllegalArgument"):
-        quotas.request_service_quota_increase(**words, DesiredValue=256.0)
+        quotas.request_service_quota_increase(**options, DesiredValue=256.0)
     with pytest.raises(ClientError, match="NoSuchResource"):
         quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
     ec2.create_placement_group(GroupName="g", Strategy="cluster")

@@ -29,14 +29,14 @@ def given(aws: OnAws) -> list[dict[str, str]]:
     """The keys in each machine's user data, as EC2 has it."""
     found = []
     for one in aws.instances():
-        asked = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
-        said = aws.cloud.client("ec2").describe_instance_attribute(**asked)["UserData"]
-        text = b64decode(said.get("Value", "")).decode()
+        options = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
+        output = aws.cloud.client("ec2").describe_instance_attribute(**options)["UserData"]
+        text = b64decode(output.get("Value", "")).decode()
         found.append(json.loads(text.removeprefix(HEAD)).get("ssh_keys", {}))
     return found
 
 
-def told(aws: OnAws) -> list[tuple[Any, Any]]:
+def document_keys(aws: OnAws) -> list[tuple[Any, Any]]:
     """What the document says of each host's key."""
     hosts = aws.stack.output()["cluster"]["hosts"]
     return [(host.get("host_key"), host["host_key_source"]) for host in hosts]
@@ -48,9 +48,9 @@ def written(aws: OnAws) -> str:
     return "\n".join(path.read_text() for path in [*files, aws.stack.folder / "events.jsonl"])
 
 
-def check_it_is_nowhere(aws: OnAws, *said: str) -> None:
+def check_it_is_nowhere(aws: OnAws, *args: str) -> None:
     """The secret part of a key ends its text."""
-    everywhere = "\n".join([*said, written(aws), aws.stack.run("stack", "output").text])
+    everywhere = "\n".join([*args, written(aws), aws.stack.run("stack", "output").text])
     for keys in given(aws):
         *_, last, _ = keys["ed25519_private"].splitlines()
         assert len(last) > 20 and last not in everywhere
@@ -60,7 +60,7 @@ def check_it_is_nowhere(aws: OnAws, *said: str) -> None:
 def test_the_private_half_is_in_the_machine_and_in_no_text(aws: OnAws) -> None:
     done = aws.stack.up("--diff").ended(0)
     keys = given(aws)
-    assert told(aws) == [(keys[0]["ed25519_public"], "injected")]
+    assert document_keys(aws) == [(keys[0]["ed25519_public"], "injected")]
     check_it_is_nowhere(aws, done.text)
     # A refresh brings the user data back without a mark of what it is.
     aws.stack.refresh().ended(0)
@@ -71,15 +71,15 @@ def test_the_private_half_is_in_the_machine_and_in_no_text(aws: OnAws) -> None:
 
 def test_a_change_of_mind_is_for_new_machines_alone(aws: OnAws) -> None:
     aws.stack.up().ended(0)
-    first, was = aws.instances(), [*told(aws), (None, "console")]
+    first, was = aws.instances(), [*document_keys(aws), (None, "console")]
     aws.stack.config(host_keys=None, count=2)
     steps = {(step.op, step.type) for step in aws.stack.up().ended(0).steps}
     assert {("delete", HOST_KEY), ("create", INSTANCE)} <= steps
     assert not {("update", INSTANCE), ("delete-replaced", INSTANCE)} & steps
     assert aws.instances()[0]["InstanceId"] == first[0]["InstanceId"]
-    assert told(aws) == was, "the document says how each one was made"
+    assert document_keys(aws) == was, "the document says how each one was made"
     # What comes in the place of a machine is a new one.
     aws.stack.config(host_keys="injected", image="ami-0fedcba9876543210").up().ended(0)
     assert not {one["InstanceId"] for one in first} & {one["InstanceId"] for one in aws.instances()}
-    assert told(aws) == [(keys["ed25519_public"], "injected") for keys in given(aws)]
-    assert told(aws)[0] != was[0]
+    assert document_keys(aws) == [(keys["ed25519_public"], "injected") for keys in given(aws)]
+    assert document_keys(aws)[0] != was[0]

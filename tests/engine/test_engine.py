@@ -29,7 +29,7 @@ def test_a_program_goes_through_all_its_life(engine: Path, tmp_path: Path) -> No
     assert stack.resources() == []
 
 
-def test_a_program_that_raises_fails_with_its_words(engine: Path, tmp_path: Path) -> None:
+def test_a_program_that_raises_fails_with_its_text(engine: Path, tmp_path: Path) -> None:
     stack = Stack(engine, tmp_path / "project", program=PROGRAM).config(broken=True)
     done = stack.up().ended(1)
     assert "RuntimeError: broken by choice" in done.problems[0]

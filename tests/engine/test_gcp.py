@@ -126,7 +126,7 @@ def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, clou
     assert host.request.body["scheduling"]["provisioningModel"] == "SPOT"
 
 
-def test_too_small_a_quota_is_told_asked_for_and_then_used(stack: Stack, cloud: Cloud) -> None:
+def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, cloud: Cloud) -> None:
     cloud.quotas[T4] = rows(0, "us-central1")
     for done in (stack.preview(), stack.up()):
         done.ended(1, f"({T4}, us-central1): have 0, need 2 GPU", "config set quotas request")
@@ -134,8 +134,8 @@ def test_too_small_a_quota_is_told_asked_for_and_then_used(stack: Stack, cloud: 
     assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
 
     stack.config(quotas="request", contact_email="ann@example.com")
-    asked = stack.up().ended(0, "no machines are made")
-    assert changes(asked) == {f"create SQuotaPreference {T4.lower()}"}
+    result = stack.up().ended(0, "no machines are made")
+    assert changes(result) == {f"create SQuotaPreference {T4.lower()}"}
     assert list(stack.output()) == ["next"] and "the quota is requested" in stack.output()["next"]
     assert not changes(stack.up("--expect-no-changes"))
 
@@ -146,7 +146,7 @@ def test_too_small_a_quota_is_told_asked_for_and_then_used(stack: Stack, cloud: 
     assert [one.kind for one in cloud.things.values()] == [PREFERENCE]
 
 
-def test_asking_for_more_does_not_remove_the_machines_that_there_are(
+def test_querying_for_more_does_not_remove_the_machines_that_there_are(
     stack: Stack, cloud: Cloud
 ) -> None:
     stack.config(count=1).up().ended(0)

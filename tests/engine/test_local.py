@@ -138,7 +138,7 @@ def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(stack: Stack) -
 # What is wrong is told, in a line each, before anything is made
 
 
-def test_wrong_settings_are_told_before_any_resource(stack: Stack) -> None:
+def test_wrong_settings_are_reported_before_any_resource(stack: Stack) -> None:
     done = stack.config(count=17, spot=True, owner="").up().ended(1)
     assert sorted(line.partition(":")[0] for line in done.problems) == ["count", "spot"]
     assert "Traceback" not in done.text and "unhandled" not in done.text
@@ -146,7 +146,7 @@ def test_wrong_settings_are_told_before_any_resource(stack: Stack) -> None:
     assert not (Path.home() / ".railhead").exists()
 
 
-def test_a_name_that_a_clouds_cluster_has_is_told_at_preview(stack: Stack, home: Path) -> None:
+def test_a_name_that_a_clouds_cluster_has_is_reported_at_preview(stack: Stack, home: Path) -> None:
     golden = Path(__file__).parents[1] / "cases/documents/cluster-aws.json"
     folder = home / ".railhead/clusters" / "taken"
     folder.mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_a_name_that_a_clouds_cluster_has_is_told_at_preview(stack: Stack, home:
     assert made(stack) == {}
 
 
-def test_what_fails_later_is_told_without_a_traceback(stack: Stack, home: Path) -> None:
+def test_what_fails_later_is_reported_without_a_traceback(stack: Stack, home: Path) -> None:
     stack.up().ended(0)
     (home / ".railhead/clusters/test/cluster.json").rename(home / "kept")
     (home / ".railhead/clusters/test/cluster.json").write_text("no JSON")

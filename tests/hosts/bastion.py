@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 
 

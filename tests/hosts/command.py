@@ -24,6 +24,6 @@ def run(*argv: str, stdin: str = "", check: bool = True) -> str:
         env={**os.environ, "PATH": PATH, "LC_ALL": "C"},
     )
     if check and done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-2000:]
-        raise CommandFailed(f"{' '.join(argv)}: exit {done.returncode}: {said}")
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise CommandFailed(f"{' '.join(argv)}: exit {done.returncode}: {output}")
     return done.stdout

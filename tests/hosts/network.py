@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import IO
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.base import locked
 from hosts.command import run
 
@@ -59,12 +59,12 @@ class Network:
     def __init__(self, *, internet: bool = False, reachable: bool = True) -> None:
         self._creator = os.getpid()
         self.tag = f"rh{self._creator}_{next(COUNTER)}"
-        self.folder = sweep.ROOT / self.tag
+        self.folder = cleanup.ROOT / self.tag
         self.internet = internet
         self.reachable = reachable
         self._addresses = itertools.count(FIRST_HOST)
-        with locked(sweep.ROOT / "lock"):
-            sweep.remove_the_dead()
+        with locked(cleanup.ROOT / "lock"):
+            cleanup.remove_the_dead()
             self._owner = self._own()
             self.prefix = free_prefix()
             (self.folder / "prefix").write_text(self.prefix)
@@ -92,10 +92,10 @@ class Network:
         """End every host and remove the network; again, or in a forked child, do nothing."""
         if not self._owner.closed and self._creator == os.getpid():
             atexit.unregister(self.close)
-            with locked(sweep.ROOT / "lock"):
-                sweep.remove(self.folder)
+            with locked(cleanup.ROOT / "lock"):
+                cleanup.remove(self.folder)
                 self._owner.close()
-                sweep.forwarding_off_if_unused()
+                cleanup.forwarding_off_if_unused()
 
     def _own(self) -> IO[str]:
         self.folder.mkdir(parents=True)
@@ -114,8 +114,8 @@ class Network:
         rules = SHARED if self.internet else CLOSED
         run("nft", "-f", "-", stdin=rules.format(tag=self.tag, subnet=self.subnet))
         if self.internet:
-            sweep.forwarding_on(self.tag)
-            sweep.forwarding_on(outer_interface())
+            cleanup.forwarding_on(self.tag)
+            cleanup.forwarding_on(outer_interface())
 
 
 def free_prefix() -> str:

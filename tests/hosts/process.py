@@ -42,8 +42,8 @@ def read_process(folder: Path) -> Process:
     name, _, fields = rest.rpartition(") ")
     argv = (folder / "cmdline").read_text(errors="replace").rstrip("\0")
     # sshd's sessions rewrite their argv to one text, "sshd: root@notty".
-    words = argv.split("\0") if "\0" in argv else argv.split(" ")
-    return Process(int(folder.name), tuple(words) if argv else (f"[{name}]",), fields.split()[0])
+    text = argv.split("\0") if "\0" in argv else argv.split(" ")
+    return Process(int(folder.name), tuple(text) if argv else (f"[{name}]",), fields.split()[0])
 
 
 def child_of(pid: int) -> int:

@@ -6,7 +6,8 @@
 
 systemd-nspawn is its outer process and makes its namespaces; what the host does to "the machine",
 it does to that process. It is a Debian 12 as minimal cloud images are: no Python, no curl, and a
-sudo that asks `rail` for no password.
+sudo that asks `rail` for no password. With `base=cloud_image()` it has Python, an ssh client and
+cloud-init as well.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hosts import sweep
+from hosts import cleanup
 from hosts.base import CACHE, SEALED, SUITE, architecture, copy_apt_settings, locked, mirror
 from hosts.command import PATH, run
-from hosts.full import FullHost
+from hosts.full_host import FullHost
 from hosts.network import Network
 from hosts.process import child_of
 
@@ -46,24 +47,39 @@ useradd --create-home --shell /bin/bash rail
 echo 'rail ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/rail
 rm -f /etc/ssh/ssh_host_* /etc/machine-id
 rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/* /usr/share/doc/*
-test ! -e /usr/bin/python3
 """
+# By apt: debootstrap configures cloud-init's Python packages in a wrong order.
+CLOUD = """
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -y -q --no-install-recommends python3 openssh-client cloud-init
+"""
+BARE = "test ! -e /usr/bin/python3\n"
 REBOOTED = 133  # what systemd-nspawn ends with when its payload asked for a reboot
 BOOT_SECONDS = 40.0
 
 
 def system_image() -> Path:
     """The root file system of such hosts, built first where it is not cached (a minute)."""
-    recipe = "\n".join([SUITE, architecture(), *PACKAGES, SETUP])
-    image = CACHE / ("systemd-" + hashlib.sha256(recipe.encode()).hexdigest()[:16])
+    return _image("systemd", SETUP + BARE)
+
+
+def cloud_image() -> Path:
+    """The same with what images of clouds have, built first where it is not cached."""
+    return _image("systemd-cloud", "set -eu\n" + CLOUD + SETUP)
+
+
+def _image(name: str, setup: str) -> Path:
+    recipe = "\n".join([SUITE, architecture(), *PACKAGES, setup])
+    image = CACHE / (f"{name}-" + hashlib.sha256(recipe.encode()).hexdigest()[:16])
     if not image.exists():
         with locked(CACHE / "systemd-lock"):
             if not image.exists():
-                build(image)
+                build(image, setup)
     return image
 
 
-def build(image: Path) -> None:
+def build(image: Path, setup: str) -> None:
     """Build beside the final place and rename last, so that a half image is never used."""
     part = image.with_name(image.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -72,7 +88,7 @@ def build(image: Path) -> None:
     source = [mirror()] if mirror() else []
     run(*SEALED, "debootstrap", "--variant=minbase", include, SUITE, str(part), *source)
     copy_apt_settings(part)
-    run(*SEALED, "chroot", str(part), "/bin/sh", "-c", SETUP)
+    run(*SEALED, "chroot", str(part), "/bin/sh", "-c", setup)
     part.rename(image)
 
 
@@ -87,9 +103,15 @@ class SystemdHost(FullHost):
     """A host in a network, made but not yet started. `boots` counts how often it came up."""
 
     def __init__(
-        self, network: Network, name: str, *, binds: Mapping[Path, str] | None = None, **kw: Any
+        self,
+        network: Network,
+        name: str,
+        *,
+        binds: Mapping[Path, str] | None = None,
+        base: Path | None = None,
+        **kw: Any,
     ) -> None:
-        super().__init__(network, name, binds=binds, base=system_image(), **kw)
+        super().__init__(network, name, binds=binds, base=base or system_image(), **kw)
         self.write("/etc/machine-id", uuid.uuid4().hex + "\n")
         self.boots = 0
         self.comes_back = True
@@ -106,7 +128,7 @@ class SystemdHost(FullHost):
 
     def _boot(self) -> None:
         self.boots += 1
-        groups = sweep.cgroups(self.legs.namespace)
+        groups = cleanup.cgroups(self.legs.namespace)
         for group in groups:
             group.mkdir(exist_ok=True)
         # In control groups of its own, or all such hosts would share the machine's.
@@ -141,6 +163,17 @@ class SystemdHost(FullHost):
             self._outer, self.init = None, 0
         super().stop(silent=silent)
 
+    def wait_for_power_off(self, seconds: float = BOOT_SECONDS) -> None:
+        """Wait until it has powered itself off. Raises TimeoutExpired where it has not."""
+        assert self._outer is not None
+        code = self._outer.wait(seconds)
+        assert code == 0, f"{self.name} ended with {code}"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it runs."""
+        return self._outer is not None and self._outer.poll() is None
+
     def wait(self) -> None:
         """Wait until its sshd listens."""
         self._wait_up("")
@@ -172,6 +205,6 @@ class SystemdHost(FullHost):
         """Its kernel's id of this boot, which is not the machine's."""
         return self.exec("cat", "/proc/sys/kernel/random/boot_id").stdout.strip()
 
-    def systemctl(self, *words: str) -> str:
+    def systemctl(self, *args: str) -> str:
         """What systemctl prints there."""
-        return self.exec("systemctl", *words).stdout.strip()
+        return self.exec("systemctl", *args).stdout.strip()

@@ -68,7 +68,7 @@ class Made:
     resources: list[Resource] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
-    said: list[tuple[str, str]] = field(default_factory=list)  # (INFO | WARNING | ERROR, text)
+    messages: list[tuple[str, str]] = field(default_factory=list)  # (INFO | WARNING | ERROR, text)
 
     def every(self, kind: str) -> list[Resource]:
         """All resources of a type, by name; LookupError where there is none."""
@@ -94,7 +94,7 @@ class Made:
     @property
     def text(self) -> str:
         """All that was said, a line each, the level in front."""
-        return "\n".join(f"{level}: {text}" for level, text in self.said)
+        return "\n".join(f"{level}: {text}" for level, text in self.messages)
 
 
 class Refused(Exception):
@@ -141,7 +141,7 @@ def preview(program: Callable[[], Any], world: World, *, stack: str = "test") ->
     if error is not None:
         raise error
     bare = [Resource(**{**vars(one), "inputs": {}}) for one in made.resources]
-    return Made(bare, made.calls, {}, made.said)
+    return Made(bare, made.calls, {}, made.messages)
 
 
 def refused(program: Callable[[], Any], world: World, *, stack: str = "test") -> tuple[str, Made]:
@@ -160,7 +160,7 @@ def _run(
 
     def inside() -> Exception | None:
         logger = logging.Logger("pulumi in tests", logging.INFO)
-        logger.addHandler(_Said(made))
+        logger.addHandler(_LogHandler(made))
         monitor = _Monitor(world, made, preview)
         settings.ROOT.set(_NOBODY)  # so that set_mocks makes no stack of its own
         set_mocks(monitor.mocks, "railhead", stack, preview, logger, monitor)
@@ -190,7 +190,7 @@ def _known(value: Any, where: str) -> None:
             _known(inner, where)
 
 
-class _Said(logging.Handler):
+class _LogHandler(logging.Handler):
     """Collects what the program says through pulumi.log."""
 
     def __init__(self, made: Made) -> None:
@@ -198,7 +198,7 @@ class _Said(logging.Handler):
         self.made = made
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.made.said.append((record.levelname, record.getMessage()))
+        self.made.messages.append((record.levelname, record.getMessage()))
 
 
 class _Mocks(mocks.Mocks):

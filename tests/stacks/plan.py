@@ -68,12 +68,12 @@ def plan(made: Made) -> dict[str, Any]:
     """The plan of all that a program made; KeyError for what has no Terraform name here."""
     ours = [one for one in made.resources if one.type in made.kinds]
     addresses = {one.urn: address(one) for one in ours}
-    asked = {"resources": [_asked(one, addresses) for one in ours]}
+    request = {"resources": [_known_values(one, addresses) for one in ours]}
     written = {"resources": [_written(one, addresses) for one in ours]}
     return {
         "format_version": "1.2",
         "terraform_version": "1.9.0",
-        "planned_values": {"root_module": asked},
+        "planned_values": {"root_module": request},
         "configuration": {"root_module": written},
     }
 
@@ -92,7 +92,7 @@ def _frame(one: Resource) -> dict[str, Any]:
     return {**names, "mode": "managed"}
 
 
-def _asked(one: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
+def _known_values(one: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
     """The values that Terraform would know: what is another's id alone, it would not."""
     unknown = [key for key in _references(one, addresses) if _is_bare(one.inputs.get(key))]
     known = {key: value for key, value in one.inputs.items() if key not in unknown}
@@ -145,14 +145,14 @@ def altered(made: Made, kind: str, **inputs: Any) -> Made:
     """The same cluster with other inputs in every resource of a type."""
     made.every(kind)
     others = [_given(one, inputs) if one.type == kind else one for one in made.resources]
-    return Made(others, made.calls, made.outputs, made.said)
+    return Made(others, made.calls, made.outputs, made.messages)
 
 
 def without(made: Made, kind: str) -> Made:
     """The same cluster without the resources of a type."""
     made.every(kind)
     others = [one for one in made.resources if one.type != kind]
-    return Made(others, made.calls, made.outputs, made.said)
+    return Made(others, made.calls, made.outputs, made.messages)
 
 
 def _given(one: Resource, inputs: Mapping[str, Any]) -> Resource:

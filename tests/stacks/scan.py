@@ -78,9 +78,9 @@ def skips(folder: Path) -> list[Skip]:
 
 
 def _skip(line: str, file: str) -> Skip:
-    if not (said := SKIP.fullmatch(line)):
+    if not (output := SKIP.fullmatch(line)):
         raise ValueError(f"{file}: write # {MARK}=ID: REASON, and not {line.strip()}")
-    return Skip(said[1], said[2], file)
+    return Skip(output[1], output[2], file)
 
 
 def python() -> Path:
@@ -104,14 +104,14 @@ def python() -> Path:
     return folder / "bin" / "python"
 
 
-def _uv(*words: str) -> None:
+def _uv(*args: str) -> None:
     environment = {**os.environ, **uv.ENVIRONMENT}
-    argv = [uv.local_uv(), *words, "--quiet"]
+    argv = [uv.local_uv(), *args, "--quiet"]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
         raise Unfetched(done.stderr.strip().splitlines()[-1].strip())
     if done.returncode:
-        raise RuntimeError(f"uv {' '.join(words)}: {done.stderr.strip()}")
+        raise RuntimeError(f"uv {' '.join(args)}: {done.stderr.strip()}")
 
 
 def scan(plans: Mapping[str, Any], folder: Path) -> list[Finding]:

@@ -19,7 +19,7 @@ from stacks.settings import ClusterConfig
 GOLDEN = Path(__file__).parents[1] / "cases" / "documents" / "cluster-local.json"
 CONFIG = ClusterConfig("local", "demo", 2, "ann", 8.0)
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX"
-ASKED = {"cluster": "demo", "name": "h1", "running": True}
+INPUTS = {"cluster": "demo", "name": "h1", "running": True}
 
 
 def facts_of(golden: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,26 +61,26 @@ def test_no_host_of_this_machine_has_a_clouds_power_off() -> None:
 def test_a_dead_host_is_started_and_another_is_made_anew(
     olds: dict[str, Any], changes: bool, replaces: list[str]
 ) -> None:
-    diff = Sshd().diff("demo/h1", {**ASKED, **olds}, ASKED)
+    diff = Sshd().diff("demo/h1", {**INPUTS, **olds}, INPUTS)
     assert (diff.changes, diff.replaces) == (changes, replaces)
 
 
 def test_what_is_read_shows_a_dead_host_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
     golden: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
-    monkeypatch.setattr(local, "_command", lambda *words: golden)
-    read = Sshd().read("demo/h1", {**ASKED, "port": 4})
+    monkeypatch.setattr(local, "_command", lambda *text: golden)
+    read = Sshd().read("demo/h1", {**INPUTS, "port": 4})
     assert read.id == "demo/h1"
-    assert read.outs == {**ASKED, "running": False, "address": "127.1.1.1", "port": 5}
+    assert read.outs == {**INPUTS, "running": False, "address": "127.1.1.1", "port": 5}
     golden["h1"] = None
-    assert not Sshd().read("demo/h1", dict(ASKED)).id
+    assert not Sshd().read("demo/h1", dict(INPUTS)).id
 
 
 def test_a_refusal_is_a_failed_check_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*words: str) -> None:
+    def refused(*args: str) -> None:
         raise local.LocalHostError("sshd is not installed here")
 
     monkeypatch.setattr(local, "_command", refused)
-    (failure,) = Sshd().check({}, dict(ASKED)).failures
+    (failure,) = Sshd().check({}, dict(INPUTS)).failures
     assert failure.reason == "sshd is not installed here"
 
 

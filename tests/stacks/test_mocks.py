@@ -70,8 +70,8 @@ def test_none_of_a_kind_is_no_proof() -> None:
 
 
 def test_an_unprepared_invoke_is_an_error() -> None:
-    asked = make(lambda: pulumi.runtime.invoke("ours:a/ask:ask", {"word": "x"}), WORLD)
-    assert [call.args for call in asked.calls] == [{"word": "x"}]
+    request = make(lambda: pulumi.runtime.invoke("ours:a/ask:ask", {"word": "x"}), WORLD)
+    assert [call.args for call in request.calls] == [{"word": "x"}]
     message, _ = refused(lambda: pulumi.runtime.invoke("ours:a/other:other", {}), WORLD)
     assert "no answer is prepared for ours:a/other:other" in message
 

@@ -23,7 +23,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(keys: Path, cloud: str, /, **changes: str | None) -> dict[str, str]:
+def config_of(keys: Path, cloud: str, /, **changes: str | None) -> dict[str, str]:
     """The smallest config of a cloud, with changes; None takes a key away."""
     values: dict[str, str | None] = {"cloud": cloud}
     if cloud != "local":
@@ -42,7 +42,7 @@ def refused(values: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "local"])
 def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
-    config = settings.read(asked(keys, cloud), stack="dev")
+    config = settings.read(config_of(keys, cloud), stack="dev")
     assert (config.cloud, config.name, config.count) == (cloud, "dev", 2)
     assert config.deadline_hours == 8 and not config.spot
     if cloud != "local":
@@ -52,7 +52,7 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
 
 def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
     (keys / "id").unlink()
-    assert settings.read(asked(keys, "aws"), stack="dev").key_file is None
+    assert settings.read(config_of(keys, "aws"), stack="dev").key_file is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
 def test_the_default_of_placement_depends_on_count_and_spot(
     keys: Path, changes: dict[str, str], placement: bool
 ) -> None:
-    assert settings.read(asked(keys, "aws", **changes), stack="dev").placement is placement
+    assert settings.read(config_of(keys, "aws", **changes), stack="dev").placement is placement
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_default_of_placement_depends_on_count_and_spot(
 def test_the_image_has_a_driver_for_the_cards_or_none(
     keys: Path, cloud: str, changes: dict[str, str], image: str
 ) -> None:
-    assert settings.read(asked(keys, cloud, **changes), stack="dev").image == image
+    assert settings.read(config_of(keys, cloud, **changes), stack="dev").image == image
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,11 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "data_buckets", "gs://b-1/a", "gs://b-1/a is in another cloud"),
         ("gcp", "data_buckets", "s3://b-1/a", "s3://b-1/a is in another cloud"),
         ("local", "data_buckets", "s3://b-1/a", "a key of aws and gcp"),
-        ("aws", "deadline_hours", "0", "'0' is not a number above 0 and at most 168"),
-        ("aws", "deadline_hours", "-1", "is not a number above 0"),
-        ("aws", "deadline_hours", "169", "at most 168"),
+        ("aws", "deadline_hours", "0", "'0' is not a number from 0.25 to 168"),
+        ("gcp", "deadline_hours", "0.0001", "is not a number from 0.25 to 168"),
+        ("aws", "deadline_hours", "0.24", "is not a number from 0.25 to 168"),
+        ("aws", "deadline_hours", "-1", "is not a number from 0.25"),
+        ("aws", "deadline_hours", "169", "to 168"),
         ("aws", "deadline_hours", "nan", "is not a number"),
         ("aws", "spot", "yes", "'yes' is none of true, false"),
         ("aws", "quotas", "ask", "'ask' is none of check, request"),
@@ -165,7 +167,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
 def test_a_wrong_value_is_refused_with_rule_value_and_choices(
     keys: Path, cloud: str, key: str, text: str | None, says: str
 ) -> None:
-    lines = refused(asked(keys, cloud, **{key: text}))
+    lines = refused(config_of(keys, cloud, **{key: text}))
     errors = [line for line in lines if not line.startswith("  next: ")]
     assert len(errors) == 1 and says in errors[0]
 
@@ -184,7 +186,7 @@ def test_a_wrong_value_is_refused_with_rule_value_and_choices(
 def test_values_that_contradict_each_other_are_refused(
     keys: Path, changes: dict[str, str], says: str
 ) -> None:
-    (line,) = refused(asked(keys, "aws", **changes))
+    (line,) = refused(config_of(keys, "aws", **changes))
     assert says in line
 
 
@@ -202,22 +204,22 @@ def test_values_that_contradict_each_other_are_refused(
 )
 def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says: str) -> None:
     (keys / "id.pub").write_text(content)
-    assert says in refused(asked(keys, "aws"))[0]
+    assert says in refused(config_of(keys, "aws"))[0]
 
 
 def test_all_mistakes_are_reported_together(keys: Path) -> None:
-    lines = refused(asked(keys, "aws", count="0", spot="maybe", colour="red"))
+    lines = refused(config_of(keys, "aws", count="0", spot="maybe", colour="red"))
     assert [line.split(":")[0] for line in lines] == ["colour", "count", "spot"]
 
 
 def test_a_wide_network_can_be_allowed(keys: Path) -> None:
-    values = asked(keys, "aws", ssh_cidrs="10.0.0.0/8", allow_wide_cidr="true")
+    values = config_of(keys, "aws", ssh_cidrs="10.0.0.0/8", allow_wide_cidr="true")
     assert settings.read(values, stack="dev").ssh_cidrs == ("10.0.0.0/8",)
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name.startswith("p3.")])
 def test_a_retired_type_is_accepted_and_has_a_substitute(keys: Path, name: str) -> None:
-    machine = settings.read(asked(keys, "aws", machine_type=name), stack="dev").machine
+    machine = settings.read(config_of(keys, "aws", machine_type=name), stack="dev").machine
     assert machine and machine.retired and machine.substitute in TYPES
 
 

@@ -34,7 +34,7 @@ class Compute:
     attributes: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     denied: tuple[int, str] | None = None
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     base: str = ""  # where its paths begin, once it is served
     slow: int = 1  # how often an operation is asked for until it is done
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Compute:
         known = document["resources"]
         self.calls = {(r, m): known[r]["methods"][m] for r, names in CALLS.items() for m in names}
 
-    def add(self, path: str, **words: Any) -> None:
+    def add(self, path: str, **options: Any) -> None:
         """A machine at projects/P/zones/Z/instances/N that runs."""
         now = datetime.now(timezone.utc)
         card = {"networkIP": "10.164.0.8", "accessConfigs": [{"natIP": "198.51.100.99"}]}
@@ -62,11 +62,11 @@ class Compute:
                 "instanceTerminationAction": "STOP",
                 "maxRunDuration": {"seconds": "14400"},
             },
-        } | words
+        } | options
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """The status and the JSON of one call."""
-        self.asked.append(f"{method} {path}")
+        self.requests.append(f"{method} {path}")
         if self.denied:
             return self.denied[0], _error(*self.denied)
         resource, name, at = self._call(method, path)
@@ -141,8 +141,8 @@ class Compute:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
                 path = self.path.partition("?")[0].removeprefix("/compute/v1/")
-                status, said = cloud.answer(self.command, path, body)
-                data = json.dumps(said).encode()
+                status, output = cloud.answer(self.command, path, body)
+                data = json.dumps(output).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -59,14 +59,14 @@ class Host:
         self.archive, self.texts = archive, texts
         self.answer: dict[str, Any] = {"files": [], "left": [], "skipped": [], "changed": []}
         self.answer |= answer
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
-    def call(self, op: str, on_event: Callable[..., None] | None = None, **words: Any) -> Any:
+    def call(self, op: str, on_event: Callable[..., None] | None = None, **options: Any) -> Any:
         """The answer to `read`, by the end of the path; nothing to all others."""
-        self.asked.append(op)
+        self.requests.append(op)
         if op != "read":
             return {}
-        return {p: self.texts.get(p.rpartition("/")[2]) for p in words["paths"]}
+        return {p: self.texts.get(p.rpartition("/")[2]) for p in options["paths"]}
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
         """The archive, whatever is asked for."""

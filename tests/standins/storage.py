@@ -43,7 +43,7 @@ class Store:
     buckets: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     page: int = 1000  # how many objects a page has at most
     token: str = ""  # what whoever asks must bear
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)  # how many calls each had
     denied: tuple[int, str, str] | None = None
     busy: int = 0  # so many next calls are answered with 503
@@ -55,7 +55,7 @@ class Store:
     sessions: dict[str, tuple[str, dict[str, Any], bytes]] = field(default_factory=dict)
     generation: int = 1700000000000000
 
-    def put(self, bucket: str, name: str, data: bytes, **words: Any) -> dict[str, Any]:
+    def put(self, bucket: str, name: str, data: bytes, **options: Any) -> dict[str, Any]:
         """Write an object; the one before it becomes an old version."""
         self.generation += 1
         for old in self.live(bucket, name):
@@ -67,7 +67,7 @@ class Store:
             "size": str(len(data)),
             "crc32c": crc32c(data),
             "md5Hash": md5(data),
-            **words,
+            **options,
             "data": data,
         }
         self.buckets[bucket].append(made)
@@ -84,10 +84,10 @@ class Store:
 
     def answer(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
         """What is said to one call."""
-        self.asked.append(f"{method} {unquote(target)}")
+        self.requests.append(f"{method} {unquote(target)}")
         path, query = urlsplit(target).path, dict(parse_qsl(urlsplit(target).query))
         if path == "/token":
-            return told(200, {"access_token": self.token, "expires_in": 3600})
+            return json_answer(200, {"access_token": self.token, "expires_in": 3600})
         if self.busy:
             self.busy -= 1
             return error(503, "backendError", "busy")
@@ -119,12 +119,12 @@ class Store:
     ) -> tuple[str, dict[str, str]]:
         """The call of the document that this is, with its parameters."""
         for name in CALLS:
-            said = document("storage").methods[f"storage.{name}"]
-            shape = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"/storage/v1/{said['path']}")
+            output = document("storage").methods[f"storage.{name}"]
+            shape = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"/storage/v1/{output['path']}")
             found = re.fullmatch(shape, path)
-            if found and said["httpMethod"] == method:
+            if found and output["httpMethod"] == method:
                 params = {k: unquote(v) for k, v in found.groupdict().items()} | query
-                check(Request(said["id"], params, body))
+                check(Request(output["id"], params, body))
                 return name, params
         raise AssertionError(f"no call {method} {path}")
 
@@ -136,16 +136,16 @@ class Store:
         after = query.get("pageToken")
         rest = [o for o in found if after is None or place(o) > json.loads(after)]
         most = min(int(query.get("maxResults", 1000)), self.page)
-        said: dict[str, Any] = {"items": [shown(o) for o in rest[:most]]} if rest else {}
+        values: dict[str, Any] = {"items": [shown(o) for o in rest[:most]]} if rest else {}
         if rest[most:]:
-            said["nextPageToken"] = json.dumps(place(rest[most - 1]))
-        return told(200, {"kind": "storage#objects"} | said, query.get("fields"))
+            values["nextPageToken"] = json.dumps(place(rest[most - 1]))
+        return json_answer(200, {"kind": "storage#objects"} | values, query.get("fields"))
 
     def _get(self, bucket: str, name: str, query: dict[str, str]) -> Answer:
         there = self.live(bucket, name)
         if query.get("alt") != "media":
             return (
-                told(200, shown(there[0]))
+                json_answer(200, shown(there[0]))
                 if there
                 else error(404, "notFound", f"No such object: {bucket}/{name}")
             )
@@ -172,15 +172,15 @@ class Store:
         calls = list(parts(headers["Content-Type"], body))
         self.batches.append(len(calls))
         assert 0 < len(calls) <= 100, "a batch has at most 100 calls"
-        said = []
+        lines = []
         for part in calls:
             line = bytes(part.get_payload(decode=True)).decode().splitlines()[0]
             method, target, version = line.split(" ")
             assert version == "HTTP/1.1" and part.get_content_type() == "application/http"
             path, query = urlsplit(target).path, dict(parse_qsl(urlsplit(target).query))
             answer = self._call(method, path, query)
-            said.append((part.get("Content-ID", ""), answer))
-        return Answer(200, packed(said), {"Content-Type": "multipart/mixed; boundary=batch_x="})
+            lines.append((part.get("Content-ID", ""), answer))
+        return Answer(200, packed(lines), {"Content-Type": "multipart/mixed; boundary=batch_x="})
 
     def _upload(
         self, method: str, path: str, query: dict[str, str], headers: Headers, body: bytes
@@ -219,9 +219,9 @@ class Store:
             return error(400, "invalid", "Provided CRC32C does not match calculated CRC32C")
         if resource.get("md5Hash", md5(data)) != md5(data):
             return error(400, "invalid", "Provided MD5 hash does not match calculated MD5 hash")
-        words = {key: resource[key] for key in ("metadata", "contentType") if key in resource}
-        made = self.put(params["bucket"], resource["name"], data, **words)
-        return told(200, shown(made), query.get("fields"))
+        options = {key: resource[key] for key in ("metadata", "contentType") if key in resource}
+        made = self.put(params["bucket"], resource["name"], data, **options)
+        return json_answer(200, shown(made), query.get("fields"))
 
     def serve(self) -> ThreadingHTTPServer:
         """Start serving."""
@@ -233,17 +233,17 @@ class Store:
             def _reply(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 try:
-                    said = store.answer(self.command, self.path, self.headers, body)
+                    output = store.answer(self.command, self.path, self.headers, body)
                 except Exception as wrong:  # noqa: BLE001 - a test must see it, not wait for it
                     store.wrong.append(repr(wrong))
-                    said = error(500, "wrong", repr(wrong))
-                self.send_response(said.status)
-                for key, value in said.headers.items():
+                    output = error(500, "wrong", repr(wrong))
+                self.send_response(output.status)
+                for key, value in output.headers.items():
                     self.send_header(key, value)
-                self.send_header("Content-Length", str(len(said.body)))
+                self.send_header("Content-Length", str(len(output.body)))
                 self.end_headers()
-                cut = store.cuts and said.headers.get("x-goog-hash")
-                self.wfile.write(said.body[: len(said.body) // 2] if cut else said.body)
+                cut = store.cuts and output.headers.get("x-goog-hash")
+                self.wfile.write(output.body[: len(output.body) // 2] if cut else output.body)
                 self.close_connection = bool(cut)
 
             do_GET = do_POST = do_PUT = do_DELETE = _reply
@@ -267,28 +267,28 @@ def shown(one: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": "storage#object"} | {k: v for k, v in one.items() if k != "data"}
 
 
-def told(status: int, said: dict[str, Any], fields: str | None = None) -> Answer:
+def json_answer(status: int, values: dict[str, Any], fields: str | None = None) -> Answer:
     """An answer in JSON; with `fields` only those, as `items(name,size),nextPageToken`."""
     if fields is not None:
-        said = dict(chosen(said, fields))
+        values = dict(chosen(values, fields))
     head = {"Content-Type": "application/json; charset=UTF-8"}
-    return Answer(status, json.dumps(said).encode(), head)
+    return Answer(status, json.dumps(values).encode(), head)
 
 
-def chosen(said: Mapping[str, Any], fields: str) -> Iterator[tuple[str, Any]]:
+def chosen(output: Mapping[str, Any], fields: str) -> Iterator[tuple[str, Any]]:
     """What a selector of fields leaves."""
     for name, inner in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
-        if name in said and inner:
+        if name in output and inner:
             wanted = inner.split(",")
-            yield name, [{k: one[k] for k in wanted if k in one} for one in said[name]]
-        elif name in said:
-            yield name, said[name]
+            yield name, [{k: one[k] for k in wanted if k in one} for one in output[name]]
+        elif name in output:
+            yield name, output[name]
 
 
 def error(status: int, reason: str, message: str) -> Answer:
     """A refusal, as the API words it."""
     one = {"message": message, "domain": "global", "reason": reason}
-    return told(status, {"error": {"code": status, "message": message, "errors": [one]}})
+    return json_answer(status, {"error": {"code": status, "message": message, "errors": [one]}})
 
 
 def parts(content_type: str, body: bytes) -> Iterator[Any]:

@@ -30,9 +30,11 @@ from training.data import (
     shard_files,
     shard_writer,
     splits,
+    stream,
 )
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
+from training.data.uri import Given
 from training.results import TrainingError
 from training.strategies import gpus, horovod
 
@@ -89,8 +91,12 @@ def image_folder(folder: Path, classes: str = "ant bee", count: int = 6) -> Path
     return folder
 
 
-def load(name: str, folder: Path, **settings: Any) -> data.Dataset:
-    return data.load(TrainConfig(data=name, **settings), {"train": folder})
+def load(name: str, folder: Path, mode: str = "file", **settings: Any) -> data.Dataset:
+    return data.load(TrainConfig(data=name, **settings), {"train": Given(str(folder), mode)})
+
+
+def givens(**folders: Path) -> dict[str, Given]:
+    return {name: Given(str(folder)) for name, folder in folders.items()}
 
 
 def shapes(dataset: data.Dataset) -> list[int]:
@@ -239,11 +245,11 @@ def folders_of_images(folder: Path) -> None:
     image_folder(folder / "b/test", count=2)
     assert shapes(load("images", folder / "b")) == [11, 1, 4]
     image_folder(folder / "c")
-    config, given = TrainConfig(data="images"), {"train": folder / "a", "test": folder / "c"}
+    config, given = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
     assert len(data.load(config, given).test) == 12
     image_folder(folder / "d", "ant cow")
     with refused("validation has the classes ant, cow, but train has ant, bee"):
-        data.load(config, {"train": folder / "a", "validation": folder / "d"})
+        data.load(config, givens(train=folder / "a", validation=folder / "d"))
 
 
 @case
@@ -336,7 +342,7 @@ def shards_are_whole_and_hold_the_same_samples(folder: Path) -> None:
     assert len(found.train) + len(found.validation) == 50
     assert load("mnist", shards).inputs == source.inputs, "known by their manifest"
     assert data_command(["verify", str(shards)]) == 0
-    every = splits.read(shard_files, shards, TrainConfig())
+    every = splits.read(shard_files, Given(str(shards)), TrainConfig(), print)
     seen = [n for batch in batches_of(every["train"], 7) for n in batch]
     wanted = mnist.read(folder / "source", TrainConfig())["train"]
     rows = (wanted.values / np.float32(255)).reshape(50, -1).astype(np.float32)
@@ -345,32 +351,40 @@ def shards_are_whole_and_hold_the_same_samples(folder: Path) -> None:
 
 @case
 def shards_give_the_same_global_batches_to_one_two_and_four_replicas(folder: Path) -> None:
-    samples = load("shards", sharded(folder)).train
+    shards = sharded(folder)
+    samples = load("shards", shards).train
     steps = -(-len(samples) // 8) * 2  # two epochs
     alone = batches_of(samples, steps)
-    for size in (2, 4):
+    for mode, size in [("file", 2), ("file", 4), ("stream", 1), ("stream", 2), ("stream", 4)]:
+        samples = load("shards", shards, mode).train
         parts = [batches_of(samples, steps, replicas=size, replica=r) for r in range(size)]
         together = [sorted(sum(step, [])) for step in zip(*parts, strict=True)]
-        assert together == [sorted(step) for step in alone], size
+        assert together == [sorted(step) for step in alone], (mode, size)
+    assert not list(stream.folder_in_memory().glob("*-*")), "files of streams are left"
 
 
 @case
 def shards_go_on_at_the_exact_sample(folder: Path) -> None:
     from training.checkpoint import Position
 
-    samples = load("shards", sharded(folder)).train
-    whole = batches_of(samples, 10)
-    for step in (1, 2, 5):
+    shards = sharded(folder)
+    whole = batches_of(load("shards", shards).train, 10)
+    for mode, step in [("file", 1), ("file", 2), ("stream", 1), ("stream", 5)]:
+        samples = load("shards", shards, mode).train
         position = Position(step=step, samples=8 * step, global_batch=8, lanes=8)
-        assert batches_of(samples, 10 - step, position=position) == whole[step:], step
+        found = batches_of(samples, 10 - step, position=position)
+        assert found == whole[step:], (mode, step)
 
 
 @case
 def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None:
-    samples = load("shards", sharded(folder)).train.hold_out(0.08, 0)[1]
-    assert len(samples) == 3
-    found = [batches_of(samples, 2, replicas=8, replica=r) for r in range(8)]
-    assert [len(batch) for batch, _ in found] == [1, 1, 1, 0, 0, 0, 0, 0]
+    shards = sharded(folder)
+    for mode in ("file", "stream"):
+        samples = load("shards", shards, mode).train.hold_out(0.08, 0)[1]
+        assert len(samples) == 3
+        ranks = range(8) if mode == "file" else (2, 7)
+        found = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
+        assert [len(batch) for batch, _ in found] == [int(rank < 3) for rank in ranks]
 
 
 @case
@@ -412,9 +426,38 @@ def shards_that_are_wrong_are_named(folder: Path) -> None:
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     assert "has version 2, this reads 1" in failed("show", str(shards))
     with refused("holds shards already"):
-        shard_writer.write(dataset.train, folder / "again", 2)
+        shard_writer.write(dataset.train, str(folder / "again"), 2)
     path.write_text("{}")
     assert "is not a manifest of railhead-shards" in failed("show", str(shards))
+
+
+@case
+def a_stream_of_shards_that_are_wrong_is_named(folder: Path) -> None:
+    shards = sharded(folder)
+    first = min(shards.glob("*.tfrecord"))
+    content = first.read_bytes()
+    data_altered, length_altered = bytearray(content), bytearray(content)
+    data_altered[500] ^= 1
+    length_altered[3] ^= 1  # a record of 16 MB more
+    for altered, fault in ((data_altered, ""), (length_altered, "not a TFRecord file")):
+        first.write_bytes(altered)
+        samples = load("shards", shards, "stream").train
+        try:
+            batches_of(samples, 10)
+        except tf.errors.OpError as error:
+            assert fault or "corrupted record" in str(error), error
+        else:
+            raise AssertionError("an altered record was read")
+        assert fault in samples.find_fault()
+    first.write_bytes(content)
+    samples = load("shards", shards, "stream").train
+    first.unlink()
+    try:
+        batches_of(samples, 10)
+    except tf.errors.OpError:
+        assert f"{first}: No such file" in samples.find_fault()
+    with refused("has no manifest.json: mode stream reads shards"):
+        load("mnist", folder / "source", "stream")
 
 
 @case
@@ -425,7 +468,7 @@ def shards_are_written_whole_or_not_at_all(folder: Path) -> None:
     samples = images.read(folder / "source", config)["train"]
     try:
         with replaced(shard_writer, check_room=lambda *_: None):
-            shard_writer.write(samples, folder / "shards", 2)
+            shard_writer.write(samples, str(folder / "shards"), 2)
     except FileNotFoundError:
         pass
     else:
@@ -434,7 +477,7 @@ def shards_are_written_whole_or_not_at_all(folder: Path) -> None:
     (folder / "full").mkdir()
     (folder / "full/file").touch()
     with refused("full exists: name a new folder"):
-        shard_writer.write(samples, folder / "full", 2)
+        shard_writer.write(samples, str(folder / "full"), 2)
 
 
 # --- Augmentation, models, devices -----------------------------------------------------------
@@ -446,8 +489,8 @@ def augmentation_depends_on_seed_epoch_and_sample_alone(folder: Path) -> None:
     draws = augment.draws(1, 2, numbers, 0).numpy()
     assert (augment.draws(1, 2, numbers[10:20], 0).numpy() == draws[10:20]).all()
     others = [(2, 2, 0), (1, 3, 0), (1, 2, 1)]
-    for seed, epoch, stream in others:
-        assert (augment.draws(seed, epoch, numbers, stream).numpy() != draws).mean() > 0.9
+    for seed, epoch, draw in others:
+        assert (augment.draws(seed, epoch, numbers, draw).numpy() != draws).mean() > 0.9
     counts = np.bincount(draws % 3, minlength=3)
     assert counts.min() > 270, counts
 

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from training import checkpoint, data, job, train
 from training.config import ConfigError, resolve
+from training.data.uri import Given
 from training.results import Records
 from training.strategies import distributed
 
@@ -54,7 +55,7 @@ def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: A
         strategy="mirrored" if mirrored else "one-device",
         config=resolve({**DEFAULTS, **settings}),
         results=folder,
-        data=extra.get("data_folders", {}),
+        data={name: Given(str(path)) for name, path in extra.get("data_folders", {}).items()},
         checkpoints=folder / "checkpoints",
         resume=extra.get("resume", "auto"),
     )

@@ -125,9 +125,9 @@ def test_every_setting_has_a_doc() -> None:
     assert all(described["doc"] for described in describe_fields().values())
 
 
-def check(*words: str) -> subprocess.CompletedProcess[str]:
+def check(*args: str) -> subprocess.CompletedProcess[str]:
     """Run the check as the control side does: without site-packages."""
-    command = [sys.executable, "-S", "-m", "training", "--check", *words]
+    command = [sys.executable, "-S", "-m", "training", "--check", *args]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -144,15 +144,15 @@ def test_check_resolves_a_preset_and_lists_the_choices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("text", "message"),
     [
         (("--preset", "smok"), "unknown preset 'smok'. Did you mean smoke? Choices: digits, "),
         (("--strategy", "horovd"), "unknown strategy 'horovd'. Did you mean horovod? Choices: "),
         (("--set", "epochs=0"), "epochs must be at least 1, not 0"),
     ],
 )
-def test_check_ends_with_2_and_one_line(words: tuple[str, ...], message: str) -> None:
-    done = check("--json", *words)
+def test_check_ends_with_2_and_one_line(text: tuple[str, ...], message: str) -> None:
+    done = check("--json", *text)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1

@@ -10,6 +10,7 @@ import pytest
 
 from training import job
 from training.config import ConfigError
+from training.data.uri import Given
 
 
 def run_document(**changes: Any) -> dict[str, Any]:
@@ -80,14 +81,14 @@ def test_cores_are_shared_evenly_and_nobody_gets_none(monkeypatch: pytest.Monkey
     assert [job.share_of_cores(ranks) for ranks in (1, 2, 3, 4, 9)] == [4, 2, 1, 1, 1]
 
 
-def test_threads_are_what_the_settings_say() -> None:
+def test_threads_are_what_the_settings_report() -> None:
     assert job.from_command_line(None, None, ["threads=7"], {}).threads == 7
 
 
 def test_data_and_checkpoints_come_from_the_environment(tmp_path: Path) -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_CHECKPOINT_DIR": "/kept"}
     found = job.from_run(environment(tmp_path, run_document(), **more))
-    assert (found.data, found.checkpoints) == ({"train": Path("/data/a")}, Path("/kept"))
+    assert (found.data, found.checkpoints) == ({"train": Given("/data/a")}, Path("/kept"))
     assert found.resume == "auto" and not found.alone
     found = job.from_run(environment(tmp_path, run_document()))
     assert (found.data, found.checkpoints) == ({}, tmp_path / "results/checkpoints")
@@ -97,17 +98,20 @@ def test_data_on_the_command_line_wins() -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_DATA_TEST": "/data/t"}
     found = job.from_command_line("mnist", None, [], more, data=["train=b", "validation=c=d"])
     wanted = {"train": "b", "validation": "c=d", "test": "/data/t"}
-    assert found.data == {name: Path(folder) for name, folder in wanted.items()}
+    assert found.data == {name: Given(folder) for name, folder in wanted.items()}
+    found = job.from_command_line("mnist", None, [], more, data=["train=s3://bkt/x,stream"])
+    assert found.data["train"] == Given("s3://bkt/x", "stream")
     assert found.resume == "refuse" and found.alone
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("train", "data is given as NAME=FOLDER, not 'train'"),
-        ("train=", "data is given as NAME=FOLDER, not 'train='"),
+        ("train", r"data is given as NAME=URI\[,file\|stream\], not 'train'"),
+        ("train=", r"data is given as NAME=URI\[,file\|stream\], not 'train='"),
         ("trian=x", "unknown data name 'trian'. Did you mean train?"),
-        ("train=s3://b/x", "s3://b/x is no folder"),
+        ("train=ftp://b/x", "unknown scheme. Choices: a folder, s3://"),
+        ("train=s3://,stream", "written s3://BUCKET"),
     ],
 )
 def test_wrong_data_is_refused(value: str, message: str) -> None:

@@ -25,7 +25,7 @@ def test_a_record_is_one_line_of_json() -> None:
     assert lines_of(out) == [{"kind": "message", "text": "two\nlines é", "value": 0.333333}]
 
 
-def test_what_json_cannot_say_becomes_null() -> None:
+def test_what_json_cannot_report_becomes_null() -> None:
     out = io.StringIO()
     Records(local_rank=0, out=out).emit("epoch", loss=math.nan, val_loss=math.inf)
     assert lines_of(out) == [{"kind": "epoch", "loss": None, "val_loss": None}]

@@ -82,8 +82,10 @@ def train(
         **extra,
     }
     codes, outputs = run_together(commands(strategy, processes), folder, environment)
-    said = {int(path.stem[5:]): json.loads(path.read_text()) for path in folder.glob("rank-*.json")}
-    return Outcome(max(codes, key=abs), outputs, folder / "results", said)
+    values = {
+        int(path.stem[5:]): json.loads(path.read_text()) for path in folder.glob("rank-*.json")
+    }
+    return Outcome(max(codes, key=abs), outputs, folder / "results", values)
 
 
 def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, str]]]:
@@ -156,10 +158,12 @@ def alone(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Outc
 def assert_same_model(outcome: Outcome, alone: Outcome, processes: int) -> None:
     assert outcome.code == 0, outcome.outputs
     assert sorted(outcome.ranks) == list(range(processes))
-    for said in outcome.ranks.values():
-        assert said["rates"] == pytest.approx([0.1, 0.2]), "the warm-up ends at size times the rate"
-        assert said["iterations"] == alone.ranks[0]["iterations"] == 32
-        for found, wanted in zip(said["weights"], alone.ranks[0]["weights"], strict=True):
+    for output in outcome.ranks.values():
+        assert output["rates"] == pytest.approx([0.1, 0.2]), (
+            "the warm-up ends at size times the rate"
+        )
+        assert output["iterations"] == alone.ranks[0]["iterations"] == 32
+        for found, wanted in zip(output["weights"], alone.ranks[0]["weights"], strict=True):
             assert found == pytest.approx(wanted, abs=1e-5)
     replicas = [
         number for rank in sorted(outcome.ranks) for number in outcome.ranks[rank]["replicas"]
@@ -218,7 +222,7 @@ def test_multiworker_makes_the_same_model_and_one_file(tmp_path: Path, alone: Ou
     assert outcome.records("epoch", process=1) == outcome.records("evaluation", process=1) == []
 
 
-def test_a_loss_that_is_no_number_ends_the_run_and_says_why(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_ends_the_run_and_reports_why(tmp_path: Path) -> None:
     outcome = train(tmp_path, "one-device", {**ONE, "learning_rate": 1e38})
     assert outcome.code == 1
     assert "is not a number on rank 0: lower learning_rate" in outcome.outputs[0]

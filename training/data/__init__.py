@@ -11,11 +11,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from training.config import TrainConfig
+    from training.data.uri import Given
 
 DATASETS = {
     "digits": "training.data.formats.digits",
@@ -90,12 +90,16 @@ def folder_of(name: str) -> str:
     return "required" if name in ONLY_FOLDER else "optional"
 
 
-def load(config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:
-    """Read the data set that `config.data` names, from the folders where they are given.
+def load(
+    config: TrainConfig, data: Mapping[str, Given], report: Callable[[str], None] = print
+) -> Dataset:
+    """Read the data set that `config.data` names, from where it is given.
+
+    `report` gets the progress of a download.
 
     Raises:
-        DataError: a folder, a file or a label is wrong.
+        DataError: data, a file or a label is wrong.
     """
     from training.data import splits
 
-    return splits.load(importlib.import_module(DATASETS[config.data]), config, folders)
+    return splits.load(importlib.import_module(DATASETS[config.data]), config, data, report)

@@ -1,4 +1,4 @@
-"""`python -m training.data shard SOURCE DEST --shards N`, `verify FOLDER`, `show FOLDER`."""
+"""`python -m training.data`: shard, verify, show, download and stream data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from training import configs
 from training.config import ConfigError, parse_assignments, resolve
-from training.data import DATASETS, DataError, manifest
+from training.data import DATASETS, DataError, cache, manifest
+from training.data.part import Part
+from training.data.store import open_store
+from training.data.uri import parse_given
+from training.results import Records
+
+PART_HELP = "of the sorted files, those with number % N == I; the first number is 0"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,9 +45,10 @@ def shard(options: argparse.Namespace) -> None:
     from training.data import shard_writer, splits
     from training.tasks import task_of
 
-    found = splits.read(import_module(DATASETS[config.data]), options.source, config)
+    module = import_module(DATASETS[config.data])
+    found = splits.read(module, options.source, config, report)
     if options.split not in found:
-        raise DataError(f"{options.source} has no {options.split}: it has {', '.join(found)}")
+        raise DataError(f"{options.source.uri} has no {options.split}: it has {', '.join(found)}")
     samples = found[options.split]
     samples.check(task_of(config.task))
     written = shard_writer.write(samples, options.destination, options.shards, seed=config.seed)
@@ -48,14 +56,14 @@ def shard(options: argparse.Namespace) -> None:
 
 
 def verify(options: argparse.Namespace) -> None:
-    """Read every byte of a folder of shards."""
-    print(f"{summary(options.folder, manifest.verify(options.folder))}: whole")
+    """Read every byte of shards, and check them against their manifest."""
+    print(f"{summary(options.uri, manifest.verify(open_store(options.uri)))}: whole")
 
 
 def show(options: argparse.Namespace) -> None:
     """Print the manifest's schema and sizes."""
-    found = manifest.load(options.folder)
-    print(summary(options.folder, found))
+    found = manifest.load(open_store(options.uri))
+    print(summary(options.uri, found))
     document = found.document()
     for name, value in document["schema"].items():
         print(f"  {name}: {json.dumps(value)}")
@@ -63,19 +71,45 @@ def show(options: argparse.Namespace) -> None:
         print(f"  {item.name}  {item.records} records  {item.bytes} bytes  {item.sha256}")
 
 
-def summary(folder: Path, found: manifest.Manifest) -> str:
+def download(options: argparse.Namespace) -> None:
+    """Download a part of the files of a URI; the last line printed is their folder."""
+    store = open_store(options.uri)
+    items = Part.parse(options.part).of(store.items())
+    if options.folder:
+        cache.download(store, cache.wanted(store, items), options.folder, report)
+        print(options.folder)
+    else:
+        print(cache.download_all(store, items, report))
+
+
+def stream(options: argparse.Namespace) -> None:
+    """Write the records of a part of the files as small files, as fast as they are removed."""
+    from training.data.feeder import Feeder
+
+    part = Part.parse(options.part)
+    feeder = Feeder(open_store(options.uri), options.folder, part, shuffle=options.shuffle)
+    feeder.run(options.epochs)
+
+
+def report(text: str) -> None:
+    """Progress: a record where a run collects it, else a line."""
+    in_run = "RAILHEAD_RUN_FILE" in os.environ
+    Records(local_rank=0, file=None).emit("message", text=text) if in_run else print(text)
+
+
+def summary(uri: str, found: manifest.Manifest) -> str:
     """One line."""
     size = sum(item.bytes for item in found.shards)
-    return f"{folder}: {found.records} records in {len(found.shards)} shards, {size} bytes"
+    return f"{uri}: {found.records} records in {len(found.shards)} shards, {size} bytes"
 
 
 def parser() -> argparse.ArgumentParser:
-    """Three commands."""
+    """Five commands. A URI is a local path, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     options = argparse.ArgumentParser(prog="python -m training.data", allow_abbrev=False)
     commands = options.add_subparsers(required=True)
-    one = commands.add_parser("shard", help="write shards of a folder of data")
-    one.add_argument("source", type=Path)
-    one.add_argument("destination", type=Path)
+    one = commands.add_parser("shard", help="write shards of some data")
+    one.add_argument("source", type=parse_given)
+    one.add_argument("destination", help="a new folder, or a new prefix of a bucket")
     one.add_argument("--shards", type=int, default=16, help="a multiple of 8 reads fastest")
     one.add_argument("--data", help=f"format of the source: {', '.join(DATASETS)}")
     one.add_argument("--preset", help="take format and settings from a preset")
@@ -84,9 +118,26 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(run=shard)
     for name, run in (("verify", verify), ("show", show)):
         other = commands.add_parser(name, help=(run.__doc__ or "").lower())
-        other.add_argument("folder", type=Path)
+        other.add_argument("uri")
         other.set_defaults(run=run)
+    add_transfers(commands)
     return options
+
+
+def add_transfers(commands: Any) -> None:
+    """The commands that bring data to a host."""
+    one = commands.add_parser("download", help="bring files into a folder; goes on where it ended")
+    one.add_argument("uri")
+    one.add_argument("folder", type=Path, nargs="?", help="without it: a folder of the cache")
+    one.set_defaults(run=download)
+    other = commands.add_parser("stream", help="write records as files that a reader removes")
+    other.add_argument("uri")
+    other.add_argument("folder", type=Path)
+    other.add_argument("--epochs", type=int, default=0, help="0: as many as are read")
+    other.add_argument("--shuffle", type=int, metavar="SEED", help="order the files anew per epoch")
+    other.set_defaults(run=stream)
+    for each in (one, other):
+        each.add_argument("--part", default="0/1", metavar="I/N", help=PART_HELP)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """The manifest of a folder of shards: what stands in each file. Standard library only.
 
     manifest.json   {"format": "railhead-shards", "version": 1, "records": 1437,
-                     "schema": {...}, "shards": [{"name", "records", "bytes", "sha256"}, ...]}
+                     "schema": {...}, "shards": [{"name", "records", "bytes", "sha256",
+                                                  "every", "offsets"}, ...]}
 
 A shard is a TFRecord file of tf.train.Example records with the features `input` and `label`.
+`offsets` are the places in the file of the records `every`, 2 * `every` and so on: a stream that
+begins inside a shard reads little of what is before.
 """
 
 from __future__ import annotations
@@ -11,19 +14,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from training.data import DataError
+from training.data.records import frames
+from training.data.store import Store
 
 NAME = "manifest.json"
 FORMAT = "railhead-shards"
 VERSION = 1
 ENCODINGS = ("uint8", "float32", "int64", "image")
-FRAME = 8 + 4 + 4  # bytes around a record: length, CRC of the length, CRC of the data
+PIECES = 32  # of a shard, between offsets
+PIECE = 8 << 20  # bytes that are read at once
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,18 @@ class Shard:
     records: int
     bytes: int
     sha256: str
+    every: int = 0
+    offsets: tuple[int, ...] = ()
+
+    def place(self, record: int) -> tuple[int, int]:
+        """From which byte to read for a record, and how many records to skip from there."""
+        known = min(record // self.every, len(self.offsets)) if self.every else 0
+        return (self.offsets[known - 1], record - known * self.every) if known else (0, record)
+
+    def end(self, record: int) -> int:
+        """A byte that is not before the end of the records below `record`."""
+        known = -(-record // self.every) if self.every else 0
+        return self.offsets[known - 1] if 0 < known <= len(self.offsets) else self.bytes
 
 
 @dataclass(frozen=True)
@@ -71,24 +89,25 @@ class Manifest:
         }
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write(store: Store, manifest: Manifest) -> None:
     """Write manifest.json; last, because it says that the shards are whole."""
-    text = json.dumps(manifest.document(), indent=1)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+    store.put(NAME, (json.dumps(manifest.document(), indent=1) + "\n").encode())
 
 
-def is_shards(folder: Path) -> bool:
-    """Whether this is a folder of shards."""
-    return (folder / NAME).is_file()
+def is_shards(store: Store) -> bool:
+    """Whether there is a manifest; DataError where there is nothing at all."""
+    return any(item.name == NAME for item in store.items())
 
 
-def load(folder: Path) -> Manifest:
+def load(store: Store) -> Manifest:
     """Read and check the manifest; DataError where it is missing or not of this format."""
-    path = folder / NAME
+    return parse(store.read(NAME), f"{store.uri}/{NAME}")
+
+
+def parse(content: bytes, path: str) -> Manifest:
+    """The manifest that a file holds; DataError where it is not of this format."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from None
+        document = json.loads(content)
     except ValueError:
         raise DataError(f"{path} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -106,7 +125,10 @@ def _manifest(document: dict[str, Any]) -> Manifest:
     fields["shape"] = tuple(int(size) for size in fields["shape"])
     fields["classes"] = tuple(str(name) for name in fields["classes"])
     schema = Schema(**fields)
-    shards = tuple(Shard(**shard) for shard in document["shards"])
+    shards = tuple(
+        Shard(**{**shard, "offsets": tuple(shard.get("offsets", ()))})
+        for shard in document["shards"]
+    )
     if schema.encoding not in ENCODINGS or schema.label not in ("int64", "float32"):
         raise ValueError(f"schema {schema.encoding!r}, {schema.label!r}")
     for shard in shards:
@@ -114,34 +136,69 @@ def _manifest(document: dict[str, Any]) -> Manifest:
             raise ValueError(f"name of a shard {shard.name!r}")
         if shard.records < 0 or shard.bytes < 0:
             raise ValueError(f"sizes of shard {shard.name}")
+        if not _has_valid_offsets(shard):
+            raise ValueError(f"offsets of shard {shard.name}")
     if document["records"] != sum(shard.records for shard in shards):
         raise ValueError("the records of the shards do not add up")
     return Manifest(schema, shards)
 
 
-def check_sizes(folder: Path, manifest: Manifest) -> None:
+def _has_valid_offsets(shard: Shard) -> bool:
+    if not shard.offsets:
+        return True
+    ascending = all(a < b for a, b in pairwise((0, *shard.offsets, shard.bytes)))
+    return ascending and len(shard.offsets) == (shard.records - 1) // max(1, shard.every)
+
+
+def described(name: str, frames_of_shard: Iterable[int], sha256: str) -> Shard:
+    """A shard with its offsets, from the bytes of each of its records with their frames."""
+    ends, size = [], 0
+    for frame in frames_of_shard:
+        size += frame
+        ends.append(size)
+    every = max(1, -(-len(ends) // PIECES))
+    offsets = tuple(ends[every - 1 : len(ends) - 1 : every])
+    return Shard(name, len(ends), size, sha256, every, offsets)
+
+
+def check_sizes(store: Store, manifest: Manifest) -> None:
     """Refuse a shard that is missing or has another size; fast, done before every training."""
+    there = {item.name: item.bytes for item in store.items()}
     for shard in manifest.shards:
-        path = folder / shard.name
-        if not path.is_file():
+        path = f"{store.uri}/{shard.name}"
+        if shard.name not in there:
             raise DataError(f"shard {path} is missing")
-        if (size := path.stat().st_size) != shard.bytes:
+        if (size := there[shard.name]) != shard.bytes:
             raise DataError(f"shard {path} has {size} bytes, the manifest says {shard.bytes}")
 
 
-def verify(folder: Path) -> Manifest:
+def verify(store: Store) -> Manifest:
     """Read every byte: sizes, hashes and numbers of records; DataError names the wrong shard."""
-    manifest = load(folder)
-    check_sizes(folder, manifest)
+    manifest = load(store)
+    check_sizes(store, manifest)
     for shard in manifest.shards:
-        path = folder / shard.name
-        if sha256_of(path) != shard.sha256:
-            raise DataError(f"shard {path} is altered: its sha256 is not the manifest's")
-        if (records := sum(1 for _ in frames(path))) != shard.records:
-            raise DataError(
-                f"shard {path} has {records} records, the manifest says {shard.records}"
-            )
+        verify_shard(store, shard)
     return manifest
+
+
+def verify_shard(store: Store, shard: Shard) -> None:
+    """Read one shard; DataError where it is not what the manifest says."""
+    path, digest = f"shard {store.uri}/{shard.name}", hashlib.sha256()
+    pieces = (
+        store.read_range(shard.name, start, min(start + PIECE, shard.bytes))
+        for start in range(0, shard.bytes, PIECE)
+    )
+    records = 0
+    try:
+        for _ in frames(_hashed(pieces, digest), path):
+            records += 1
+    except DataError:
+        if digest.hexdigest() == shard.sha256:
+            raise
+    if digest.hexdigest() != shard.sha256:
+        raise DataError(f"{path} is altered: its sha256 is not the manifest's")
+    if records != shard.records:
+        raise DataError(f"{path} has {records} records, the manifest says {shard.records}")
 
 
 def sha256_of(path: Path) -> str:
@@ -153,15 +210,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def frames(path: Path) -> Iterator[int]:
-    """The length of each record of a TFRecord file; DataError where the file ends inside one."""
-    size, offset = path.stat().st_size, 0
-    with path.open("rb") as file:
-        while offset < size:
-            file.seek(offset)
-            header = file.read(8)
-            length = struct.unpack("<Q", header)[0] if len(header) == 8 else size
-            offset += length + FRAME
-            if offset > size:
-                raise DataError(f"shard {path} ends inside a record")
-            yield length
+def _hashed(pieces: Iterable[Any], digest: Any) -> Iterator[Any]:
+    for piece in pieces:
+        digest.update(piece)
+        yield piece

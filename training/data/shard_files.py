@@ -1,27 +1,95 @@
-"""A folder of shards, read from front to back: TFRecord files with a manifest."""
+"""Shards, read from front to back: TFRecord files with a manifest, in a folder or a bucket."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from training.config import TrainConfig
-from training.data import DataError, Inputs, manifest
+from training.data import DataError, Inputs, cache, manifest
 from training.data.arrays import as_inputs
 from training.data.assignment import Span, take
 from training.data.formats.images import decode
 from training.data.manifest import Manifest
+from training.data.store import Folder, Store, open_store
+from training.data.stream import Stream
+from training.data.uri import Given
+
+
+class Source(Protocol):
+    """Where the records of shards come from. A piece is (path, first, count): `count` records of
+    a TFRecord file behind its `first` ones; -1 are all."""
+
+    store: Store
+
+    def prepare(self, spans: Iterable[Span]) -> None:
+        """Called once before the pieces of these spans are read."""
+
+    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
+        """The records of these spans in order; `lanes` are read at the same time."""
+
+    def find_fault(self) -> str:
+        """Name the first shard that is not what the manifest says."""
+
+
+class Files:
+    """Mode `file`: shards in a local folder; those of a bucket are downloaded to it first."""
+
+    def __init__(self, store: Store, found: Manifest, folder: Path, report: cache.Report) -> None:
+        self.store, self.manifest, self.folder, self.report = store, found, folder, report
+
+    def prepare(self, spans: Iterable[Span]) -> None:
+        if isinstance(self.store, Folder):
+            return
+        shards = (self.manifest.shards[number] for number in sorted({s.shard for s in spans}))
+        wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in shards]
+        with cache.locked(self.folder, self.report):
+            cache.download(self.store, wanted, self.folder, self.report)
+            manifest.write(Folder(self.folder), self.manifest)
+
+    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
+        for span in spans:
+            path = self.folder / self.manifest.shards[span.shard].name
+            yield str(path), span.first, span.count
+
+    def find_fault(self) -> str:
+        here = Folder(self.folder)
+        try:
+            for shard in self.manifest.shards:
+                if (self.folder / shard.name).exists() or isinstance(self.store, Folder):
+                    manifest.verify_shard(here, shard)
+        except DataError as error:
+            return str(error)
+        return ""
+
+
+class Streamed:
+    """Mode `stream`: records are read while they are downloaded; nothing is kept."""
+
+    def __init__(self, store: Store, found: Manifest) -> None:
+        self.store, self.stream = store, Stream(store, found)
+
+    def prepare(self, spans: Iterable[Span]) -> None:
+        """Nothing to do before."""
+
+    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
+        for path in self.stream.files(spans, lanes):
+            yield path, 0, -1
+
+    def find_fault(self) -> str:
+        return self.stream.fault
 
 
 @dataclass(frozen=True)
 class Shards:
     """The records of `spans`, in the order of the manifest."""
 
-    folder: Path
+    source: Source
     manifest: Manifest
     spans: tuple[Span, ...]
     image_size: int
@@ -39,16 +107,12 @@ class Shards:
         image = (self.image_size, self.image_size, 3)
         return Inputs(image if schema.encoding == "image" else schema.shape, schema.vocabulary)
 
-    @property
-    def paths(self) -> list[str]:
-        return [str(self.folder / shard.name) for shard in self.manifest.shards]
-
     def check(self, task: Any) -> int:
         schema = self.manifest.schema
         low, high, whole = schema.lowest_label, schema.highest_label, schema.label == "int64"
         count = len(schema.classes) or (int(high) + 1 if whole else 0)
         if wrong := task.check_labels(low, high, whole, count):
-            raise DataError(f"{self.folder} has labels from {low:g} to {high:g}: {wrong}")
+            raise DataError(f"{self.source.store.uri} has labels from {low:g} to {high:g}: {wrong}")
         return count
 
     def part(self, numbers: Any) -> Shards:
@@ -84,21 +148,31 @@ class Shards:
         return as_inputs(tf.reshape(values, [-1, *schema.shape])), parsed["label"]
 
     def find_fault(self) -> str:
-        """Name the first shard that is not what the manifest says."""
-        try:
-            manifest.verify(self.folder)
-        except DataError as error:
-            return str(error)
-        return ""
+        return self.source.find_fault()
+
+
+def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict[str, Any]:
+    """The shards of a URI that has a manifest.
+
+    Raises:
+        DataError: the manifest is wrong, or a shard is missing or has another size.
+    """
+    store = open_store(given.uri)
+    content = store.read(manifest.NAME)
+    found = manifest.parse(content, f"{store.uri}/{manifest.NAME}")
+    manifest.check_sizes(store, found)
+    if given.mode == "stream":
+        source: Source = Streamed(store, found)
+    else:
+        folder = cache.root() / cache.digest_of("shards", [content.decode()])
+        local = given.path if isinstance(store, Folder) else folder
+        source = Files(store, found, local, report)
+    return {"train": Shards(source, found, spans_of(found), config.image_size)}
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """The shards of a folder, or of its folders train, validation and test."""
-    if not manifest.is_shards(folder):
-        raise DataError(f"{folder} has no {manifest.NAME}: python -m training.data shard makes it")
-    found = manifest.load(folder)
-    manifest.check_sizes(folder, found)
-    return {"train": Shards(folder, found, spans_of(found), config.image_size)}
+    """A folder that has a manifest never comes here."""
+    raise DataError(f"{folder} has no {manifest.NAME}: python -m training.data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +16,40 @@ import tensorflow as tf
 from training.data import DataError, manifest
 from training.data.arrays import Arrays
 from training.data.formats.images import ImageFiles
-from training.data.manifest import Manifest, Schema, Shard, sha256_of
+from training.data.manifest import Manifest, Schema, sha256_of
+from training.data.records import FRAME
 from training.data.shard_files import Shards
+from training.data.store import Folder, NothingThereError, Store, open_store
+from training.data.uri import Given
 
 
-def write(samples: Any, folder: Path, shards: int, *, seed: int = 0) -> Manifest:
-    """Write `samples` to a new folder.
+def write(samples: Any, uri: str, shards: int, *, seed: int = 0) -> Manifest:
+    """Write `samples` to a new folder, or below a new prefix of a bucket.
 
     The order is shuffled once with `seed`, so that each stretch of a shard is a fair sample of all
     classes: windows and held-out stretches depend on it.
 
     Raises:
-        DataError: the folder exists, or the disk has no room.
+        DataError: there is something already, the disk has no room, or the bucket is refused.
     """
     if isinstance(samples, Shards):
-        raise DataError(f"{samples.folder} holds shards already")
+        raise DataError(f"{samples.source.store.uri} holds shards already")
+    given = Given(uri)
+    if given.location:
+        return write_to_bucket(samples, open_store(uri), shards, seed)
+    return write_to_folder(samples, given.path, shards, seed)
+
+
+def write_to_folder(samples: Any, folder: Path, shards: int, seed: int) -> Manifest:
+    """Write to a folder beside, then rename it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists: name a new folder")
-    check_room(samples, folder)
+    check_room(folder, size_of(samples))
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     partial.mkdir(parents=True)
     try:
-        found = write_all(samples, partial, shards, seed)
-        manifest.write(partial, found)
+        found = write_all(samples, partial, shards, seed, lambda path: None)
+        manifest.write(Folder(partial), found)
         partial.replace(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -44,20 +57,45 @@ def write(samples: Any, folder: Path, shards: int, *, seed: int = 0) -> Manifest
     return found
 
 
-def write_all(samples: Any, folder: Path, shards: int, seed: int) -> Manifest:
-    """All shards into a folder that nobody else uses."""
+def write_to_bucket(samples: Any, store: Store, shards: int, seed: int) -> Manifest:
+    """Write and upload one shard after the other; the manifest comes last."""
+    try:
+        store.items()
+    except NothingThereError:
+        pass
+    else:
+        raise DataError(f"{store.uri} exists: name a new prefix")
+    with tempfile.TemporaryDirectory(prefix="railhead-shards-") as name:
+        check_room(Path(name), size_of(samples) // shards)
+
+        def upload(path: Path) -> None:
+            store.put(path.name, path)
+            path.unlink()
+
+        found = write_all(samples, Path(name), shards, seed, upload)
+    manifest.write(store, found)
+    return found
+
+
+def write_all(
+    samples: Any, folder: Path, shards: int, seed: int, written: Callable[[Path], None]
+) -> Manifest:
+    """All shards into a folder that nobody else uses; `written` is called after each."""
     order = list(range(len(samples)))
     random.Random(f"shards/{seed}").shuffle(order)
-    names = [f"shard-{index:05d}-of-{shards:05d}.tfrecord" for index in range(shards)]
-    written = []
-    for index, name in enumerate(names):
+    described = []
+    for index in range(shards):
+        path = folder / f"shard-{index:05d}-of-{shards:05d}.tfrecord"
         begin, end = (len(order) * edge // shards for edge in (index, index + 1))
-        with tf.io.TFRecordWriter(str(folder / name)) as out:
+        frames = []
+        with tf.io.TFRecordWriter(str(path)) as out:
             for number in order[begin:end]:
-                out.write(example(samples, number))
-        size = (folder / name).stat().st_size
-        written.append(Shard(name, end - begin, size, sha256_of(folder / name)))
-    return Manifest(schema_of(samples), tuple(written))
+                record = example(samples, number)
+                out.write(record)
+                frames.append(len(record) + FRAME)
+        described.append(manifest.described(path.name, frames, sha256_of(path)))
+        written(path)
+    return Manifest(schema_of(samples), tuple(described))
 
 
 def example(samples: Any, number: int) -> bytes:
@@ -111,13 +149,17 @@ def schema_of(samples: Any) -> Schema:
     )
 
 
-def check_room(samples: Any, folder: Path) -> None:
-    """Refuse to begin where the shards do not fit on the disk."""
+def size_of(samples: Any) -> int:
+    """About how many bytes all shards have."""
     if is_files(samples):
         size = sum(Path(path).stat().st_size for path in samples.paths)
     else:
         size = samples.values.size * stored_type(samples).itemsize
-    size += 100 * len(samples)  # framing, labels and names of features
+    return int(size) + 100 * len(samples)  # framing, labels and names of features
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Refuse to begin where the shards do not fit on the disk."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent

@@ -3,44 +3,63 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from training.config import TrainConfig
 from training.data import DataError, Dataset
-from training.data.manifest import is_shards
+from training.data.cache import Report, download_all
+from training.data.manifest import NAME
+from training.data.store import Item, open_store
+from training.data.uri import Given
 from training.tasks import names_of, task_of
 
 
-def load(module: ModuleType, config: TrainConfig, folders: Mapping[str, Path]) -> Dataset:
+def load(
+    module: ModuleType, config: TrainConfig, data: Mapping[str, Given], report: Report
+) -> Dataset:
     """Read all splits with one data set's module."""
     found = dict(
-        read(module, folders["train"], config) if "train" in folders else module.fetch(config)
+        read(module, data["train"], config, report) if "train" in data else module.fetch(config)
     )
     for name in ("validation", "test"):
-        if name in folders:
-            given = read(module, folders[name], config)
+        if name in data:
+            given = read(module, data[name], config, report)
             found[name] = given.get(name) or given["train"]
     if "validation" not in found:
         found["train"], found["validation"] = hold_out(found["train"], config)
     return checked(found, config)
 
 
-def read(module: ModuleType, folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """The splits of one folder. Shards are known by their manifest, whatever they were made of."""
-    if not folder.exists():
-        raise DataError(f"there is no folder {folder}")
-    if is_shards(folder):
+def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) -> dict[str, Any]:
+    """The splits of one URI. Shards are known by their manifest, whatever they were made of."""
+    items = open_store(given.uri).items() if given.location else []
+    if any(item.name == NAME for item in items) or (given.path / NAME).is_file():
         from training.data import shard_files
 
-        module = shard_files
-    splits: dict[str, Any] = module.read(folder, config)
+        splits: dict[str, Any] = shard_files.open_shards(given, config, report)
+    elif given.mode == "stream":
+        raise DataError(
+            f"{given.uri} has no {NAME}: mode stream reads shards, which "
+            "python -m training.data shard makes"
+        )
+    else:
+        splits = module.read(local_path(given, items, report), config)
     for name, samples in splits.items():
         if len(samples) == 0:
-            raise DataError(f"{folder} has no samples ({name})")
+            raise DataError(f"{given.uri} has no samples ({name})")
     return splits
+
+
+def local_path(given: Given, items: Sequence[Item], report: Report) -> Path:
+    """The data on this host: where it is given, else downloaded."""
+    if given.location:
+        return download_all(open_store(given.uri), items, report)
+    if not given.path.exists():
+        raise DataError(f"there is no folder {given.path}")
+    return given.path
 
 
 def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:

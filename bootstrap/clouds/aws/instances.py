@@ -27,6 +27,7 @@ STATES = {
     "terminated": "gone",
 }
 STOCK_OUTS = ("InsufficientInstanceCapacity", "InsufficientHostCapacity")
+GONE: Mapping[str, Any] = {"State": {"Name": "terminated"}}
 SPOT = "one-time spot: EC2 can end it, not stop it"
 
 _KEYS = re.compile(
@@ -75,27 +76,44 @@ class Aws:
         Raises:
             UsageError: they are one-time spot instances, which cannot be stopped.
         """
-        instances = self._instances()
-        active = ("running", "starting")
-        running = {i: instance for i, instance in instances.items() if _state(instance) in active}
-        spot = [i for i, instance in running.items() if instance.get("InstanceLifecycle") == "spot"]
+        running = self._running()
+        spot = [i for i, instance in running.items() if _is_spot(instance)]
         if running.keys() - set(spot):
             self._client("ec2", "stop_instances", InstanceIds=sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
-                f"{', '.join(spot)}: {SPOT}",
-                hint="fab teardown --destroy   # ends them, with their disks: fab fetch first",
+                f"{', '.join(spot)}: {SPOT}", hint="fab stop   # ends them, with their disks"
             )
 
-    def deadline(self) -> Deadline | None:
-        """The schedule that stops these instances, as EventBridge Scheduler has it now."""
-        name = self._schedule
-        return scheduler.read(self._client, name, self._names) if name else None
+    def end(self) -> None:
+        """Terminate every instance that exists; EC2 deletes their disks."""
+        exist = [i for i, one in self._instances().items() if _state(one) != "gone"]
+        if exist:
+            self._client("ec2", "terminate_instances", InstanceIds=sorted(exist))
+
+    def cannot_stop(self) -> list[str]:
+        """The names of one-time spot instances that run or start."""
+        spot = {i for i, instance in self._running().items() if _is_spot(instance)}
+        return [name for i, name in self._names.items() if i in spot]
+
+    def _running(self) -> dict[str, Mapping[str, Any]]:
+        active = ("running", "starting")
+        return {i: one for i, one in self._instances().items() if _state(one) in active}
+
+    def deadlines(self) -> dict[str, Deadline]:
+        """The schedule of each instance that exists, as EventBridge Scheduler has it now."""
+        instances = {i: one for i, one in self._instances().items() if _state(one) != "gone"}
+        return {
+            host.name: scheduler.read(self._client, self._schedule(host), _id(host), instances)
+            for host in self.inventory.hosts
+            if _id(host) in instances
+        }
 
     def set_deadline(self, hours: float) -> None:
-        """Move that schedule to this many hours from now; see `scheduler.set_deadline`."""
-        if self._schedule:
-            scheduler.set_deadline(self._client, self._schedule, hours)
+        """Move the schedules to this many hours from now; see `scheduler.set_deadline`."""
+        instances = self._instances()
+        exist = [h for h in self.inventory.hosts if _state(instances.get(_id(h), GONE)) != "gone"]
+        scheduler.set_deadline(self._client, {self._schedule(h) for h in exist}, hours)
 
     def costs(self) -> list[Cost]:
         """The disks, and the bucket's content."""
@@ -123,10 +141,12 @@ class Aws:
         rules = self._client("ec2", "describe_security_group_rules", Filters=filters)
         return networks_of(rules["SecurityGroupRules"], self.inventory.chief.port or 22)
 
-    @property
-    def _schedule(self) -> str | None:
-        named = [d["id"] for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
-        return named[0] if named else None
+    def _schedule(self, host: Host) -> str:
+        """The name of a host's schedule. A document of an older stack has one for all hosts; a
+        host that no document knows yet has the name that its stack gave."""
+        named = [d for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
+        own = [str(d["id"]) for d in named if d.get("host", host.name) == host.name]
+        return own[0] if own else f"railhead-{self.inventory.name}-{_id(host)}"
 
     def _instances(self) -> dict[str, Mapping[str, Any]]:
         """EC2's descriptions of our instances, by id; records the account that owns them."""
@@ -181,6 +201,10 @@ def _id(host: Host) -> str:
 
 def _state(instance: Mapping[str, Any]) -> str:
     return STATES.get(instance.get("State", {}).get("Name", ""), "unknown")
+
+
+def _is_spot(instance: Mapping[str, Any]) -> bool:
+    return instance.get("InstanceLifecycle") == "spot"
 
 
 def _instance_state(instance: Mapping[str, Any], host: Host, now: str) -> InstanceState:

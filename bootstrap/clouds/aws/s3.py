@@ -7,11 +7,15 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bootstrap.clouds.aws.client import AwsClient, connect, read_chunks
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.storage import NoBucket, Version
+from bootstrap.errors import RailheadError
+
+PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,64 @@ class S3:
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
         # As a stream, so that the timeout applies to each chunk, not to the whole upload.
         self._call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
+
+    def objects(self, prefix: str = "") -> Iterator[list[Version]]:
+        """The objects under a prefix as they are now."""
+        query: dict[str, Any] = {"Prefix": prefix}
+        while True:
+            page = self._call("list_objects_v2", **query)
+            yield [Version(item["Key"], "", item["Size"]) for item in page.get("Contents", ())]
+            if not page.get("IsTruncated"):
+                return
+            query["ContinuationToken"] = page["NextContinuationToken"]
+
+    def upload(self, key: str, path: Path, sha256: str) -> None:
+        """Create an object from a file. S3 refuses bytes that do not match the sha256 of the file,
+        or of a part of it."""
+        metadata = {"sha256": sha256}
+        if path.stat().st_size > PART:
+            self._upload_parts(key, path, metadata)
+            return
+        digest = base64.b64encode(bytes.fromhex(sha256)).decode()
+        with path.open("rb") as body:
+            self._call("put_object", Key=key, Body=body, ChecksumSHA256=digest, Metadata=metadata)
+
+    def _upload_parts(self, key: str, path: Path, metadata: dict[str, str]) -> None:
+        """Create an object in parts; S3 joins them at the end, or never."""
+        begun = self._call(
+            "create_multipart_upload", Key=key, Metadata=metadata, ChecksumAlgorithm="SHA256"
+        )
+        upload = {"Key": key, "UploadId": begun["UploadId"]}
+        whole = hashlib.sha256()
+        parts: list[dict[str, Any]] = []
+        try:
+            with path.open("rb") as file:
+                while data := file.read(PART):
+                    whole.update(data)
+                    parts.append(self._upload_part(upload, len(parts) + 1, data))
+            if whole.hexdigest() != metadata["sha256"]:
+                raise RailheadError(f"{path} changed while it was uploaded")
+            self._call("complete_multipart_upload", MultipartUpload={"Parts": parts}, **upload)
+        except BaseException:
+            self._call("abort_multipart_upload", **upload)
+            raise
+
+    def _upload_part(self, upload: dict[str, str], number: int, data: bytes) -> dict[str, Any]:
+        digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        sent = self._call(
+            "upload_part", PartNumber=number, Body=io.BytesIO(data), ChecksumSHA256=digest, **upload
+        )
+        return {"PartNumber": number, "ETag": sent["ETag"], "ChecksumSHA256": digest}
+
+    def sha256(self, key: str) -> str | None:
+        """The hash in the object's metadata."""
+        try:
+            found: str | None = self._call("head_object", Key=key)["Metadata"].get("sha256")
+        except Refused as refused:
+            if refused.error_code in ("NoSuchKey", "404"):
+                return None
+            raise
+        return found
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions in one call."""

@@ -1,4 +1,4 @@
-"""The deadline on AWS: a one-time schedule of EventBridge Scheduler that stops the instances."""
+"""The deadline on AWS: a one-time schedule of EventBridge Scheduler that stops an instance."""
 
 from __future__ import annotations
 
@@ -15,46 +15,52 @@ from bootstrap.errors import RailheadError, UsageError
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
+TARGET = re.compile(r"arn:[a-z-]+:scheduler:::aws-sdk:ec2:(stop|terminate)Instances")
 MOST_HOURS = 168
 # UpdateSchedule replaces the whole schedule: these fields keep the values of the stack.
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
 KEPT |= {"ActionAfterCompletion", "KmsKeyArn"}
 
+Instances = Mapping[str, Mapping[str, Any]]
 
-def read(client: AwsClient, name: str, ids: Collection[str]) -> Deadline:
-    """The schedule as it is now; MISSING when there is none or it does not stop these instances."""
-    try:
-        schedule = client("scheduler", "get_schedule", **_named(name))
-    except Refused as refused:
-        if refused.error_code != "ResourceNotFoundException":
-            raise
+
+def read(client: AwsClient, name: str, own: str, instances: Instances) -> Deadline:
+    """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
+    cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them."""
+    schedule = _get(client, name)
+    if schedule is None:
         return Deadline(KIND, None, MISSING, SOURCE, f"there is no schedule {name}")
-    at = _time_of(schedule)
-    if reason := _why_ineffective(schedule, at, ids):
-        return Deadline(KIND, at, MISSING, SOURCE, reason)
+    at, (verb, ids) = _time_of(schedule), _target_of(schedule)
+    target = f"{verb}s {', '.join(ids)}" if ids else ""
+    if reason := _why_not(schedule, at, own, instances):
+        return Deadline(KIND, at, MISSING, SOURCE, reason, target)
     past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", SOURCE)
+    return Deadline(KIND, at, "past" if past else "armed", SOURCE, target=target)
 
 
-def set_deadline(client: AwsClient, name: str, hours: float) -> None:
-    """Move the schedule to this many hours from now; its target and role do not change.
+def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> None:
+    """Move the schedules to this many hours from now; their targets and role do not change.
 
     Raises:
         UsageError: the hours are out of range.
-        RailheadError: the schedule does not exist.
+        RailheadError: a schedule does not exist; the others were moved.
     """
     if not 0 < hours <= MOST_HOURS:
         raise UsageError(f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h")
-    try:
-        schedule = client("scheduler", "get_schedule", **_named(name))
-    except Refused as refused:
-        if refused.error_code != "ResourceNotFoundException":
-            raise
-        raise RailheadError(
-            f"the schedule {name}, which stops the machines by itself, is {MISSING}",
-            hint="pulumi refresh --yes && pulumi up   # makes it anew",
-        ) from None
     at = datetime.now(timezone.utc) + timedelta(hours=hours)
+    missing = [name for name in sorted(names) if not _move(client, name, at)]
+    if missing:
+        raise RailheadError(
+            f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
+            hint="pulumi refresh --yes && pulumi up   # makes it anew",
+        )
+
+
+def _move(client: AwsClient, name: str, at: datetime) -> bool:
+    """Move one schedule; False where there is none."""
+    schedule = _get(client, name)
+    if schedule is None:
+        return False
     client(
         "scheduler",
         "update_schedule",
@@ -63,12 +69,21 @@ def set_deadline(client: AwsClient, name: str, hours: float) -> None:
         ScheduleExpressionTimezone="UTC",
         State="ENABLED",
     )
+    return True
 
 
-def _named(name: str) -> dict[str, str]:
-    """A schedule's name and group, from the deadline's id: `name` or `group/name`."""
+def _get(client: AwsClient, name: str) -> Mapping[str, Any] | None:
+    """A schedule by the deadline's id, `name` or `group/name`; None where there is none."""
     group, _, last = name.rpartition("/")
-    return {"Name": last, "GroupName": group or "default"}
+    try:
+        found: Mapping[str, Any] = client(
+            "scheduler", "get_schedule", Name=last, GroupName=group or "default"
+        )
+    except Refused as refused:
+        if refused.error_code != "ResourceNotFoundException":
+            raise
+        return None
+    return found
 
 
 def _time_of(schedule: Mapping[str, Any]) -> datetime | None:
@@ -80,15 +95,30 @@ def _time_of(schedule: Mapping[str, Any]) -> datetime | None:
     return datetime.fromisoformat(found[1]).replace(tzinfo=zone).astimezone(timezone.utc)
 
 
-def _why_ineffective(schedule: Mapping[str, Any], at: datetime | None, ids: Collection[str]) -> str:
-    """Why a schedule does not stop the instances; empty when it does."""
+def _target_of(schedule: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What a schedule does, `stop` or `terminate`, and to which instances; else ("", [])."""
+    try:
+        verb = TARGET.fullmatch(schedule["Target"]["Arn"])
+        ids = [str(each) for each in json.loads(schedule["Target"]["Input"])["InstanceIds"]]
+    except (ValueError, KeyError, TypeError):
+        return "", []
+    return (verb[1], ids) if verb else ("", [])
+
+
+def _why_not(
+    schedule: Mapping[str, Any], at: datetime | None, own: str, instances: Instances
+) -> str:
+    """Why a schedule cannot stop the instance; empty when it can."""
+    verb, ids = _target_of(schedule)
     if schedule.get("State") == "DISABLED":
         return "the schedule is disabled"
     if at is None:
         return f"its time is {schedule.get('ScheduleExpression')!r}"
-    try:
-        stops = json.loads(schedule["Target"]["Input"])["InstanceIds"]
-    except (ValueError, KeyError, TypeError):
-        stops = []
-    missed = [i for i in ids if i not in stops]
-    return f"the schedule does not stop {', '.join(missed)}" if missed else ""
+    if own not in ids:
+        return f"the schedule does not stop {own}"
+    # EC2 refuses the whole call for one id that does not exist.
+    if gone := [each for each in ids if each not in instances]:
+        return f"it also names {', '.join(gone)}, which no longer exists: EC2 refuses the call"
+    if verb == "stop" and instances[own].get("InstanceLifecycle") == "spot":
+        return f"it stops {own}, and EC2 can end a one-time spot machine, not stop it"
+    return ""

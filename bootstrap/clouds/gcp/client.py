@@ -97,7 +97,7 @@ def connect() -> GoogleClient:
     try:
         credentials, _ = google.auth.default(scopes=SCOPES)
     except DefaultCredentialsError:
-        raise UsageError("Google call failed: nobody is logged in", hint=LOGIN) from None
+        raise UsageError("Google call failed: you are not logged in", hint=LOGIN) from None
     session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     retry_when_busy(session)
     storage = os.environ.get(STORAGE_ENDPOINT) or STORAGE

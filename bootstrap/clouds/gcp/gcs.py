@@ -10,7 +10,8 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from bootstrap.clouds.base import Refused
@@ -19,6 +20,7 @@ from bootstrap.clouds.gcp.client import GoogleClient, connect, refused
 from bootstrap.clouds.storage import NoBucket, Version
 from bootstrap.errors import RailheadError
 
+PIECE = 1 << 20
 ABSENT = ("notFound", "404")
 FORBIDDEN = ("forbidden", "403")
 FIELDS = "items(name,generation,size),nextPageToken"
@@ -64,14 +66,18 @@ class Gcs:
     def write(self, key: str, data: bytes) -> None:
         """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        content_type, body = _multipart({"name": key, "md5Hash": digest}, data)
+        content_type, head, tail = _multipart({"name": key, "md5Hash": digest})
+        # As a stream, so that the timeout applies to each chunk, not to the upload.
+        self._insert(key, digest, content_type, io.BytesIO(head + data + tail))
+
+    def _insert(self, key: str, digest: str, content_type: str, body: Any) -> None:
+        """Create an object from the body of an upload; `digest` is the MD5 of its content."""
         try:
             response = self.client(
                 "POST",
                 f"{self.client.storage}upload/{self._path()}",
                 params={"uploadType": "multipart", "fields": "md5Hash"},
-                # As a stream, so that the timeout applies to each chunk, not to the upload.
-                data=io.BytesIO(body),
+                data=body,
                 headers={"Content-Type": content_type},
             )
         except Refused as error:
@@ -80,6 +86,47 @@ class Gcs:
             raise self._with_hint(error) from None
         if response.get("md5Hash") != digest:
             raise RailheadError(f"{key} in {self.url} is not what was uploaded")
+
+    def objects(self, prefix: str = "") -> Iterator[list[Version]]:
+        """The objects under a prefix as they are now."""
+        query = {"fields": FIELDS, "prefix": prefix}
+        while True:
+            page = self._list(query)
+            found = page.get("items", [])
+            yield [Version(i["name"], i["generation"], int(i.get("size", 0))) for i in found]
+            if "nextPageToken" not in page:
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    def upload(self, key: str, path: Path, sha256: str) -> None:
+        """Create an object from a file. Google refuses bytes that do not match the MD5 sent with
+        them, which is of the bytes that have this sha256."""
+        md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+        with path.open("rb") as file:
+            while data := file.read(PIECE):
+                md5.update(data)
+                whole.update(data)
+        if whole.hexdigest() != sha256:
+            raise RailheadError(f"{path} changed while it was uploaded")
+        digest = base64.b64encode(md5.digest()).decode()
+        resource = {"name": key, "md5Hash": digest, "metadata": {"sha256": sha256}}
+        content_type, head, tail = _multipart(resource)
+        with path.open("rb") as file:
+            parts = (io.BytesIO(head), file, io.BytesIO(tail))
+            body = _Body(parts, len(head) + path.stat().st_size + len(tail))
+            self._insert(key, digest, content_type, body)
+
+    def sha256(self, key: str) -> str | None:
+        """The hash in the object's metadata."""
+        address = f"{self.client.storage}{self._path(key)}"
+        try:
+            found = self.client("GET", address, params={"fields": "metadata"})
+        except Refused as error:
+            if error.error_code in ABSENT:
+                return None
+            raise self._with_hint(error) from None
+        sha256: str | None = found.get("metadata", {}).get("sha256")
+        return sha256
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions, a hundred in one request."""
@@ -133,13 +180,34 @@ class Gcs:
         return Refused(error.message, error.error_code, hint=hint)
 
 
-def _multipart(resource: dict[str, str], data: bytes) -> tuple[str, bytes]:
-    """The content type and the body of an upload: the object's metadata, then its bytes."""
+class _Body:
+    """Files one after the other, with their size in bytes, as `requests` sends a stream."""
+
+    def __init__(self, files: Sequence[BinaryIO], size: int) -> None:
+        self._files, self._size = list(files), size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.read, b"")
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; empty at the end."""
+        while self._files:
+            if data := self._files[0].read(size if size >= 0 else PIECE):
+                return data
+            del self._files[0]
+        return b""
+
+
+def _multipart(resource: dict[str, Any]) -> tuple[str, bytes, bytes]:
+    """The content type of an upload, and what is before and after the object's bytes."""
     boundary = secrets.token_hex(16)  # 128 random bits do not occur in the data
     first = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
     second = f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
     head = f"{first}{json.dumps(resource)}{second}".encode()
-    return f"multipart/related; boundary={boundary}", head + data + f"\r\n--{boundary}--".encode()
+    return f"multipart/related; boundary={boundary}", head, f"\r\n--{boundary}--".encode()
 
 
 def open_bucket(name: str, region: str | None) -> Gcs:

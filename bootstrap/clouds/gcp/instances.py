@@ -76,15 +76,19 @@ class Gcp:
             if _state(instance) in ("running", "starting"):
                 self._client("POST", f"{_path(host)}/stop")
 
-    def deadline(self) -> Deadline | None:
-        """The earliest time at which Compute itself stops one of the instances."""
-        if not any(d["kind"] == KIND for d in self.inventory.deadlines):
-            return None
-        found = [
-            _deadline(h, instance) for h, instance in self._instances() if instance is not None
-        ]
-        by_urgency = sorted(found, key=lambda d: (d.state != MISSING, d.at is None, d.at or 0))
-        return by_urgency[0] if found else Deadline(KIND, None, MISSING, COMPUTE, "no machine")
+    def end(self) -> None:
+        """Delete every instance that exists, with its disk."""
+        for host, instance in self._instances():
+            if instance is not None:
+                self._client("DELETE", _path(host))
+
+    def cannot_stop(self) -> list[str]:
+        """None: Google stops every machine, spot ones too."""
+        return []
+
+    def deadlines(self) -> dict[str, Deadline]:
+        """When Compute itself stops each instance that exists."""
+        return {h.name: _deadline(h, one) for h, one in self._instances() if one is not None}
 
     def set_deadline(self, hours: float) -> None:
         """Give every instance this many hours from its next start; it must be stopped for that.
@@ -245,7 +249,7 @@ def _deadline(host: Host, instance: Mapping[str, Any]) -> Deadline:
         return Deadline(KIND, None, "armed", COMPUTE, length)
     at = _ends(instance, int(seconds))
     past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length)
+    return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length, fixed=True)
 
 
 def _ends(instance: Mapping[str, Any], seconds: int) -> datetime | None:

@@ -115,7 +115,7 @@ def existing(cluster: str) -> list[LocalHost]:
     folder = local_state.cluster_folder(cluster) / "hosts"
     recorded = local_state.load_cluster(cluster)
     if not recorded.kind.this_machine:
-        where = "hosts that were named" if recorded.is_ad_hoc else f"one of {recorded.cloud}"
+        where = "ad-hoc hosts" if recorded.is_ad_hoc else f"one of {recorded.cloud}"
         raise UsageError(f"cluster {cluster!r} is {where}, not one of this machine")
     return [LocalHost(h.name, folder / h.name, h.address, h.port or 0) for h in recorded.hosts]
 

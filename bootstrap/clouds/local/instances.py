@@ -44,9 +44,17 @@ class Local:
             if result["left"]:
                 raise RailheadError(f"{name}: processes {result['left']} do not end")
 
-    def deadline(self) -> Deadline | None:
+    def end(self) -> None:
+        """As `stop`: the stack removes their homes."""
+        self.stop()
+
+    def cannot_stop(self) -> list[str]:
+        """None: every local host can be stopped."""
+        return []
+
+    def deadlines(self) -> dict[str, Deadline]:
         """None: local hosts cost nothing."""
-        return None
+        return {}
 
     def set_deadline(self, hours: float) -> None:
         """Do nothing: local hosts have no deadline."""

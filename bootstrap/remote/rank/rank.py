@@ -40,7 +40,7 @@ def main() -> int:
     set_environment(run, rank)
     if is_chief(run, rank):
         atexit.register(report_end, 0)  # registered first, so it runs after all others
-    code = outcome(lambda: prepare_data(run, host_of(run, rank))) or run_program(run)
+    code = outcome(lambda: prepare_data(run, rank)) or run_program(run)
     if code:
         atexit.unregister(report_end)
         report_end(code)
@@ -149,11 +149,17 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
-def prepare_data(run: dict[str, Any], host: int) -> None:
+def prepare_data(run: dict[str, Any], rank: int) -> None:
     """Make the data of the run available to this rank, and set the variables that name it."""
-    data = load("rank_data").prepare(run, HERE, host)
+    sagemaker = run["program"].get("sagemaker")
+    if not run["data"] and not sagemaker:
+        return
+    host, module = host_of(run, rank), load("rank_data")
+    local_rank = int(os.environ["RAILHEAD_LOCAL_RANK"]), run["hosts"][host]["slots"]
+    place = module.Place(HERE, (rank, run["size"]), local_rank, (host, len(run["hosts"])))
+    data = module.prepare(run, place)
     os.environ.update(data)
-    if run["program"].get("sagemaker"):
+    if sagemaker:
         channels = {
             item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
         }

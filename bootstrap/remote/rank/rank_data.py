@@ -1,42 +1,125 @@
 """The data of a run on its host: the variables RAILHEAD_DATA_<NAME>, and what they name.
 
 Our own training reads buckets by itself. For a script, the ranks of a host download once, into
-~/.railhead/data; a stream is fed into a folder in memory, for each rank.
+~/.railhead/data; a stream is fed into a folder in memory, for each rank. Both are done by
+`python -m training.data`, which is in `reader/` of the run's folder.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import fcntl
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 VARIABLE = "RAILHEAD_DATA_"
+MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
+MANIFEST = "manifest.json"  # of shards: every host needs it
+RECORD = "@railhead "
+PDEATHSIG = 1  # prctl: a signal for this process when its parent dies
 
 
-def prepare(run: Mapping[str, Any], folder: str, host: int) -> dict[str, str]:
-    """The variables of all data of a rank on host number `host`; a script's data is there then.
+@dataclass(frozen=True)
+class Place:
+    """A rank in its run: the run's folder, and (number, count) among all ranks, among the ranks of
+    its host, and of its host among the hosts."""
 
-    `folder` is the run's folder.
+    folder: str
+    rank: tuple[int, int]
+    local_rank: tuple[int, int]
+    host: tuple[int, int]
+
+
+def prepare(run: Mapping[str, Any], place: Place) -> dict[str, str]:
+    """The variables of all data for a rank; the data of a script is there when it returns.
+
+    Raises:
+        SystemExit: a download failed; its cause was printed.
     """
     found = {}
+    training = run["program"]["kind"] == "training"
     for item in run["data"]:
         name = VARIABLE + item["name"].upper()
-        found[name] = place_of(item, run, folder, host)
-        if item["mode"] and run["program"]["kind"] == "training":
+        found[name] = source_of(item, place) if training else folder_of(item, place)
+        if training and item["mode"]:
             found[f"{name}_MODE"] = item["mode"]
     return found
 
 
-def place_of(item: Mapping[str, Any], run: Mapping[str, Any], folder: str, host: int) -> str:
-    """The folder of one input, or the URI that our own training reads."""
+def source_of(item: Mapping[str, Any], place: Place) -> str:
+    """The path on this host, or the URI of a bucket."""
+    uri: str = item["uri"]
+    return os.path.expanduser(item["paths"][place.host[0]]) if item["paths"] else uri
+
+
+def folder_of(item: Mapping[str, Any], place: Place) -> str:
+    """The folder in which a script finds an input."""
+    source, shard = source_of(item, place), item["distribution"] == "shard"
+    # Of local data that is sharded, this host was sent its own share.
+    divided = shard and (item["paths"] is None or item["uri"].startswith("host:"))
+    if item["mode"] == "stream":
+        part = place.rank if divided else place.local_rank if shard else (0, 1)
+        return streamed(source, f"{item['name']}-{place.rank[0]}", part, place)
+    part = place.host if divided else (0, 1)
     if item["paths"] is None:
-        return str(item["uri"])
-    path: str = os.path.expanduser(item["paths"][host])
-    if item["distribution"] == "shard" and item["uri"].startswith("host:"):
-        return share_of(path, os.path.join(folder, "data", item["name"]), host, len(run["hosts"]))
-    return path
+        return downloaded(source, part, place)
+    if divided:
+        return share_of(source, os.path.join(place.folder, "data", item["name"]), *part)
+    return source
+
+
+def downloaded(uri: str, part: tuple[int, int], place: Place) -> str:
+    """Download files of a bucket, or find them in the cache; returns their folder."""
+    argv = [sys.executable, "-m", "training.data", "download", uri]
+    argv += ["--part", "{}/{}".format(*part)]
+    reader = os.path.join(place.folder, "reader")
+    folder = ""
+    with subprocess.Popen(argv, cwd=reader, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if line.startswith(RECORD):
+                sys.stdout.write(line)
+                sys.stdout.flush()
+            else:
+                folder = line.rstrip("\n")
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return folder
+
+
+def streamed(source: str, name: str, part: tuple[int, int], place: Place) -> str:
+    """Start to feed a stream into a new folder, for as long as this rank lives."""
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="railhead-", dir=memory)
+    links = os.path.join(place.folder, "streams")  # end_processes.py removes what is linked here
+    os.makedirs(links, exist_ok=True)
+    os.symlink(folder, os.path.join(links, name))
+    argv = [sys.executable, "-m", "training.data", "stream", source, folder]
+    argv += ["--part", "{}/{}".format(*part)]
+    feeder = subprocess.Popen(
+        argv, cwd=os.path.join(place.folder, "reader"), preexec_fn=die_with_parent
+    )
+    atexit.register(stop, feeder)
+    return folder
+
+
+def die_with_parent() -> None:
+    """In the child: the kernel sends SIGTERM to it when this rank dies."""
+    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
+
+
+def stop(feeder: subprocess.Popen[bytes]) -> None:
+    """End a feeder."""
+    feeder.terminate()
+    feeder.wait()
 
 
 def share_of(path: str, share: str, index: int, count: int) -> str:
@@ -45,15 +128,20 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
         if os.path.isdir(share):
             return share
         part = f"{share}.part"
-        for number, name in enumerate(sorted(files_in(path))):
-            if number % count == index:
-                link = os.path.join(part, name)
-                os.makedirs(os.path.dirname(link), exist_ok=True)
-                with contextlib.suppress(FileExistsError):
-                    os.symlink(os.path.join(path, name), link)
         os.makedirs(part, exist_ok=True)
+        for name in part_of(sorted(files_in(path)), index, count):
+            link = os.path.join(part, name)
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.symlink(os.path.join(path, name), link)
         os.rename(part, share)
     return share
+
+
+def part_of(names: list[str], index: int, count: int) -> list[str]:
+    """The names of one part; a manifest belongs to every part."""
+    own = [name for name in names if name != MANIFEST][index::count]
+    return own + [name for name in names if name == MANIFEST]
 
 
 def files_in(path: str) -> Iterator[str]:

@@ -8,8 +8,10 @@ Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left"
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +49,7 @@ def is_of(pid: int, run_id: str) -> bool:
 def end_run(run_id: str) -> dict[str, Any]:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
     ended = send_signal(run_id, signal.SIGTERM) | send_signal(run_id, signal.SIGKILL)
-    drop_secrets(run_id)
+    drop_secrets_and_streams(run_id)
     left = processes(run_id)
     return {"ended": len(ended - set(left)), "left": left}
 
@@ -68,13 +70,17 @@ def send_signal(run_id: str, sign: signal.Signals) -> set[int]:
     return signalled
 
 
-def drop_secrets(run_id: str) -> None:
-    """Remove the secrets file of the run."""
+def drop_secrets_and_streams(run_id: str) -> None:
+    """Remove the run's secrets file, and the folders in memory that its data was streamed into."""
     runs = os.path.join(HOME, ".railhead", "runs")
     names = os.listdir(runs) if run_id == "all" and os.path.isdir(runs) else [run_id]
     for name in names:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(runs, name, "secrets.json"))
+        for link in glob.glob(os.path.join(glob.escape(runs), name, "streams", "*")):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(os.readlink(link))
+                os.remove(link)
 
 
 def end_on_all_hosts(run: dict[str, Any], folder: str) -> dict[str, Any]:

@@ -12,14 +12,17 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bootstrap.remote.run.metric_lines import MetricLines
     from bootstrap.remote.run.mpirun_output import MpirunOutput
-else:  # on a host it is in the same folder
+else:  # on a host they are in the same folder
+    from metric_lines import MetricLines
     from mpirun_output import MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
@@ -54,6 +57,7 @@ class LogFile:
         self.file: io.FileIO | None = None
         self.size = 0
         self.tail: deque[bytes] = deque(maxlen=TAIL)
+        self.lock = threading.Lock()
         try:
             self._open()
         except OSError as error:
@@ -63,7 +67,8 @@ class LogFile:
         """Add a line, given without its newline. A failed write is counted."""
         self.tail.append(line)
         try:
-            self._write(line + b"\n")
+            with self.lock:
+                self._write(line + b"\n")
         except OSError as error:
             self.write_errors.add(error)
 
@@ -143,6 +148,10 @@ class RunOutput:
         self.evaluation: dict[str, Any] | None = None
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
+        patterns = run.get("metrics")
+        self.metric_lines = MetricLines(patterns, self.add_metric) if patterns else None
+        roles = [task["type"] for task in run.get("roles") or ()]
+        self.metric_rank = roles.index("chief") if "chief" in roles else 0
 
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
@@ -181,6 +190,18 @@ class RunOutput:
         if rank == MPIRUN and len(self.mpirun) < HEAD:
             self.mpirun.append(line.decode(errors="replace"))
         self.logs[rank].add(line)
+        if self.metric_lines and rank == self.metric_rank:
+            self.metric_lines.feed(shown(line))
+
+    def add_metric(self, record: dict[str, Any]) -> None:
+        """Store a record that was found by a pattern."""
+        rank = self.metric_rank
+        record.update(rank=rank, host=self.host_of(rank), time=time.time())
+        self.metrics.add(json.dumps(record).encode())
+
+    def close_metrics(self) -> str:
+        """Search the last lines; returns what went wrong, or ""."""
+        return self.metric_lines.close() if self.metric_lines else ""
 
     def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
         """Store a record; False if the text is not a record.

@@ -181,7 +181,7 @@ class MachineStopper:
         if argv is None:
             self.report("stopped", stopped={**done, name: "has no stop command"})
             return
-        self.report("stopping", stopped={**done, name: "told to stop"})
+        self.report("stopping", stopped={**done, name: "stop command sent"})
         if self.shipped:
             shipped(self.run, STATE_SHIPPING, "state.json")
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
@@ -223,7 +223,7 @@ def stop_remote_host(alias: str, argv: list[str] | None) -> str:
         time.sleep(PAUSE if attempt else 0)
         code, text = ssh(alias, shlex.join(argv))
         if code == 0 or (code == 255 and connection_closed(text)):
-            return "ok" if is_silent(alias) else "was told to stop and still answers"
+            return "ok" if is_silent(alias) else "got its stop command and still answers"
         why = f"not reached: {text}" if code == 255 else f"its command ended with {code}: {text}"
     return why
 
@@ -265,7 +265,7 @@ def stop_this_host(argv: list[str]) -> str:
             )
             why = f"its command ended with {done.returncode}: {done.stderr.strip()[-300:]}"
             if done.returncode == 0:
-                return "told to stop"
+                return "stop command sent"
         except (OSError, subprocess.TimeoutExpired) as error:
             why = str(error)
     return why

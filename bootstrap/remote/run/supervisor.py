@@ -175,6 +175,7 @@ class Supervisor:
             self.note(live_upload.end(uploads, RUN))
         for reader in readers:  # only now: leftover processes of a rank kept the pipes open
             reader.join(GRACE)
+        self.note(self.output.close_metrics())
         self.check()
         self.list_outputs()
         return self.result(code, swept)

@@ -1,27 +1,28 @@
-# Root's work on one host: POSIX sh alone, because a host may have no Python yet. What to do comes
-# before this text, as variables (bootstrap/provision/system_script.py). Every part of it may be run again.
+# The system changes on one host, as root. POSIX sh only, because a host may have no Python yet.
+# bootstrap/provision/system_script.py writes the variables before this text: they say what to do.
+# Every part can be run again.
 #
-# It prints "@step NAME", "@try" before each command and "| LINE" for what that says, "@alive"
-# every few seconds, and at last "@done" or "@failed WHAT". Who listened may be gone: the work goes
-# on to its end all the same, because a package that is cut off in the middle has to be mended.
-# Hence commands write to a file, and what is read to the listener is a copy.
-set -uf # f: patterns are dpkg's
+# Output: "@step NAME", "@try" before each command, "| LINE" for each line of its output, "@alive"
+# every few seconds, at the end "@done" or "@failed WHAT". If the connection breaks, the script
+# continues, so that no package is left half installed. Therefore commands write to a file, and
+# what goes over the connection is a copy of it.
+set -uf # f: patterns are for dpkg, not for the shell
 umask 022
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-now=/run/railhead       # gone with a reboot, as stopped timers are
-kept=/var/lib/railhead  # what fab teardown takes back
-words=$now/words
+now=/run/railhead       # a reboot empties it, and starts stopped timers
+kept=/var/lib/railhead  # what fab teardown reverts
+output=$now/output
 
 fail() { # WHAT
   echo "@failed $1"
   exit 1
 }
 
-alone() { # a bootstrap whose listener went away may still be at work here
+alone() { # an earlier bootstrap whose connection broke may still be running here
   exec 9>"$now/lock"
   flock -n 9 && return
-  echo "| an earlier fab bootstrap is still at work here: waiting for it"
+  echo "| an earlier fab bootstrap still runs here: waiting for it"
   flock -w "$PATIENCE" 9 || fail busy
 }
 
@@ -50,7 +51,7 @@ finish() {
   exit $code
 }
 
-breathe() { # as long as the process PID is there
+breathe() { # PID: print @alive while this process exists
   while kill -0 "$1" 2>/dev/null && echo @alive; do
     sleep 5 >/dev/null
   done
@@ -58,24 +59,24 @@ breathe() { # as long as the process PID is there
 
 attempt() { # COMMAND...: once
   echo @try
-  : >"$words"
+  : >"$output"
   (
     trap - PIPE
     "$@"
-  ) >"$words" 2>&1 9>&- &
+  ) >"$output" 2>&1 9>&- &
   command=$!
-  tail -n +1 -s 0.2 -f --pid=$command "$words" 2>/dev/null 9>&- | sed -u 's/^/| /' 9>&-
+  tail -n +1 -s 0.2 -f --pid=$command "$output" 2>/dev/null 9>&- | sed -u 's/^/| /' 9>&-
   wait $command
 }
 
-pause() { # SECONDS: from half of them to one and a half, so that hosts do not knock in step
+pause() { # SECONDS: 0.5 to 1.5 times, so that hosts do not retry at the same moment
   sleep $(($1 / 2 + $(od -An -N2 -tu2 /dev/urandom) % ($1 + 1)))
 }
 
-patiently() { # COMMAND...: again while it fails for what passes by itself
+patiently() { # COMMAND...: retry while the error is temporary
   tries=0 longer=$PAUSE end=$(($(date +%s) + PATIENCE))
   until attempt "$@"; do
-    if grep -Eq -e "$LOCKED" "$words" && [ "$(date +%s)" -lt $end ]; then
+    if grep -Eq -e "$LOCKED" "$output" && [ "$(date +%s)" -lt $end ]; then
       echo "| another program is at work with packages: waiting for it"
       pause 4
     elif [ $tries -lt "$RETRIES" ] && passes; then
@@ -90,17 +91,17 @@ patiently() { # COMMAND...: again while it fails for what passes by itself
 }
 
 passes() {
-  grep -Eq -e "$TRANSIENT" "$words" && ! grep -Eq -e "$FINAL" "$words"
+  grep -Eq -e "$TRANSIENT" "$output" && ! grep -Eq -e "$FINAL" "$output"
 }
 
-# shellcheck disable=SC2086 # a way is several words
+# shellcheck disable=SC2086 # $way has several options
 apt() {
   apt-get $way -q -y -o DPkg::Lock::Timeout="$PATIENCE" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
-# Lists are read once, and in each attempt after a failure: where a mirror has moved on, only new
-# ones help.
+# Package lists are read once, and again after each failure: if the mirror has changed, old lists
+# cannot work.
 bring() {
   [ -e "$now/fresh" ] || apt update || return 1
   rm -f "$now/fresh"
@@ -123,9 +124,9 @@ first_boot() {
 mend() {
   echo "@step mend"
   patiently configure && [ -z "$(dpkg --audit)" ] && return
-  # What was cut off while it was unpacked has to come anew.
+  # A package that was interrupted while it was unpacked is installed again.
   torn=$(dpkg-query -W -f '${db:Status-Eflag} ${Package}\n' | sed -n 's/^reinstreq //p')
-  # shellcheck disable=SC2086 # packages are words
+  # shellcheck disable=SC2086 # a list of packages
   [ -z "$torn" ] || patiently bring --reinstall $torn
   patiently apt --fix-broken install || fail mend
   patiently configure || fail mend
@@ -145,7 +146,7 @@ driver() {
   echo "@step driver"
   [ -z "$KEYRING" ] || repository
   if [ -n "$INSTALLER" ]; then patiently sh -c "$INSTALLER" || fail installer; fi
-  for packages in "$PIN" "$DRIVER"; do # the branch is pinned before a driver is chosen
+  for packages in "$PIN" "$DRIVER"; do # the branch is pinned before the driver is installed
     # shellcheck disable=SC2086
     [ -z "$packages" ] || patiently bring $packages || fail apt
   done
@@ -164,9 +165,9 @@ repository() {
   rm -f "$now/fresh"
 }
 
-# NVIDIA's packages for Debian need some of Debian's component contrib. It goes into the entries
-# that are there: apt takes no second one that differs in its key.
-# shellcheck disable=SC2016 # the words are apt's to expand
+# NVIDIA's packages for Debian need packages of Debian's component contrib. It is added to the
+# existing entries: apt refuses a second entry for the same source with another key.
+# shellcheck disable=SC2016 # apt expands the variables
 contrib() {
   grep -qx ID=debian /etc/os-release || return 0
   apt-get indextargets --format '$(COMPONENT)' | grep -qx contrib && return
@@ -187,7 +188,7 @@ persist() {
   fi
 }
 
-hold() { # what is installed of the patterns, and nobody holds
+hold() { # PATTERNS: the installed packages that are not held yet
   echo "@step driver"
   mkdir -p "$kept"
   # shellcheck disable=SC2086
@@ -200,7 +201,7 @@ hold() { # what is installed of the patterns, and nobody holds
 }
 
 trap '' PIPE
-way= # of apt, where the host's own ways are closed
+way= # options of apt for a host without outbound access
 if [ -n "$PROXY" ]; then
   way="-o Acquire::http::Proxy=$PROXY -o Acquire::https::Proxy=$PROXY"
   unset no_proxy NO_PROXY

@@ -84,7 +84,9 @@ def test_everything_with_tags_has_the_clusters_id() -> None:
         one.type for one in tagged
     }
     assert untagged == UNTAGGED
-    assert cluster.one(STASH).ignore_changes == ("input",)
+    kept = {one.name: one for one in cluster.every(STASH)}
+    assert kept["cluster-id"].ignore_changes == ("input",)
+    assert kept["price-per-machine"].inputs["input"]["per_hour"] == 0.526
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -96,7 +98,7 @@ def test_machines_have_encrypted_disks_and_metadata_only_by_token(spot: bool) ->
         assert (disk["volumeSize"], disk["throughput"]) == (200, 1000)
         assert disk["throughput"] <= 0.25 * disk["iops"], "EBS refuses more MiB/s than that"
         assert metadata["httpTokens"] == "required" and metadata["httpPutResponseHopLimit"] == 1
-        assert "key" not in host.inputs["userData"].replace("ssh_deletekeys", "")
+        assert "PRIVATE KEY" not in host.inputs["userData"]
 
 
 @pytest.mark.parametrize("mbps", [125, 250, 750, 751, 2000])
@@ -194,23 +196,37 @@ def test_ten_long_prefixes_fit_into_a_role() -> None:
 @pytest.mark.parametrize(("spot", "verb"), [(False, "stop"), (True, "terminate")])
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
-    schedule = cluster.one(SCHEDULE)
-    hosts = cluster.every(INSTANCE)
-    target = schedule.inputs["target"]
-    assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
-    assert json.loads(target["input"]) == {"InstanceIds": [f"i-{one.name}" for one in hosts]}
-    at = datetime.fromisoformat(schedule.inputs["scheduleExpression"][3:-1])
-    left = at.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
-    assert timedelta(hours=4.99) < left < timedelta(hours=5.01)
-    assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
-    assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
-    assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
+    schedules = {one.name: one for one in cluster.every(SCHEDULE)}
+    assert sorted(schedules) == ["c-1", "c-2", "c-3"], "a fixed name for each number"
+    for name, schedule in schedules.items():
+        assert schedule.inputs["name"] == f"railhead-c-i-{name}"
+        target = schedule.inputs["target"]
+        assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
+        assert json.loads(target["input"]) == {"InstanceIds": [f"i-{name}"]}
+        at = datetime.fromisoformat(schedule.inputs["scheduleExpression"][3:-1])
+        left = at.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
+        assert timedelta(hours=4.99) < left < timedelta(hours=5.01)
+        assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
+        assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
+        assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
     (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
     (statement,) = policy(rights.inputs["policy"])
     assert statement["Action"] == [f"ec2:{verb.capitalize()}Instances"]
-    assert [it.rsplit("/", 1)[-1] for it in statement["Resource"]] == [
-        f"i-{one.name}" for one in hosts
-    ]
+    assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
+    assert statement["Condition"] == {"StringEquals": {"ec2:ResourceTag/railhead:id": CLUSTER_ID}}
+    for host in cluster.every(INSTANCE):
+        assert host.inputs["tags"]["railhead:id"] == CLUSTER_ID
+
+
+def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
+    """And what it needs exists before the first machine: nothing of it can fail later."""
+    cluster = made(count=3)
+    hosts = {one.name: one for one in cluster.every(INSTANCE)}
+    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
+    assert all(rights in host.depends_on for host in hosts.values())
+    for schedule in cluster.every(SCHEDULE):
+        waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
+        assert waits == {schedule.name}
 
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
@@ -222,27 +238,14 @@ def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
     assert host["Principal"] == {"Service": "ec2.amazonaws.com"}
 
 
-def name_of_the_deadline(**values: Any) -> str:
-    return str(made(**values).one(SCHEDULE).inputs["name"])
-
-
-def test_other_machines_get_another_deadline_and_other_people_do_not() -> None:
-    """A schedule whose time is long past must not be the one that a new host gets."""
-    usual = name_of_the_deadline()
-    assert name_of_the_deadline(owner="bob", ssh_cidrs="198.51.100.0/24") == usual
-    assert name_of_the_deadline(price_per_hour=3) == usual
-    others: list[dict[str, Any]] = [{"count": 3}, {"deadline_hours": 9}, {"spot": True}]
-    others += [{"image": "ami-0a1b2c3d"}, {"machine_type": "g5.xlarge"}]
-    names = {name_of_the_deadline(**one) for one in others}
-    assert len(names | {usual}) == len(others) + 1
-    assert all(len(name) <= 64 for name in names)
-
-
 def test_the_longest_name_still_fits() -> None:
     cluster = made(name="c" * 30)
     names = [one.name for one in cluster.every("aws:iam/role:Role")]
     assert all(len(name) + len("-1234567") <= 64 for name in names)
-    assert len(cluster.one(SCHEDULE).inputs["name"]) <= 64
+    # An instance's id has 19 characters.
+    assert len(f"railhead-{'c' * 30}-i-0123456789abcdef0") <= 64
+    for schedule in cluster.every(SCHEDULE):
+        assert schedule.inputs["name"] == f"railhead-{'c' * 30}-i-{schedule.name}"
     assert len(cluster.one(BUCKET).name) + len("-1234567") <= 63
 
 
@@ -259,10 +262,10 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
     "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
 )
 def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
-    (asked,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
+    (request,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
     maker = "deeplearning" if image.startswith("dlami") else "canonical"
-    assert asked.startswith(f"/aws/service/{maker}/") and asked.endswith("/ami-id")
-    assert image[-5:] in asked
+    assert request.startswith(f"/aws/service/{maker}/") and request.endswith("/ami-id")
+    assert image[-5:] in request
 
 
 def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
@@ -394,18 +397,18 @@ def test_the_document_is_the_golden_one() -> None:
         {**one, "id": f"i-{one['name']}", "address": one["address"]} for one in golden["hosts"]
     ]
     assert document["bucket"] == "s3://railhead-aws-g4dn-id"
-    (deadline,) = document["deadlines"]
-    assert deadline.keys() == golden["deadlines"][0].keys()
-    assert deadline["kind"] == golden["deadlines"][0]["kind"]
-    assert datetime.fromisoformat(deadline["at"].replace("Z", "+00:00")).tzinfo
+    for deadline, wanted in zip(document["deadlines"], golden["deadlines"], strict=True):
+        assert deadline.keys() == wanted.keys()
+        assert (deadline["kind"], deadline["host"]) == (wanted["kind"], wanted["host"])
+        assert datetime.fromisoformat(deadline["at"].replace("Z", "+00:00")).tzinfo
     assert document["price"]["per_hour"] == golden["price"]["per_hour"]
 
 
-def test_a_first_preview_says_have_and_need_with_nothing_known() -> None:
+def test_a_first_preview_reports_have_and_need_with_nothing_known() -> None:
     seen = previewed(count=3)
     assert "have 9999, need 12 vCPU" in seen.text
     assert len(seen.every(INSTANCE)) == 3
 
 
-def test_config_is_what_a_person_wrote() -> None:
+def test_config_is_what_a_user_wrote() -> None:
     assert config().public_key.startswith(KEY)

@@ -10,7 +10,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from pulumi.runtime import rpc
 
-from stacks.aws.host_key import NONE, Maker, injected_key, user_data
+from stacks.aws.host_key import Maker
+from stacks.aws.user_data import cloud_config, injected_key
+from stacks.deadline import install_script
 from tests.stacks.aws.world import INSTANCE, made, previewed, world
 from tests.stacks.mocks import Made, Resource
 
@@ -40,7 +42,7 @@ def test_the_console_is_the_default() -> None:
     cluster = made()
     assert HOST_KEY not in cluster.kinds
     for host in cluster.every(INSTANCE):
-        assert yaml.safe_load(host.inputs["userData"]) == {"ssh_deletekeys": True}
+        assert "ssh_keys" not in yaml.safe_load(host.inputs["userData"])
     told = cluster.outputs["cluster"]["hosts"]
     assert [(host.get("host_key"), host["host_key_source"]) for host in told] == [
         (None, "console"),
@@ -51,7 +53,7 @@ def test_the_console_is_the_default() -> None:
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
     assert [one.name for one in cluster.every(HOST_KEY)] == ["c-1", "c-2", "c-3"]
-    for host, told in zip(
+    for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
         message = yaml.safe_load(given(host))
@@ -61,8 +63,19 @@ def test_every_host_is_given_a_key_of_its_own() -> None:
             "ed25519_public": own["public"],
             "ed25519_private": own["private"],
         }
-        assert told["name"] == host.name
-        assert (told["host_key"], told["host_key_source"]) == (own["public"], "injected")
+        assert output["name"] == host.name
+        assert (output["host_key"], output["host_key_source"]) == (own["public"], "injected")
+
+
+def test_every_machine_has_its_timer_in_its_user_data() -> None:
+    """With and without an injected key; AWS takes 16 KiB at most."""
+    for hosts in (made(deadline_hours=3), with_keys(deadline_hours=3)):
+        for host in hosts.every(INSTANCE):
+            text = given(host) if HOST_KEY in hosts.kinds else str(host.inputs["userData"])
+            message = yaml.safe_load(text)
+            assert message["bootcmd"] == [["sh", "-c", install_script(3)]]
+            assert message["ssh_deletekeys"] is True
+            assert text.startswith("#cloud-config\n") and len(text) < 12_000
 
 
 def test_the_private_key_is_in_no_other_resource() -> None:
@@ -108,11 +121,11 @@ def test_the_maker_makes_pairs_that_openssh_reads_and_never_one_twice() -> None:
     ("message", "public"),
     [
         (None, None),
-        (NONE, None),
+        (cloud_config(8), None),
         ("#!/bin/sh\n", None),
         ("#cloud-config\npackages: [x]\n", None),
         ('#cloud-config\n{"ssh_keys": []}', None),
-        (user_data("ssh-ed25519 AAAA", "x"), "ssh-ed25519 AAAA"),
+        (cloud_config(8, ("ssh-ed25519 AAAA", "x")), "ssh-ed25519 AAAA"),
     ],
 )
 def test_a_machine_was_given_a_key_or_not_by_what_it_has(

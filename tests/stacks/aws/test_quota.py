@@ -34,11 +34,11 @@ def test_the_requested_quota_is_what_the_machines_need(
     """Of exactly the quota that counts, exactly the sum; one less is too little."""
     amount = VCPUS[machine_type] * count
     small = world(quota=amount - 1)
-    asked = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
+    request = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
     code = CODES[machine_type[0], spot]
     wanted = {"serviceCode": "ec2", "quotaCode": code, "value": amount}
-    assert asked.one(QUOTA).inputs == wanted
-    assert f"have {amount - 1}, need {amount} vCPU" in asked.text
+    assert request.one(QUOTA).inputs == wanted
+    assert f"have {amount - 1}, need {amount} vCPU" in request.text
 
 
 def test_enough_makes_no_quota_resource() -> None:
@@ -62,11 +62,11 @@ def test_an_unreadable_quota_is_logged_and_counts_as_enough() -> None:
 
 
 def test_a_request_makes_no_machines_and_outlives_the_stack() -> None:
-    asked = made(world(quota=4), quotas="request")
-    assert asked.kinds == {QUOTA}
-    assert asked.one(QUOTA).retain_on_delete
-    assert "no machines" in asked.text and "pulumi config rm quotas && pulumi up" in asked.text
-    assert "cluster" not in asked.outputs, "Pulumi exports no null"
+    request = made(world(quota=4), quotas="request")
+    assert request.kinds == {QUOTA}
+    assert request.one(QUOTA).retain_on_delete
+    assert "no machines" in request.text and "pulumi config rm quotas && pulumi up" in request.text
+    assert "cluster" not in request.outputs, "Pulumi exports no null"
 
 
 def test_a_request_is_never_for_less_than_there_is() -> None:

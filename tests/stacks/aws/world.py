@@ -44,9 +44,9 @@ def world(
         return {"value": quota, "quotaCode": args["quotaCode"]}
 
     def in_zone(args: dict[str, Any]) -> dict[str, Any]:
-        asked = {one["name"]: one["values"][0] for one in args["filters"]}
-        assert asked["map-public-ip-on-launch"] == "true"
-        return {"ids": (subnets or {}).get(asked["availability-zone"], [])}
+        request = {one["name"]: one["values"][0] for one in args["filters"]}
+        assert request["map-public-ip-on-launch"] == "true"
+        return {"ids": (subnets or {}).get(request["availability-zone"], [])}
 
     answers: dict[str, Answer] = {
         "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": "123456789012"},

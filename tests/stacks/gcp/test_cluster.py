@@ -40,7 +40,8 @@ def test_the_document_is_the_golden_one() -> None:
 def test_a_deadline_stands_for_every_host() -> None:
     document = made(count=3, deadline_hours=0.5).outputs["cluster"]
     assert document["deadlines"] == [
-        {"kind": "max-run-duration", "id": f"t4-{n}", "seconds": 1800} for n in (1, 2, 3)
+        {"kind": "max-run-duration", "id": f"t4-{n}", "host": f"t4-{n}", "seconds": 1800}
+        for n in (1, 2, 3)
     ]
     assert [host["slots"] for host in document["hosts"]] == [1, 1, 1]
 
@@ -118,7 +119,7 @@ def test_an_image_and_a_family_are_looked_up_by_their_own_argument(image: str) -
 
 def test_a_first_preview_shows_the_same_resources() -> None:
     seen = preview(cluster(CONFIG), world())
-    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 13
+    assert len(seen.every(INSTANCE)) == 2 and len(seen.resources) == 14
 
 
 def test_everything_goes_through_the_explicit_provider() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stacks.deadline import install_script
 from tests.stacks.mocks import CLUSTER_ID
 
 from .world import ACCOUNT, BUCKET, INSTANCE, made
@@ -20,6 +21,12 @@ def test_every_machine_ends_by_itself_and_none_starts_again(spot: bool) -> None:
         assert scheduling["provisioningModel"] == ("SPOT" if spot else "STANDARD")
         assert scheduling["preemptible"] is spot
         assert "desiredStatus" not in host.inputs
+
+
+def test_every_machine_has_its_timer_which_no_later_up_changes() -> None:
+    for host in made(deadline_hours=1.5).every(INSTANCE):
+        assert host.inputs["metadata"]["startup-script"] == install_script(1.5)
+        assert 'metadata["startup-script"]' in host.ignore_changes
 
 
 @pytest.mark.parametrize("cards", [1, 2, 4])
@@ -111,5 +118,6 @@ def test_what_would_replace_machines_for_nothing_is_left_alone() -> None:
         assert host.ignore_changes == (
             "bootDisk.initializeParams.labels",
             "scheduling.maxRunDuration",
+            'metadata["startup-script"]',
         )
         assert host.delete_before_replace

@@ -73,7 +73,7 @@ def test_available_and_needed_amounts_are_always_logged() -> None:
     assert f"({ALL_GPUS}, global): have 64, need 2 GPU" in text
 
 
-def test_a_refusal_says_how_to_ask() -> None:
+def test_a_refusal_reports_how_to_ask() -> None:
     small = world({T4: [row("0", "us-central1")]})
     message, _ = refused(cluster(config()), small)
     assert "pulumi config set contact_email YOU@EXAMPLE.COM" in message

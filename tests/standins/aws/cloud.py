@@ -41,8 +41,8 @@ class Cloud:
     def reset(self) -> None:
         """Forget everything."""
         moto_plus.reset()
-        asked = request.Request(f"{self.endpoint}/moto-api/reset", method="POST")
-        with request.urlopen(asked) as answer:
+        query = request.Request(f"{self.endpoint}/moto-api/reset", method="POST")
+        with request.urlopen(query) as answer:
             assert json.load(answer) == {"status": "ok"}
 
     @property

@@ -9,31 +9,31 @@ from standins.aws.kinds import Aws, Inputs
 
 
 def caller_identity(aws: Aws, args: Inputs) -> Inputs:
-    said = aws("sts").get_caller_identity()
-    account = said["Account"]
-    return {"id": account, "accountId": account, "arn": said["Arn"], "userId": said["UserId"]}
+    output = aws("sts").get_caller_identity()
+    account = output["Account"]
+    return {"id": account, "accountId": account, "arn": output["Arn"], "userId": output["UserId"]}
 
 
 def type_offerings(aws: Aws, args: Inputs) -> Inputs:
-    said = aws("ec2").describe_instance_type_offerings(
+    output = aws("ec2").describe_instance_type_offerings(
         LocationType=args["locationType"], Filters=_filters(args)
     )["InstanceTypeOfferings"]
     return {
         "id": aws("ec2").meta.region_name,
-        "instanceTypes": [row["InstanceType"] for row in said],
-        "locations": [row["Location"] for row in said],
-        "locationTypes": [row["LocationType"] for row in said],
+        "instanceTypes": [row["InstanceType"] for row in output],
+        "locations": [row["Location"] for row in output],
+        "locationTypes": [row["LocationType"] for row in output],
     }
 
 
 def instances(aws: Aws, args: Inputs) -> Inputs:
-    asked = [
+    requests = [
         {"Name": f"tag:{key}", "Values": [value]}
         for key, value in (args.get("instanceTags") or {}).items()
     ]
     states = args.get("instanceStateNames") or ["running"]
-    asked += [*_filters(args), {"Name": "instance-state-name", "Values": states}]
-    held = aws("ec2").describe_instances(Filters=asked)["Reservations"]
+    requests += [*_filters(args), {"Name": "instance-state-name", "Values": states}]
+    held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
     found = [one for each in held for one in each["Instances"]]
     return {
         "id": aws("ec2").meta.region_name,
@@ -72,8 +72,8 @@ def service_quota(aws: Aws, args: Inputs) -> Inputs:
 
 
 def _filters(args: Inputs) -> list[dict[str, Any]]:
-    asked = args.get("filters") or []
-    return [{"Name": one["name"], "Values": list(one["values"])} for one in asked]
+    request = args.get("filters") or []
+    return [{"Name": one["name"], "Values": list(one["values"])} for one in request]
 
 
 INVOKES: dict[str, Callable[[Aws, Inputs], Inputs]] = {

@@ -32,8 +32,8 @@ class PlacementGroup(Kind):
     knows = fixed = "name strategy"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        words = picked(inputs, GroupName="name", Strategy="strategy")
-        made = aws("ec2").create_placement_group(**words, **spec(self, inputs))["PlacementGroup"]
+        options = picked(inputs, GroupName="name", Strategy="strategy")
+        made = aws("ec2").create_placement_group(**options, **spec(self, inputs))["PlacementGroup"]
         return inputs["name"], {"placementGroupId": made["GroupId"], "arn": made["GroupArn"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
@@ -52,8 +52,8 @@ class Instance(OfEc2):
 
     def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
         """By filter: one that EC2 has forgotten is no error then."""
-        asked = [{"Name": "instance-id", "Values": [id]}]
-        held = aws("ec2").describe_instances(Filters=asked)["Reservations"]
+        requests = [{"Name": "instance-id", "Values": [id]}]
+        held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
         found: dict[str, Any] | None = held[0]["Instances"][0] if held else None
         return found if found and found["State"]["Name"] != "terminated" else None
 
@@ -64,7 +64,7 @@ class Instance(OfEc2):
             MinCount=1,
             MaxCount=1,
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags}, disk],
-            **_words(inputs),
+            **_run_parameters(inputs),
         )
         id = made["Instances"][0]["InstanceId"]
         return id, self.read(aws, id, inputs) or {}
@@ -112,13 +112,13 @@ def _associate(ec2: Any, id: str, old: str | None, new: str) -> None:
 
 def _user_data(aws: Aws, id: str) -> Inputs:
     """As text, with no mark of a secret: so the provider of version 7 and later has it."""
-    said = aws("ec2").describe_instance_attribute(InstanceId=id, Attribute="userData")["UserData"]
-    return {"userData": b64decode(said["Value"]).decode()} if said.get("Value") else {}
+    output = aws("ec2").describe_instance_attribute(InstanceId=id, Attribute="userData")["UserData"]
+    return {"userData": b64decode(output["Value"]).decode()} if output.get("Value") else {}
 
 
-def _words(inputs: Inputs) -> dict[str, Any]:
+def _run_parameters(inputs: Inputs) -> dict[str, Any]:
     """What RunInstances is told. What is not in the inputs stays the cloud's default."""
-    words = picked(
+    parameters = picked(
         inputs,
         ImageId="ami",
         InstanceType="instanceType",
@@ -130,15 +130,15 @@ def _words(inputs: Inputs) -> dict[str, Any]:
         UserData="userData",
     )
     if "iamInstanceProfile" in inputs:
-        words["IamInstanceProfile"] = {"Name": inputs["iamInstanceProfile"]}
+        parameters["IamInstanceProfile"] = {"Name": inputs["iamInstanceProfile"]}
     if "placementGroup" in inputs:
-        words["Placement"] = {"GroupName": inputs["placementGroup"]}
+        parameters["Placement"] = {"GroupName": inputs["placementGroup"]}
     if "metadataOptions" in inputs:
-        words["MetadataOptions"] = _metadata(inputs["metadataOptions"])
+        parameters["MetadataOptions"] = _metadata(inputs["metadataOptions"])
     if "instanceMarketOptions" in inputs:
-        words["InstanceMarketOptions"] = _market(inputs["instanceMarketOptions"])
-    words["BlockDeviceMappings"] = [{"DeviceName": "/dev/sda1", "Ebs": _disk(inputs)}]
-    return words
+        parameters["InstanceMarketOptions"] = _market(inputs["instanceMarketOptions"])
+    parameters["BlockDeviceMappings"] = [{"DeviceName": "/dev/sda1", "Ebs": _disk(inputs)}]
+    return parameters
 
 
 def _disk(inputs: Inputs) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class Schedule(Kind):
 
 def _schedule(inputs: Inputs) -> dict[str, Any]:
     target = picked(inputs["target"], Arn="arn", RoleArn="roleArn", Input="input")
-    words = picked(
+    options = picked(
         inputs,
         Name="name",
         Description="description",
@@ -209,7 +209,7 @@ def _schedule(inputs: Inputs) -> dict[str, Any]:
         ActionAfterCompletion="actionAfterCompletion",
     )
     window = {"Mode": inputs["flexibleTimeWindow"]["mode"]}
-    return {**words, "Target": target, "FlexibleTimeWindow": window}
+    return {**options, "Target": target, "FlexibleTimeWindow": window}
 
 
 KINDS = (KeyPair(), PlacementGroup(), Instance(), Schedule())

@@ -86,8 +86,10 @@ def _add_types() -> None:
                 rows += [{**row, "InstanceType": name} for row in sold]
     offered = types.InstanceTypeOfferingBackend.describe_instance_type_offerings
 
-    def describe(*args: Any, **words: Any) -> Any:
-        return [row for row in offered(*args, **words) if row["InstanceType"] not in extra.retired]
+    def describe(*args: Any, **options: Any) -> Any:
+        return [
+            row for row in offered(*args, **options) if row["InstanceType"] not in extra.retired
+        ]
 
     _put(types.InstanceTypeOfferingBackend, describe_instance_type_offerings=describe)
 
@@ -117,14 +119,14 @@ def _get_quota(self: Any) -> str:
 
 
 def _request_quota(self: Any) -> str:
-    asked = json.loads(self.body)
-    quota = _quota(asked["QuotaCode"])
-    if asked["DesiredValue"] <= quota["Value"]:
+    query = json.loads(self.body)
+    quota = _quota(query["QuotaCode"])
+    if query["DesiredValue"] <= quota["Value"]:
         raise JsonRESTError("IllegalArgumentException", "must be above today's value")
     request = {
         **{key: quota[key] for key in ("ServiceCode", "QuotaCode", "QuotaName", "QuotaArn")},
         "Id": f"request-{len(extra.requests) + 1}",
-        "DesiredValue": asked["DesiredValue"],
+        "DesiredValue": query["DesiredValue"],
         "Status": "PENDING",
     }
     extra.requests.append(request)

@@ -58,10 +58,10 @@ class Subnet(OfEc2):
     describe, ids, answer = "describe_subnets", "SubnetIds", "Subnets"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        words = picked(
+        options = picked(
             inputs, VpcId="vpcId", CidrBlock="cidrBlock", AvailabilityZone="availabilityZone"
         )
-        made = aws("ec2").create_subnet(**words, **spec(self, inputs))["Subnet"]
+        made = aws("ec2").create_subnet(**options, **spec(self, inputs))["Subnet"]
         public = {"Value": bool(inputs.get("mapPublicIpOnLaunch"))}
         aws("ec2").modify_subnet_attribute(SubnetId=made["SubnetId"], MapPublicIpOnLaunch=public)
         return made["SubnetId"], {"arn": made["SubnetArn"]}
@@ -112,8 +112,8 @@ class Route(Kind):
         return f"r-{inputs['routeTableId']}-{inputs['destinationCidrBlock']}", {}
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
-        words = {"RouteTableId": state["routeTableId"]}
-        aws("ec2").delete_route(**words, DestinationCidrBlock=state["destinationCidrBlock"])
+        options = {"RouteTableId": state["routeTableId"]}
+        aws("ec2").delete_route(**options, DestinationCidrBlock=state["destinationCidrBlock"])
 
 
 class RouteTableAssociation(Kind):
@@ -121,8 +121,8 @@ class RouteTableAssociation(Kind):
     knows = fixed = "routeTableId subnetId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        words = picked(inputs, RouteTableId="routeTableId", SubnetId="subnetId")
-        return aws("ec2").associate_route_table(**words)["AssociationId"], {}
+        options = picked(inputs, RouteTableId="routeTableId", SubnetId="subnetId")
+        return aws("ec2").associate_route_table(**options)["AssociationId"], {}
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").disassociate_route_table(AssociationId=id)
@@ -156,8 +156,8 @@ class SecurityGroup(OfEc2):
         """Without the rule that lets everything out: Pulumi's provider takes that away too."""
         if inputs["name"].startswith("sg-"):
             raise ValueError("a group's name cannot begin with sg-")
-        words = picked(inputs, GroupName="name", VpcId="vpcId", Description="description")
-        id = aws("ec2").create_security_group(**words, **spec(self, inputs))["GroupId"]
+        options = picked(inputs, GroupName="name", VpcId="vpcId", Description="description")
+        id = aws("ec2").create_security_group(**options, **spec(self, inputs))["GroupId"]
         strip(aws, id)
         return id, {"arn": f"arn:aws:ec2:us-east-1:123456789012:security-group/{id}"}
 
@@ -207,16 +207,16 @@ class Rule(Kind):
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         rule = picked(inputs, IpProtocol="ipProtocol", FromPort="fromPort", ToPort="toPort")
-        said = picked(inputs, Description="description")
+        options = picked(inputs, Description="description")
         if "cidrIpv4" in inputs:
-            rule["IpRanges"] = [{"CidrIp": inputs["cidrIpv4"], **said}]
+            rule["IpRanges"] = [{"CidrIp": inputs["cidrIpv4"], **options}]
         if "cidrIpv6" in inputs:
-            rule["Ipv6Ranges"] = [{"CidrIpv6": inputs["cidrIpv6"], **said}]
+            rule["Ipv6Ranges"] = [{"CidrIpv6": inputs["cidrIpv6"], **options}]
         if "referencedSecurityGroupId" in inputs:
-            rule["UserIdGroupPairs"] = [{"GroupId": inputs["referencedSecurityGroupId"], **said}]
+            rule["UserIdGroupPairs"] = [{"GroupId": inputs["referencedSecurityGroupId"], **options}]
         allow = getattr(aws("ec2"), f"authorize_security_group_{self.way}")
-        words = {"GroupId": inputs["securityGroupId"], "IpPermissions": [rule]}
-        made = allow(**words, **spec(self, inputs))["SecurityGroupRules"]
+        fields = {"GroupId": inputs["securityGroupId"], "IpPermissions": [rule]}
+        made = allow(**fields, **spec(self, inputs))["SecurityGroupRules"]
         return made[0]["SecurityGroupRuleId"], {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:

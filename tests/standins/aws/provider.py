@@ -80,9 +80,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Configure(self, request: Any, context: Any) -> Any:
         args = plain(request.args)
         self.region = args.get("region") or self.region
-        told = args.get("defaultTags") or {}
-        told = json.loads(told) if isinstance(told, str) else told
-        self.tags = dict(told.get("tags") or {})
+        output = args.get("defaultTags") or {}
+        output = json.loads(output) if isinstance(output, str) else output
+        self.tags = dict(output.get("tags") or {})
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     # --- Resources ----------------------------------------------------------------------------
@@ -92,8 +92,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         inputs, name = plain(request.news), request.urn.split("::")[-1]
         strange = set(inputs) - set(kind.knows.split()) - ({"tags"} if kind.tagged else set())
         if strange:
-            said = f"the stand-in does not know {', '.join(sorted(strange))} of {kind.type}"
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, said)
+            expected = f"the stand-in does not know {', '.join(sorted(strange))} of {kind.type}"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, expected)
         if kind.name and kind.name not in inputs:
             end = hashlib.sha256(request.randomSeed).hexdigest()[:7]
             inputs[kind.name] = plain(request.olds).get(kind.name) or f"{name}-{end}"
@@ -109,7 +109,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind, inputs = self._kind(request.urn, context), plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=packed(inputs))
-        with self._told(context, f"creating {kind.type}"):
+        with self._refusals(context, f"creating {kind.type}"):
             number = self.created[kind.type] = self.created.get(kind.type, 0) + 1
             if fault := self.faults.pop((kind.type, number), None):
                 raise fault
@@ -118,7 +118,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Read(self, request: Any, context: Any) -> Any:
         kind, state = self._kind(request.urn, context), plain(request.properties)
-        with self._told(context, f"reading {kind.type}"):
+        with self._refusals(context, f"reading {kind.type}"):
             added = kind.read(self._client, request.id, plain(request.inputs))
         if added is None:
             return provider_pb2.ReadResponse()
@@ -131,27 +131,27 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind, old, new = self._kind(request.urn, context), plain(request.olds), plain(request.news)
         state = {**old, **new}
         if not request.preview:
-            with self._told(context, f"updating {kind.type}"):
+            with self._refusals(context, f"updating {kind.type}"):
                 kind.update(self._client, request.id, plain(request.old_inputs), new)
                 state |= kind.read(self._client, request.id, new) or {}
         return provider_pb2.UpdateResponse(properties=packed(state))
 
     def Delete(self, request: Any, context: Any) -> Any:
         kind = self._kind(request.urn, context)
-        with self._told(context, f"deleting {kind.type}"):
+        with self._refusals(context, f"deleting {kind.type}"):
             kind.delete(self._client, request.id, plain(request.properties))
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
         if request.tok not in INVOKES:
-            said = f"the stand-in does not know the invoke {request.tok}"
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, said)
+            expected = f"the stand-in does not know the invoke {request.tok}"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, expected)
         if request.tok in self.denied:
             context.abort(grpc.StatusCode.UNKNOWN, "api error AccessDeniedException: no right")
-        with self._told(context, request.tok):
+        with self._refusals(context, request.tok):
             answer = INVOKES[request.tok](self._client, plain(request.args))
-        words: dict[str, Any] = {"return": packed(answer)}
-        return provider_pb2.InvokeResponse(**words)
+        options: dict[str, Any] = {"return": packed(answer)}
+        return provider_pb2.InvokeResponse(**options)
 
     # ------------------------------------------------------------------------------------------
 
@@ -161,23 +161,23 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def _kind(self, urn: str, context: Any) -> Kind:
         type = urn.split("::")[2].split("$")[-1]
         if type not in KINDS:
-            said = f"the stand-in does not know the resource {type}"
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, said)
+            expected = f"the stand-in does not know the resource {type}"
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, expected)
         return KINDS[type]
 
     @contextmanager
-    def _told(self, context: Any, doing: str) -> Iterator[None]:
+    def _refusals(self, context: Any, doing: str) -> Iterator[None]:
         """One at a time; AWS's refusal, or what the stand-in cannot do, in the provider's words."""
         with self.lock:
             try:
                 yield
             except ClientError as error:
-                said = error.response["Error"]
-                words = f"{doing}: api error {said['Code']}: {said['Message']}"
-                context.abort(grpc.StatusCode.UNKNOWN, words)
+                output = error.response["Error"]
+                expected = f"{doing}: api error {output['Code']}: {output['Message']}"
+                context.abort(grpc.StatusCode.UNKNOWN, expected)
             except (NotImplementedError, ValueError, KeyError) as error:
-                words = f"{doing}: the stand-in cannot: {error!r}"
-                context.abort(grpc.StatusCode.UNIMPLEMENTED, words)
+                expected = f"{doing}: the stand-in cannot: {error!r}"
+                context.abort(grpc.StatusCode.UNIMPLEMENTED, expected)
 
 
 @contextmanager

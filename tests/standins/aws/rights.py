@@ -37,8 +37,8 @@ class RolePolicy(Kind):
         return f"{inputs['role']}:{inputs['name']}", {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
-        words = picked(new, RoleName="role", PolicyName="name", PolicyDocument="policy")
-        aws("iam").put_role_policy(**words)
+        options = picked(new, RoleName="role", PolicyName="name", PolicyDocument="policy")
+        aws("iam").put_role_policy(**options)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("iam").delete_role_policy(**picked(state, RoleName="role", PolicyName="name"))
@@ -49,9 +49,9 @@ class InstanceProfile(Kind):
     knows, fixed = "name role", "name role"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        iam, words = aws("iam"), picked(inputs, InstanceProfileName="name")
-        made = iam.create_instance_profile(**words, Tags=listed(inputs.get("tagsAll")))
-        iam.add_role_to_instance_profile(**words, RoleName=inputs["role"])
+        iam, options = aws("iam"), picked(inputs, InstanceProfileName="name")
+        made = iam.create_instance_profile(**options, Tags=listed(inputs.get("tagsAll")))
+        iam.add_role_to_instance_profile(**options, RoleName=inputs["role"])
         return inputs["name"], {"arn": made["InstanceProfile"]["Arn"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
@@ -59,9 +59,9 @@ class InstanceProfile(Kind):
         aws("iam").tag_instance_profile(InstanceProfileName=id, Tags=tags)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
-        words = {"InstanceProfileName": id}
-        aws("iam").remove_role_from_instance_profile(**words, RoleName=state["role"])
-        aws("iam").delete_instance_profile(**words)
+        options = {"InstanceProfileName": id}
+        aws("iam").remove_role_from_instance_profile(**options, RoleName=state["role"])
+        aws("iam").delete_instance_profile(**options)
 
 
 class ServiceQuota(Kind):
@@ -78,11 +78,11 @@ class ServiceQuota(Kind):
                 {"Error": {"Code": "IllegalArgumentException", "Message": "that is a decrease"}},
                 "RequestServiceQuotaIncrease",
             )
-        said = aws("service-quotas").request_service_quota_increase(
+        output = aws("service-quotas").request_service_quota_increase(
             **names, DesiredValue=inputs["value"]
         )["RequestedQuota"]
         id = f"{inputs['serviceCode']}/{inputs['quotaCode']}"
-        return id, {"requestId": said["Id"], "requestStatus": said["Status"]}
+        return id, {"requestId": output["Id"], "requestStatus": output["Status"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         self.create(aws, new)

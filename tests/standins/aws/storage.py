@@ -64,8 +64,8 @@ class PublicAccessBlock(Setting):
 
     def put(self, aws: Aws, inputs: Inputs) -> Any:
         names = {key[0].upper() + key[1:]: key for key in self.knows.split()[1:]}
-        words = {"PublicAccessBlockConfiguration": picked(inputs, **names)}
-        return aws("s3").put_public_access_block(Bucket=inputs["bucket"], **words)
+        options = {"PublicAccessBlockConfiguration": picked(inputs, **names)}
+        return aws("s3").put_public_access_block(Bucket=inputs["bucket"], **options)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_public_access_block(Bucket=id)
@@ -98,8 +98,8 @@ class Policy(Setting):
     type, knows = "aws:s3/bucketPolicy:BucketPolicy", "bucket policy"
 
     def put(self, aws: Aws, inputs: Inputs) -> Any:
-        words = picked(inputs, Bucket="bucket", Policy="policy")
-        return aws("s3").put_bucket_policy(**words)
+        options = picked(inputs, Bucket="bucket", Policy="policy")
+        return aws("s3").put_bucket_policy(**options)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_bucket_policy(Bucket=id)
@@ -110,8 +110,8 @@ class Versioning(Setting):
 
     def put(self, aws: Aws, inputs: Inputs) -> Any:
         status = {"Status": inputs["versioningConfiguration"]["status"]}
-        words = {"Bucket": inputs["bucket"], "VersioningConfiguration": status}
-        return aws("s3").put_bucket_versioning(**words)
+        options = {"Bucket": inputs["bucket"], "VersioningConfiguration": status}
+        return aws("s3").put_bucket_versioning(**options)
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").put_bucket_versioning(Bucket=id, VersioningConfiguration={"Status": "Suspended"})
@@ -132,14 +132,14 @@ class Lifecycle(Setting):
 
 
 def _rule(rule: Inputs) -> dict[str, Any]:
-    words: dict[str, Any] = picked(rule, ID="id", Status="status")
-    words["Filter"] = picked(rule.get("filter", {}), Prefix="prefix")
+    parameters: dict[str, Any] = picked(rule, ID="id", Status="status")
+    parameters["Filter"] = picked(rule.get("filter", {}), Prefix="prefix")
     if old := rule.get("noncurrentVersionExpiration"):
-        words["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
+        parameters["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
     if left := rule.get("abortIncompleteMultipartUpload"):
         days = picked(left, DaysAfterInitiation="daysAfterInitiation")
-        words["AbortIncompleteMultipartUpload"] = days
-    return words
+        parameters["AbortIncompleteMultipartUpload"] = days
+    return parameters
 
 
 KINDS = (Bucket(), PublicAccessBlock(), Encryption(), Policy(), Versioning(), Lifecycle())

@@ -75,14 +75,14 @@ class Document:
 @functools.cache
 def document(name: str) -> Document:
     """The discovery document of an API's first version; kept, for reading takes a while."""
-    said = json.loads((DOCUMENTS / f"{name}.v1.json").read_text())
-    return Document(said["schemas"], dict(_every_method(said)), said["parameters"])
+    output = json.loads((DOCUMENTS / f"{name}.v1.json").read_text())
+    return Document(output["schemas"], dict(_every_method(output)), output["parameters"])
 
 
-def _every_method(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for method in said.get("methods", {}).values():
+def _every_method(output: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for method in output.get("methods", {}).values():
         yield method["id"], method
-    for resource in said.get("resources", {}).values():
+    for resource in output.get("resources", {}).values():
         yield from _every_method(resource)
 
 

@@ -88,7 +88,7 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         inputs = _plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=_struct(inputs))
-        with _told(context):
+        with _refusals(context):
             path = self.cloud.create(kind, inputs, name)
             outputs = self.cloud.things[path].outputs
             return provider_pb2.CreateResponse(id=path, properties=_struct(outputs))
@@ -106,26 +106,26 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         news = _plain(request.news)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=_struct(news))
-        with _told(context):
+        with _refusals(context):
             self.cloud.update(request.id, news, name)
             outputs = self.cloud.things[request.id].outputs
             return provider_pb2.UpdateResponse(properties=_struct(outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
-        with _told(context):
+        with _refusals(context):
             self.cloud.delete(request.id, _plain(request.properties))
             return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
-        with _told(context):
+        with _refusals(context):
             answer = self.cloud.invoke(request.tok, _plain(request.args))
-            said = provider_pb2.InvokeResponse()
-            getattr(said, "return").CopyFrom(_struct(answer))
-            return said
+            output = provider_pb2.InvokeResponse()
+            getattr(output, "return").CopyFrom(_struct(answer))
+            return output
 
 
 @contextmanager
-def _told(context: Any) -> Iterator[None]:
+def _refusals(context: Any) -> Iterator[None]:
     """Tell the engine why something cannot be done."""
     try:
         yield

@@ -1,0 +1,58 @@
+"""Compute Engine instances by Railhead's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bootstrap.clouds.gcp.client import GoogleClient, connect
+from bootstrap.clouds.gcp.instances import STATES
+from bootstrap.clouds.machines import MOST_PAGES, Listed, Machine, Place, too_many
+from bootstrap.errors import UsageError
+
+PAGE = 500
+
+
+def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
+    """The instances of a project, in all zones, that have the label `railhead-cluster`."""
+    if not place.project:
+        raise UsageError("the project of the machines is not known")
+    client = client or connect()
+    found = tuple(_machine(each) for each in _instances(client, place.project))
+    return Listed(f"project {place.project}", found)
+
+
+def _instances(client: GoogleClient, project: str) -> Iterator[Mapping[str, Any]]:
+    path = f"projects/{project}/aggregated/instances"
+    query = {"filter": "labels.railhead-cluster:*", "maxResults": PAGE}
+    for _ in range(MOST_PAGES):
+        answer = client("GET", path, params=query)
+        for zone in answer.get("items", {}).values():
+            yield from zone.get("instances", ())
+        if not answer.get("nextPageToken"):
+            return
+        query = {**query, "pageToken": answer["nextPageToken"]}
+    raise too_many("Compute Engine instances.aggregatedList")
+
+
+def _machine(instance: Mapping[str, Any]) -> Machine:
+    labels = instance.get("labels", {})
+    interface = (instance.get("networkInterfaces") or [{}])[0]
+    return Machine(
+        id=_path(instance.get("selfLink", "")),
+        name=instance.get("name", ""),
+        state=STATES.get(instance.get("status", ""), "unknown"),
+        zone=instance.get("zone", "").rpartition("/")[2],
+        type=instance.get("machineType", "").rpartition("/")[2],
+        address=(interface.get("accessConfigs") or [{}])[0].get("natIP") or None,
+        peer_address=interface.get("networkIP") or None,
+        cluster=labels.get("railhead-cluster", ""),
+        cluster_id=labels.get("railhead-id"),
+        stack=labels.get("railhead-stack"),
+        owner=labels.get("railhead-owner"),
+    )
+
+
+def _path(link: str) -> str:
+    """projects/PROJECT/zones/ZONE/instances/NAME, of the whole address of an instance."""
+    return "projects/" + link.rpartition("/projects/")[2]

@@ -1,0 +1,72 @@
+"""The machines with Railhead's tags that exist in one place of a cloud, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bootstrap.clouds import base
+from bootstrap.errors import RailheadError
+from bootstrap.inventory.clouds import CLOUDS
+
+MOST_PAGES = 100  # of a list; a cloud that goes on is not waited for
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where machines are listed: a region on AWS, a project on Google Cloud."""
+
+    cloud: str
+    region: str | None
+    project: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine as its cloud lists it; `cluster`, `cluster_id`, `stack` and `owner` are tags.
+
+    `state` is one of base.STATES. `id` has the form of a host's id in the cluster document.
+    """
+
+    id: str
+    name: str
+    state: str
+    zone: str
+    type: str
+    address: str | None
+    peer_address: str | None
+    cluster: str
+    cluster_id: str | None = None
+    stack: str | None = None
+    owner: str | None = None
+
+    def __str__(self) -> str:
+        tags = {"cluster": self.cluster, "stack": self.stack, "owner": self.owner}
+        listed = ", ".join(f"{key} {value}" for key, value in tags.items() if value)
+        return f"{self.name} ({self.id}, {self.type} in {self.zone}): {self.state}; {listed}"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The machines of a place; `account` is the owner of the credentials: `account 1234`."""
+
+    account: str
+    machines: tuple[Machine, ...]
+
+
+def list_machines(place: Place) -> Listed:
+    """All machines of a place that have Railhead's tags and are not terminated.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    name = CLOUDS[place.cloud].machines
+    if name is None:
+        return Listed("", ())
+    listing: Callable[[Place], Listed] = base.load(name)
+    return listing(place)
+
+
+def too_many(what: str) -> RailheadError:
+    """The error for a list that has no end."""
+    return RailheadError(f"{what}: the list has more than {MOST_PAGES} pages")

@@ -1,0 +1,91 @@
+"""Uploads local data to a bucket: in parallel, verified by the cloud, without what is there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bootstrap.clouds.storage import Store
+from bootstrap.console.live import Board
+from bootstrap.data.folders import DataFile, LocalData
+from bootstrap.data.send import Progress
+from bootstrap.errors import RailheadError
+
+UPLOADS = 8  # at the same time
+DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """The number of files that were uploaded, and of those that the bucket had already."""
+
+    sent: int
+    present: int
+
+
+def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
+    """Make the objects below `prefix` (empty, or ends with `/`) have the files of `data`. Other
+    objects there are left alone.
+
+    Raises:
+        RailheadError: a file changed or an upload failed; the next attempt sends only the rest.
+    """
+    with Board(sys.stdout, ("upload",)) as board:
+        board.line("upload", f"looking at {store.url}/{prefix}")
+        sizes = {item.key: item.size for page in store.objects(prefix) for item in page}
+        missing = _missing(data.files, store, prefix, sizes)
+        progress = Progress(sum(file.size for file in missing))
+
+        def one(file: DataFile) -> None:
+            path = data.root / file.path
+            try:
+                store.upload(prefix + file.path, path, file.sha256)
+            except OSError as error:
+                raise RailheadError(f"cannot read {path}: {error.strerror}") from error
+            board.line("upload", progress.add(file.size))
+
+        for _ in _in_threads(one, missing):
+            pass
+    return Uploaded(len(missing), len(data.files) - len(missing))
+
+
+def _missing(
+    files: Sequence[DataFile], store: Store, prefix: str, sizes: dict[str, int]
+) -> list[DataFile]:
+    """The files that the bucket has not, or with another size or hash."""
+
+    def present(file: DataFile) -> bool:
+        key = prefix + file.path
+        return sizes.get(key) == file.size and store.sha256(key) == file.sha256
+
+    found = _in_threads(present, files)
+    return [file for file, is_there in zip(files, found, strict=True) if not is_there]
+
+
+def _in_threads(
+    work: Callable[[DataFile], bool | None], files: Sequence[DataFile]
+) -> Iterator[bool | None]:
+    """The results of `work` for each file, in order; after an error no further one is begun."""
+    pool = ThreadPoolExecutor(UPLOADS)
+    try:
+        yield from pool.map(work, files)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def upload_to_stack(data: LocalData, store: Store) -> tuple[str, Uploaded]:
+    """Upload into `data/<digest>/` of a stack's bucket; returns its URI. The entry that says that
+    it is complete is written last."""
+    prefix = f"{DATA}{data.digest}/"
+    done = upload(data, store, prefix)
+    entry = {
+        "schema": 1,
+        "files": len(data.files),
+        "bytes": data.total_bytes,
+        "from": data.root.name,
+    }
+    store.write(f"{DATA}{data.digest}.json", json.dumps(entry).encode())
+    return f"{store.url}/{prefix}", done

@@ -1,0 +1,175 @@
+"""The two deadlines of each cloud machine: its own timer, and that of its cloud.
+
+Both are read where they are kept. They are moved together: by `fab start`, by `fab extend`, and
+for a run whose `--max-hours` goes beyond them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from bootstrap.clouds.base import MISSING, Cloud, Deadline, most_urgent
+from bootstrap.console.output import Reporter
+from bootstrap.console.text import duration
+from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import timer
+from bootstrap.runs.launch import StopPolicy
+from bootstrap.ssh import connect
+from bootstrap.ssh.session import Session
+
+DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
+AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
+EXTEND_HINT = "fab extend --hours HOURS"
+
+
+def describe(deadline: Deadline, now: datetime | None = None) -> str:
+    """One line: kind, state, time, target, reason and source of a deadline."""
+    why = f"; {deadline.target}" if deadline.target else ""
+    why += f": {deadline.reason}" if deadline.reason else ""
+    if deadline.at is None:
+        return f"deadline {deadline.kind}: {deadline.state}{why} ({deadline.source})"
+    left = (deadline.at - (now or datetime.now(timezone.utc))).total_seconds()
+    when = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
+    when += f", in {duration(left)}" if left > 0 else ""
+    return f"deadline {deadline.kind}: {deadline.state}, {when}{why} ({deadline.source})"
+
+
+def default_hours(inventory: Inventory) -> float:
+    """Hours of the shortest deadline in the stack's configuration, else DEFAULT_HOURS."""
+    seconds = [d["seconds"] for d in inventory.deadlines if "seconds" in d]
+    return float(min(seconds)) / 3600 if seconds else DEFAULT_HOURS
+
+
+def arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
+    """Arm the cloud's deadlines before a start. Those that begin at each start need this only
+    for a new length."""
+    found = cloud.deadlines()
+    if not found:
+        return
+    if hours is not None or any(d.state != "armed" or d.at for d in found.values()):
+        cloud.set_deadline(hours or default_hours(inventory))
+    if armed := most_urgent(cloud.deadlines().values()):
+        report(describe(armed))
+
+
+def arm_timers(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
+    """Let each machine power itself off when its cloud would stop it. All of them run.
+
+    Raises:
+        HostsFailed: some do not answer, or refuse.
+    """
+    if not inventory.kind.in_cloud:
+        return
+    urgent = most_urgent(cloud.deadlines().values())
+    at = urgent.at if urgent and urgent.state == "armed" else None
+    move_timers(inventory, at or _from_now(hours or default_hours(inventory)), report)
+
+
+def move_timers(inventory: Inventory, at: datetime, report: Reporter) -> None:
+    """Move the timers of running machines; a machine without one is reported.
+
+    Raises:
+        HostsFailed: some do not answer, or refuse; the others were moved.
+    """
+    with connect.open_sessions(inventory) as sessions:
+        moved = connect.everywhere(
+            sessions, lambda session: _move(session, at), what="moving the timers"
+        )
+    report_missing(moved, report)
+    if sessions.failed:
+        what = "the timers of some machines were not moved: these power off at their old time"
+        raise HostsFailed(what, sessions.outcomes, hint=EXTEND_HINT)
+
+
+def _move(session: Session, at: datetime) -> Deadline:
+    found = timer.read(session)
+    if found.state == MISSING and found.at is None:
+        return found
+    timer.move(session, at)
+    return replace(found, at=at, state="armed", reason="")
+
+
+def report_missing(timers: Mapping[str, Deadline], report: Reporter) -> None:
+    """A line for each machine whose timer cannot power it off."""
+    for name, found in timers.items():
+        if found.state == MISSING:
+            report(
+                f"[{name}] warning: {found.reason}, so it does not power itself off; only the "
+                "cloud's own deadline stops it"
+            )
+
+
+def extend(
+    inventory: Inventory, running: Inventory | None, cloud: Cloud, hours: float, report: Reporter
+) -> None:
+    """Move both deadlines. `running`: the inventory of the machines that run, None for none.
+
+    Raises:
+        UsageError: the cloud stops a running machine before that; nothing was changed.
+        HostsFailed: the timers of some machines were not moved.
+    """
+    wanted, found = _from_now(hours), cloud.deadlines()
+    if not found:
+        report("these machines have no deadline of a cloud")
+        return
+    fixed = most_urgent([d for d in found.values() if d.fixed])
+    if fixed is None:
+        cloud.set_deadline(hours)
+    elif fixed.at and fixed.at < wanted:
+        raise passes_fixed(f"{hours:g} hours from now", fixed, hours)
+    if armed := most_urgent(cloud.deadlines().values()):
+        report(describe(armed) + ("; it stays as it is while a machine runs" if fixed else ""))
+    if running and inventory.kind.in_cloud:
+        move_timers(running, wanted, report)
+        report(f"the machines power themselves off at {wanted:%Y-%m-%d %H:%M} UTC")
+
+
+def passes_fixed(what: str, fixed: Deadline, hours: float) -> UsageError:
+    """The error for a time after a deadline that cannot be moved while the machine runs."""
+    return UsageError(
+        f"{what} is after {fixed.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines; "
+        f"{fixed.kind} can only change while a machine is stopped",
+        hint=f"fab stop, then fab start --hours {hours:g}",
+    )
+
+
+def cover_run(
+    inventory: Inventory,
+    cloud: Cloud,
+    sessions: Mapping[str, Session],
+    policy: StopPolicy,
+    report: Reporter,
+) -> None:
+    """Before a run: move deadlines that come before the end of its `--max-hours`, and the timers
+    of machines that started after their deadline.
+
+    Raises:
+        HostsFailed: a timer was not moved.
+    """
+    hours = min(MOST_HOURS, policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
+    needed, found = _from_now(hours), cloud.deadlines()
+    urgent = most_urgent(found.values())
+    if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
+        cloud.set_deadline(hours)
+        report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
+        urgent = replace(urgent, at=needed)
+    until = urgent.at if urgent and urgent.at else _from_now(default_hours(inventory))
+    timers = connect.everywhere(sessions, timer.read, what="reading the timers")
+    report_missing(timers, report)
+    early = {n: s for n, s in sessions.items() if _comes_before(timers[n], needed)}
+    connect.everywhere(
+        early, lambda session: timer.move(session, max(until, needed)), what="moving the timers"
+    )
+
+
+def _comes_before(found: Deadline, needed: datetime) -> bool:
+    return found.state == "past" or (
+        found.state == "armed" and bool(found.at and found.at < needed)
+    )
+
+
+def _from_now(hours: float) -> datetime:
+    return datetime.now(timezone.utc) + timedelta(hours=hours)

@@ -1,0 +1,237 @@
+"""All machines of a stack: those of its document, of Pulumi's state, and with its id in the cloud.
+
+A `pulumi up` that breaks off leaves machines that no document has; if Pulumi itself was killed,
+also machines that are in no state. Every command that shows, stops or ends machines starts here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bootstrap.clouds.machines import Listed, Machine, Place, list_machines
+from bootstrap.console.text import count
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.stack_state import StackState, StateMachine
+
+OTHERS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class StackMachines:
+    """The machines of one stack.
+
+    Attributes:
+        state: Pulumi's state.
+        document: the hosts of the stack's output `cluster`; None where it has none.
+        inventory: every machine of the stack; None where there is none.
+        documented: the names of those that the output `cluster` of the stack has.
+        strays: machines with the stack's id that are in no state of Pulumi.
+        others: machines of other stacks, in the same account and region (or project).
+        place: `account 1234, us-east-1`.
+        unlisted: why the cloud did not list its machines; empty where it did.
+    """
+
+    state: StackState
+    document: Inventory | None
+    inventory: Inventory | None
+    documented: frozenset[str] = frozenset()
+    strays: tuple[Machine, ...] = ()
+    others: tuple[Machine, ...] = ()
+    place: str = ""
+    unlisted: str = ""
+
+    @property
+    def stack(self) -> str:
+        """The stack's name."""
+        return self.state.stack
+
+    @property
+    def undocumented(self) -> list[str]:
+        """The names of the machines that the stack's output does not have."""
+        names = self.inventory.names if self.inventory else ()
+        return [name for name in names if name not in self.documented]
+
+    @property
+    def in_document(self) -> Inventory | None:
+        """The part of the inventory that the stack's output has; None where it has none."""
+        if self.inventory is None:
+            return None
+        hosts = tuple(h for h in self.inventory.hosts if h.name in self.documented)
+        return replace(self.inventory, hosts=hosts) if hosts else None
+
+    def refuse_undocumented(self) -> None:
+        """UsageError where the last `pulumi up` broke off: some machines are in no document."""
+        if names := self.undocumented:
+            raise UsageError(
+                f"the last `pulumi up` of stack {self.stack} broke off: its output `cluster` does "
+                f"not have {', '.join(names)}",
+                hint=f"fab up --stack {shlex.quote(self.stack)}   # goes on",
+            )
+
+    def describe(self) -> list[str]:
+        """Lines about what is not as a finished `pulumi up` leaves it, and about other stacks."""
+        return [*self._unfinished(), *self._strays(), *self._others()]
+
+    def _unfinished(self) -> Iterator[str]:
+        if self.unlisted:
+            yield f"machines in no state of Pulumi are not known: {self.unlisted}"
+        if not self.undocumented:
+            return
+        stack = shlex.quote(self.stack)
+        listed = ", ".join(self.undocumented)
+        yield (
+            f"the last `pulumi up` of stack {self.stack} broke off: its output `cluster` does not "
+            f"have {listed}\n  next: fab up --stack {stack}   # goes on; or, to end all of it: "
+            f"fab teardown --destroy --stack {stack}"
+        )
+
+    def _strays(self) -> Iterator[str]:
+        for each in self.strays:
+            yield f"in no state of Pulumi, with this stack's id: {each}"
+        if self.strays:
+            yield f"  next: fab teardown --destroy --stack {shlex.quote(self.stack)}   # ends them"
+
+    def _others(self) -> Iterator[str]:
+        if self.others:
+            yield f"machines of other stacks in {self.place}, which no command of this stack ends:"
+        yield from (f"  {each}" for each in self.others[:OTHERS_SHOWN])
+        if more := len(self.others[OTHERS_SHOWN:]):
+            yield f"  and {count(more, 'machine')} more"
+
+
+def find(stack: str) -> StackMachines:
+    """All machines of a stack.
+
+    Raises:
+        UsageError: Pulumi does not answer, there is no such stack, or its document is not one that
+            this Railhead reads.
+    """
+    state = pulumi_stack.state(stack)
+    document = pulumi_stack.inventory_of(state)
+    if state.account:
+        _record_account(document.name if document else state.cluster or stack, state.account)
+    return _find(state, document)
+
+
+def of_record(inventory: Inventory) -> StackMachines:
+    """The machines of a stack that this computer has recorded, where Pulumi cannot be asked."""
+    hosts = inventory.hosts if inventory.kind.machines else ()
+    machines = tuple(
+        StateMachine(str(h.id), h.name, h.zone, h.address, h.peer_address) for h in hosts
+    )
+    parts = str(inventory.chief.id).split("/")
+    state = StackState(
+        stack=inventory.stack or inventory.name,
+        document=None,
+        cluster=inventory.name,
+        cluster_id=inventory.cluster_id,
+        cloud=inventory.cloud if hosts else None,
+        region=inventory.region,
+        project=parts[1] if parts[0] == "projects" else None,
+        bucket=inventory.bucket,
+        price=None,
+        machines=machines,
+        kinds=(),
+    )
+    return _find(state, inventory)
+
+
+def _find(state: StackState, document: Inventory | None) -> StackMachines:
+    if state.cloud is None:
+        names = frozenset(document.names if document else ())
+        return StackMachines(state, document, document, names)
+    try:
+        return merge(state, document, list_machines(_place(state)))
+    except RailheadError as error:
+        return replace(merge(state, document, None), unlisted=error.message)
+
+
+def of_id(machines: StackMachines) -> Inventory | None:
+    """The machines with the stack's id that its cloud lists now; None where it lists none.
+
+    Raises:
+        RailheadError: the cloud does not answer.
+    """
+    state = machines.state
+    if state.cloud is None or state.cluster_id is None:
+        return None
+    listed = list_machines(_place(state)).machines
+    own = (m for m in listed if m.cluster_id == state.cluster_id)
+    hosts = tuple(
+        _distinct((_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in own), [])
+    )
+    return _inventory(state, machines.document, hosts) if hosts else None
+
+
+def _place(state: StackState) -> Place:
+    return Place(state.cloud or "", state.region, state.project)
+
+
+def _record_account(cluster: str, account: str) -> None:
+    """Record the account that has the machines: EC2 does not show machines of other accounts."""
+    atomic_write(local_state.cluster_folder(cluster) / "account", f"account {account}\n")
+
+
+def merge(state: StackState, document: Inventory | None, listed: Listed | None) -> StackMachines:
+    """The machines of a stack from its state, its document and the cloud's list (None: unknown)."""
+    found = listed.machines if listed else ()
+    own = [m for m in found if state.cluster_id and m.cluster_id == state.cluster_id]
+    in_state = {m.id for m in state.machines}
+    exist = in_state | {m.id for m in own}
+    kept = [h for h in document.hosts if h.id in exist or not listed] if document else []
+    known = {h.id for h in kept}
+    added = [_host(m.id, m.name, m.zone, m.address, m.peer_address)
+             for m in state.machines if m.id not in known]  # fmt: skip
+    strays = tuple(m for m in own if m.id not in in_state | known)
+    added += [_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in strays]
+    hosts = (*kept, *_distinct(added, [h.name for h in kept]))
+    where = [listed.account if listed else "", state.region or ""]
+    return StackMachines(
+        state,
+        document,
+        _inventory(state, document, hosts) if hosts else None,
+        frozenset(h.name for h in kept),
+        strays,
+        tuple(m for m in found if m.id not in exist),
+        ", ".join(filter(None, where)),
+    )
+
+
+def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host, ...]) -> Inventory:
+    """The document's inventory with these hosts; without a document, what the state says."""
+    if document and hosts == document.hosts:
+        return document
+    price = state.price and {**state.price, "per_hour": state.price["per_hour"] * len(hosts)}
+    base = document or Inventory(
+        state.cluster or state.stack,
+        hosts,
+        cloud=state.cloud or "",
+        region=state.region,
+        bucket=state.bucket,
+        stack=state.stack,
+        cluster_id=state.cluster_id,
+    )
+    return replace(base, hosts=hosts, price=price or base.price)
+
+
+def _host(
+    id_: str, name: str, zone: str | None, address: str | None, peer_address: str | None
+) -> Host:
+    """A host of which nothing more is known; without an address its id is one."""
+    return Host(
+        name, address or id_.rpartition("/")[2], id=id_, zone=zone, peer_address=peer_address
+    )
+
+
+def _distinct(hosts: Iterable[Host], taken: Sequence[str]) -> Iterator[Host]:
+    """The hosts, with the id in the name of one whose name another machine has."""
+    names = set(taken)
+    for host in hosts:
+        name = host.name if host.name not in names else f"{host.name}.{str(host.id)[-17:]}"
+        names.add(name)
+        yield replace(host, name=name)

@@ -1,0 +1,59 @@
+"""The timer on a cloud machine, over SSH: its user data installed it (stacks/deadline.sh).
+
+It powers the machine off at a time on the machine's disk. Nothing else is needed for that: no
+schedule of the cloud and no connection.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline
+from bootstrap.errors import RailheadError
+from bootstrap.ssh.as_root import run_as_root
+from bootstrap.ssh.session import ConnectionLost, Session
+
+TOOL = "/usr/local/sbin/railhead-deadline"
+KIND, SOURCE = "timer", "the machine's railhead-deadline"
+ANSWER_SECONDS = 20.0
+LEAST, MOST = 60, 691_200  # seconds that the tool accepts
+LATE = "it started after its deadline"
+_LINE = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")
+
+
+def read(session: Session) -> Deadline:
+    """When the machine powers itself off; MISSING without a working timer, `past` for a machine
+    that started after its deadline and stays on for some minutes, UNKNOWN without an answer."""
+    try:
+        output = session.sh(f"( {TOOL} show ) </dev/null 2>&1", silence=ANSWER_SECONDS)
+    except ConnectionLost as lost:
+        return Deadline(KIND, None, UNKNOWN, SOURCE, str(lost))
+    return parse(output, datetime.now(timezone.utc))
+
+
+def parse(output: str, now: datetime) -> Deadline:
+    """The deadline in the tool's output. Its time is by our clock: the machine's may differ."""
+    found = _LINE.search(output)
+    if not found:
+        return Deadline(KIND, None, MISSING, SOURCE, "the machine has no timer")
+    at = now + timedelta(seconds=int(found[1]) - int(found[2]))
+    if found[4] != "active":
+        return Deadline(KIND, at, MISSING, SOURCE, f"its systemd timer is {found[4]}")
+    late = found[3] == "yes"
+    return Deadline(KIND, at, "past" if late else "armed", SOURCE, LATE if late else "")
+
+
+def move(session: Session, at: datetime) -> None:
+    """Let the machine power itself off at this time.
+
+    Raises:
+        RailheadError: the machine has no timer, or refuses.
+    """
+    seconds = round((at - datetime.now(timezone.utc)).total_seconds())
+    try:
+        run_as_root(session, f"{TOOL} set {max(LEAST, min(seconds, MOST))}", silence=ANSWER_SECONDS)
+    except ConnectionLost:
+        raise
+    except RailheadError as error:
+        raise RailheadError(f"its timer was not moved: {error.message}") from None

@@ -1,0 +1,128 @@
+"""`fab up`: `pulumi up` that says what a break leaves, and goes on in another zone.
+
+A Pulumi program cannot catch a refused machine and go on elsewhere. So after a refusal for
+capacity, and only if the cluster had no machine before, what was made is removed, the next of the
+configured zones becomes the first, and `pulumi up` runs again.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from bootstrap.clouds.base import STOPPED
+from bootstrap.console.output import Reporter, confirm
+from bootstrap.console.text import count
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import pulumi_stack
+from bootstrap.lifecycle import destroy, power, stack_machines, stop_policy
+from bootstrap.lifecycle.stack_machines import StackMachines
+
+# In the clouds' refusals for capacity; stacks/broken_up.py has them too.
+CAPACITY = (
+    "InsufficientInstanceCapacity",
+    "InsufficientHostCapacity",
+    "UnfulfillableCapacity",
+    "RESOURCE_POOL_EXHAUSTED",
+    "does not have enough resources available",
+)
+
+
+def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
+    """Make or change the machines of a stack, with Pulumi's own output.
+
+    Args:
+        stack: the stack.
+        yes: make the changes without a preview and a question.
+        refresh: compare Pulumi's state with the cloud first; finds machines that are gone.
+
+    Raises:
+        UsageError: the user did not agree; nothing was changed.
+        RailheadError: `pulumi up` broke off; the message says what runs and what it costs.
+    """
+    before = stack_machines.find(stack)
+    if not yes:
+        _preview(stack, refresh)
+    zones = pulumi_stack.zones(stack)
+    done = pulumi_stack.up(stack, refresh=refresh)
+    tried = 1
+    while done.code and _may_move(before, done.text) and tried < len(zones):
+        _remove(stack, report)
+        first, zones = zones[0], (*zones[1:], zones[0])
+        pulumi_stack.set_zones(stack, zones)
+        report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set to it")
+        done = pulumi_stack.up(stack, refresh=False)
+        tried += 1
+    if done.code:
+        raise _broken(stack, done, zones if tried > 1 else (), report)
+    for line in stack_machines.find(stack).describe():
+        report(line)
+
+
+def _preview(stack: str, refresh: bool) -> None:
+    """Show the changes and ask."""
+    hint = f"fab up --yes --stack {shlex.quote(stack)}"
+    done = pulumi_stack.up(stack, refresh=refresh, preview=True)
+    if done.code:
+        raise UsageError(f"the preview of stack {stack} failed: nothing was changed")
+    if not confirm(f"Make these changes to stack {stack}?", hint=hint):
+        raise UsageError("nothing was changed", hint=hint)
+
+
+def _may_move(before: StackMachines, text: str) -> bool:
+    """Whether another zone may be tried: machines that existed before are not given up."""
+    return before.inventory is None and is_capacity(text)
+
+
+def is_capacity(text: str) -> bool:
+    """Whether Pulumi's output has a refusal for capacity."""
+    return any(code in text for code in CAPACITY)
+
+
+def _remove(stack: str, report: Reporter) -> None:
+    """Remove what a refused `up` has made.
+
+    Raises:
+        RailheadError: something is left.
+    """
+    report("removing what was made")
+    lines = destroy.remove_made(stack_machines.find(stack), report)
+    if left := [line.text for line in lines if not line.verified]:
+        raise RailheadError(
+            f"what was made in the first zone could not be removed: {'; '.join(left)}",
+            hint=f"fab teardown --destroy --stack {shlex.quote(stack)}",
+        )
+
+
+def _broken(
+    stack: str, done: pulumi_stack.Streamed, tried: Sequence[str], report: Reporter
+) -> RailheadError:
+    """The error after a break: what runs now, what it costs, and the commands."""
+    name = shlex.quote(stack)
+    found = stack_machines.find(stack)
+    for line in found.describe():
+        report(line)
+    what = f"pulumi up of stack {stack} broke off; "
+    if tried:
+        what += f"none of its zones has capacity: {', '.join(tried)}; "
+    what += _what_runs(found, report)
+    if pulumi_stack.is_locked(done.text):
+        return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
+    return RailheadError(
+        what,
+        hint=f"fab up --stack {name}   # goes on; to end all of it: "
+        f"fab teardown --destroy --stack {name}",
+    )
+
+
+def _what_runs(found: StackMachines, report: Reporter) -> str:
+    if found.inventory is None:
+        return "no machine of it exists"
+    try:
+        status = power.cluster_status(found.inventory)
+    except RailheadError as error:
+        return f"{', '.join(found.inventory.names)} may run: {error.message}"
+    power.print_status(status, report)
+    running = [n for n, s in status.instance_states.items() if s.state not in STOPPED]
+    cost = stop_policy.price(found.inventory) if running else ""
+    return f"{count(len(running), 'machine')} of it run now{cost}"

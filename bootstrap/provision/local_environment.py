@@ -1,0 +1,55 @@
+"""Python environments on this machine for single tools, each made by uv from its lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from bootstrap.console import log
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_folder
+from bootstrap.plan.runtimes import LOCKS
+from bootstrap.provision import uv
+
+
+def python_of(name: str) -> Path:
+    """The Python of the environment of `locks/NAME.txt`, made when it is not there.
+
+    Raises:
+        RailheadError: it could not be made; the message has uv's output.
+    """
+    lock = LOCKS / f"{name}.txt"
+    content = lock.read_text() + sys.version + sys.prefix
+    folder = local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
+    with local_state.alone(folder.with_suffix(".lock")):
+        if not folder.exists():
+            with atomic_folder(folder) as part:
+                _make(part, lock)
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path, lock: Path) -> None:
+    """Make the environment. It is moved afterwards, so only its Python works, not its scripts."""
+    environment = {**os.environ, **uv.ENVIRONMENT}
+    venv = [
+        uv.local_uv(),
+        "venv",
+        "--quiet",
+        "--allow-existing",
+        "--python",
+        sys.executable,
+        str(folder),
+    ]
+    sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes"]
+    sync += ["--python", str(folder / "bin" / "python"), str(lock)]
+    for argv in (venv, sync):
+        done = log.run(argv, env=environment, capture_output=True)
+        if done.returncode:
+            tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+            raise RailheadError(
+                f"the environment of {lock.name} could not be made here:\n  {tail}",
+                hint="the same command again, where the package index can be reached",
+            )

@@ -1,0 +1,121 @@
+"""Numbers in the output of a program, found by the patterns of --metric.
+
+Some patterns take years on some lines, and nothing in Python can interrupt a search. Therefore this
+file runs as a process of its own, which the kernel ends after LIMIT seconds of one search. The
+supervisor never waits for it: lines that it cannot take are counted. Standard library only,
+Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import bounded
+else:  # on a host they are in the same folder
+    import bounded
+
+LIMIT = 1.0  # seconds of CPU time for one search
+LINE = 1000  # characters of a line that are searched
+GRACE = 5.0  # seconds for the last lines after the run's end
+Add = Callable[[dict[str, Any]], None]
+
+
+class MetricLines:
+    """The process that searches, seen from the supervisor; `add` gets its records."""
+
+    def __init__(self, metrics: list[dict[str, str]], add: Add) -> None:
+        self.names = [metric["name"] for metric in metrics]
+        self.add, self.lost = add, 0
+        self.at = os.memfd_create("metric", 0)  # the number of the pattern in use
+        os.truncate(self.at, 1)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", os.path.abspath(__file__), str(self.at)],
+            env={k: v for k, v in os.environ.items() if not k.startswith("RAILHEAD_")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=bounded.end_with_parent,
+            pass_fds=[self.at],
+        )
+        assert self.process.stdin
+        self.pipe = self.process.stdin.fileno()
+        os.write(self.pipe, json.dumps(metrics).encode() + b"\n")
+        os.set_blocking(self.pipe, False)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def feed(self, line: str) -> None:
+        """Search a line; returns at once."""
+        try:
+            os.write(self.pipe, line[:LINE].replace("\n", " ").encode()[: 4 * LINE] + b"\n")
+        except OSError:  # it is too slow, or has ended
+            self.lost += 1
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            with contextlib.suppress(ValueError):
+                self.add(json.loads(line))
+
+    def close(self) -> str:
+        """Search the last lines; returns what went wrong, or ""."""
+        assert self.process.stdin
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.reader.join(GRACE)
+        stuck = self.reader.is_alive()
+        code = self.process.poll()
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE)
+        if stuck or code == -signal.SIGVTALRM:
+            name = self.names[os.pread(self.at, 1, 0)[0]]
+            return f"--metric {name} took more than {LIMIT:g} s on one line: no metric after it"
+        if self.lost:
+            return f"{self.lost} lines were not searched for --metric: too many at once"
+        return ""
+
+
+def find(metrics: list[dict[str, str]], at: mmap.mmap) -> None:
+    """Search each line of stdin; print a record for each match."""
+    patterns = [(metric["name"], re.compile(metric["pattern"])) for metric in metrics]
+    counts = dict.fromkeys((name for name, _ in patterns), 0)
+    for raw in sys.stdin.buffer:
+        line = raw.decode(errors="replace").rstrip("\n")
+        for index, (name, pattern) in enumerate(patterns):
+            at[0] = index
+            signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+            match = pattern.search(line)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            value = number(match[1]) if match else None
+            if value is not None:
+                counts[name] += 1
+                record = {"kind": "metric", "name": name, "value": value, "number": counts[name]}
+                print(json.dumps(record), flush=True)
+
+
+def number(text: str | None) -> float | None:
+    """A finite number, else None."""
+    try:
+        value = float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+if __name__ == "__main__":
+    find(json.loads(sys.stdin.buffer.readline()), mmap.mmap(int(sys.argv[1]), 1))

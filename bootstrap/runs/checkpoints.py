@@ -1,0 +1,173 @@
+"""The checkpoints of a run: where they are, how they come here, how they reach another run.
+
+On a host they are in the run's folder, in a bucket below runs/ID/checkpoints, on this machine in
+the folder of the run's results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.console.output import Reporter
+from bootstrap.console.text import clean, count, size
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.files import refuse_too_much
+from bootstrap.remote.run import checkpoint_files
+from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
+from bootstrap.runs.start import Run, read_json
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted import unpack
+from bootstrap.untrusted.manifest import LIMIT, Entry
+
+File = tuple[str, int]  # path below the checkpoint folder, bytes
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoint files of a run in one place; `place` is for messages."""
+
+    place: str
+    files: tuple[File, ...]
+
+    @property
+    def bytes(self) -> int:
+        """All bytes."""
+        return sum(size for _, size in self.files)
+
+    @property
+    def newest(self) -> str:
+        """The newest `step-*` folder; "" if the files are a program's own."""
+        return checkpoint_files.newest([path for path, _ in self.files])
+
+    def __str__(self) -> str:
+        what = self.newest or count(len(self.files), "file")
+        return f"{what} ({size(self.bytes)} in all, {self.place})"
+
+
+def on_host(session: Session, run: Run) -> Checkpoints:
+    """The complete checkpoint files of a run on a host whose agent runs."""
+    folder = f"{run.folder}/{FOLDER}"
+    found = unpack.pairs(session.sizes(folder, ["**"]))
+    return Checkpoints(f"on {session.host.name}", _complete(found))
+
+
+def in_bucket(bucket: Bucket, run: Run) -> Checkpoints:
+    """The checkpoint files that were uploaded; none where no upload was completed."""
+    entries = _entries(bucket, run)
+    files = tuple((entry.path, entry.bytes) for entry, _ in entries)
+    return Checkpoints(f"in {bucket.store.url}/runs/{run.run_id}", files)
+
+
+def here(run: Run) -> Checkpoints:
+    """The checkpoint files among the results on this machine."""
+    folder = run.results / FOLDER
+    found = checkpoint_files.complete_files(str(folder))
+    return Checkpoints(f"in {folder}", tuple((path, stamp[0]) for path, stamp in found.items()))
+
+
+def status_lines(session: Session, run: Run) -> list[str]:
+    """One line about the checkpoints on the chief and their upload; none if there are none."""
+    found = on_host(session, run)
+    status = read_json(session, f"{run.folder}/uploads.json") or {}
+    try:
+        uploaded = [str(entry["path"]) for entry in status.get("files", ())]
+        why = status.get("why")
+    except (KeyError, TypeError, AttributeError):
+        raise unpack.Hostile("an upload status that is none") from None
+    if not found.files:
+        return []
+    newest = checkpoint_files.newest(uploaded) or (uploaded and count(len(uploaded), "file"))
+    sent = f"; uploaded: {clean(str(newest))}" if newest else ""
+    failed = f"; the upload fails: {clean(str(why))[:200]}" if why else ""
+    return [f"checkpoints: {found}{sent}{failed}"]
+
+
+def _complete(files: Sequence[File]) -> tuple[File, ...]:
+    """Without names that begin with a dot, and without `step-*` folders that have no manifest."""
+    paths = {path for path, _ in files}
+
+    def is_complete(path: str) -> bool:
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        top = path.partition("/")[0]
+        torn = checkpoint_files.is_fixed(path) and f"{top}/{MANIFEST}" not in paths
+        return not hidden and not torn
+
+    return tuple(sorted(file for file in files if is_complete(file[0])))
+
+
+def _entries(bucket: Bucket, run: Run) -> list[tuple[Entry, int]]:
+    """The manifest of the uploaded checkpoints: each file, and the number of its object."""
+    data = bucket.read(f"runs/{run.run_id}/{FOLDER}/{MANIFEST}", LIMIT)
+    if data is None:
+        return []
+    try:
+        listed = json.loads(data)["files"]
+        return [(Entry(f["path"], f["bytes"], f["sha256"]), int(f["object"])) for f in listed]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise unpack.Hostile("a manifest of checkpoints that is none") from None
+
+
+def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
+    """Bring the newest checkpoint of a run (of a program's own files: all) into its results."""
+    found = on_host(session, run)
+    wanted = [file for file in found.files if file[0].startswith(found.newest)]
+    total = sum(size for _, size in wanted)
+    if not wanted:
+        report(f"no checkpoint {found.place}")
+        return here(run)
+    report(f"checkpoints: {found}")
+    with unpack.stage(run.results) as stage:
+        refuse_too_much(2 * total, stage, "the checkpoints")
+        packed, files = stage / "packed", stage / "files"
+        patterns = [unpack.literal(path) for path, _ in wanted]
+        session.get(f"{run.folder}/{FOLDER}", patterns, packed, limit=total)
+        for path in unpack.unpack(packed, files, total):
+            unpack.place(files / path, run.results, f"{FOLDER}/{path}")
+    return here(run)
+
+
+def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: None) -> Checkpoints:
+    """Bring the newest uploaded checkpoint (of a program's own files: all) into the results.
+
+    Raises:
+        RailheadError: a file differs from the manifest.
+    """
+    found = in_bucket(bucket, run)
+    entries = [item for item in _entries(bucket, run) if item[0].path.startswith(found.newest)]
+    if not entries:
+        report(f"no checkpoint {found.place}")
+        return here(run)
+    report(f"checkpoints: {found}")
+    with unpack.stage(run.results) as stage:
+        refuse_too_much(sum(entry.bytes for entry, _ in entries), stage, "the checkpoints")
+        for entry, number in entries:
+            file = stage / f"{number}"
+            try:
+                key = f"runs/{run.run_id}/{FOLDER}/files/{number:04d}"
+                bucket.get(key, file, entry.bytes)
+            except KeyError as missing:
+                raise _changed(entry, bucket) from missing
+            if not entry.is_in(file):
+                raise _changed(entry, bucket)
+        for entry, number in entries:
+            unpack.place(stage / f"{number}", run.results, f"{FOLDER}/{entry.path}")
+    return here(run)
+
+
+def _changed(entry: Entry, bucket: Bucket) -> RailheadError:
+    return RailheadError(
+        f"checkpoint file {clean(entry.path)} in {bucket.store.url} is not the one of its manifest",
+        hint="the same command again, when the run has uploaded its next checkpoint",
+    )
+
+
+def refuse_none(run: Run, places: Sequence[str]) -> UsageError:
+    """The error for a run that has no checkpoint anywhere."""
+    return UsageError(
+        f"run {run.run_id} has no checkpoint: looked {', '.join(places)}",
+        hint="start it again without --resume; our own training writes checkpoints with "
+        "--set checkpoint_steps=N or checkpoint_minutes=N, a script in RAILHEAD_CHECKPOINT_DIR",
+    )

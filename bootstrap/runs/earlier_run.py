@@ -1,0 +1,131 @@
+"""`fab train --resume RUN`: the program, settings and data of an earlier run, from its record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.runs.request import RunRequest, TrainArgs, read_request
+from bootstrap.runs.start import Run
+
+PATHS = ("script", "workdir", "env_file", "requirements")
+FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric"}
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A run that was started from this computer: its document, and its options as given.
+
+    `folder`: where relative paths of the options start.
+    """
+
+    run: Run
+    cluster: str
+    document: Mapping[str, Any]
+    args: TrainArgs
+    folder: Path
+
+
+def earlier_run(run_id: str) -> EarlierRun:
+    """The record of the run with this id.
+
+    Raises:
+        UsageError: none is recorded here, or its record is of an older version.
+    """
+    entry = local_state.recorded_run(run_id)
+    given = entry.get("given")
+    if not given:
+        raise UsageError(
+            f"run {run_id} was started by a version of Railhead that did not record its options",
+            hint="type its command again, without --resume",
+        )
+    return EarlierRun(
+        Run(run_id, Path(entry["results"])),
+        entry["cluster"],
+        entry["document"],
+        TrainArgs.of_record(given),
+        Path(given["folder"]),
+    )
+
+
+def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, TrainArgs]:
+    """The request for a run that goes on from this one, and its options.
+
+    Raises:
+        UsageError: an option contradicts the run, or its program is not where it was.
+    """
+    _refuse_contradictions(earlier, given)
+    args = _args(earlier)
+    with _working_folder(earlier):
+        return read_request(args, resumes=earlier.run.run_id), args
+
+
+def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
+    """One line if the program is not as it was; none if it is."""
+    if request.bundle.digest == earlier.document["bundle"]:
+        return []
+    run_id = earlier.run.run_id
+    return [f"the program has changed since run {run_id}: its present files are used"]
+
+
+def _args(earlier: EarlierRun) -> TrainArgs:
+    """The options of the run; values that could have changed since come from its document."""
+    document = earlier.document
+    paths: dict[str, Any] = {}
+    for name in PATHS:
+        if (value := getattr(earlier.args, name)) is not None:
+            paths[name] = str(earlier.folder / value)
+    paths["env_file"] = None
+    env = tuple(f"{name}={value}" for name, value in document["env"].items())
+    args = replace(earlier.args, env=env, **paths)
+    if document["program"]["kind"] == "script":
+        return args
+    settings = document["program"]["settings"]
+    texts = tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
+    return replace(args, preset=None, settings=texts)
+
+
+def _refuse_contradictions(earlier: EarlierRun, given: TrainArgs) -> None:
+    """UsageError for the first option that was given and is not the earlier run's."""
+    for item in fields(TrainArgs):
+        value, before = getattr(given, item.name), getattr(earlier.args, item.name)
+        if value in (None, (), False) or _same(item.name, value, before, earlier.folder):
+            continue
+        flag = FLAGS.get(item.name, item.name.replace("_", "-"))
+        shown = ", ".join(value) if isinstance(value, tuple) else value
+        was = ", ".join(before) if isinstance(before, tuple) else before
+        raise UsageError(
+            f"--{flag} {shown} contradicts run {earlier.run.run_id}, which has {was or 'none'}: "
+            "--resume goes on with the same program and settings",
+            hint=f"fab train --resume {earlier.run.run_id}   # or a new run, without --resume",
+        )
+
+
+def _same(name: str, value: Any, before: Any, folder: Path) -> bool:
+    if isinstance(value, tuple):
+        return {*value} <= {*before}
+    if name in PATHS and before is not None:
+        return bool(Path(value).resolve() == (folder / before).resolve())
+    return bool(value == before)
+
+
+@contextlib.contextmanager
+def _working_folder(earlier: EarlierRun) -> Iterator[None]:
+    """In the folder where the run was started: its options may name files there."""
+    before = Path.cwd()
+    try:
+        os.chdir(earlier.folder)
+    except OSError as error:
+        raise UsageError(
+            f"run {earlier.run.run_id} was started in {earlier.folder}: {error.strerror}"
+        ) from None
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -1,0 +1,67 @@
+"""Brings the metrics and TensorBoard files of a run here, while it goes on or after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.remote.run.manifest import home_name
+from bootstrap.runs import results
+from bootstrap.runs.start import Run
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted import unpack
+
+METRICS = "results/metrics.jsonl"
+PATTERNS = (METRICS, "results/**/*tfevents*", "work/**/*tfevents*")
+LIMIT = 2_000_000_000  # bytes of all these files
+
+
+@dataclass
+class HostEvents:
+    """The files on the chief; only those that have grown are brought again."""
+
+    run: Run
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def bring(self, chief: Session) -> None:
+        """Bring what is new into the results, and make the events of metrics.jsonl anew."""
+        found = dict(unpack.pairs(chief.sizes(self.run.folder, PATTERNS)))
+        changed = [path for path, size in found.items() if size != self.sizes.get(path)]
+        if not changed:
+            return
+        with unpack.stage(self.run.results) as stage:
+            packed, files = stage / "packed", stage / "files"
+            patterns = [unpack.literal(path) for path in changed]
+            chief.get(self.run.folder, patterns, packed, limit=LIMIT)
+            for path in unpack.unpack(packed, files, LIMIT):
+                unpack.place(files / path, self.run.results, home_name(path))
+            results.draw(stage, self.run)
+        self.sizes |= {path: found[path] for path in changed}
+
+
+def bring_from_bucket(bucket: Bucket, run: Run) -> None:
+    """Bring the files of a run from the bucket: of its results, else the pieces that were uploaded
+    while it went on."""
+    with unpack.stage(run.results) as stage:
+        if manifest := bucket.manifest(run.run_id):
+            wanted = [e for e in manifest.files if e.path == METRICS or "tfevents" in e.path]
+            for number, entry in enumerate(wanted):
+                bucket.get(f"runs/{run.run_id}/{entry.home}", stage / f"{number}", entry.bytes)
+                unpack.place(stage / f"{number}", run.results, entry.home)
+        else:
+            _join_pieces(bucket, run)
+        results.draw(stage, run)
+
+
+def _join_pieces(bucket: Bucket, run: Run) -> None:
+    """Put the pieces NAME.OFFSET of each file together."""
+    prefix = f"runs/{run.run_id}/live/"
+    keys = sorted({v.key for page in bucket.store.pages(prefix) for v in page})
+    with unpack.stage(run.results) as stage:
+        for number, (name, pieces) in enumerate(groupby(keys, lambda key: key[:-13])):
+            path = stage / f"{number}"
+            with unpack.new_file(path) as file:
+                for key in pieces:
+                    file.write(bucket.read(key) or b"")
+            unpack.place(path, run.results, unpack.checked(name.removeprefix(prefix)))

@@ -1,0 +1,101 @@
+"""TensorBoard's event files from metrics.jsonl: scalars only, without TensorBoard itself.
+
+The format: records of length, checksum of the length, data, checksum of the data; the data is the
+protocol buffer `Event` with its wall time, its step and one scalar.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from bootstrap.console.text import number
+from bootstrap.runs.plots import Record, records
+
+FOLDER = "tensorboard"
+OURS = "metrics"  # below FOLDER: what this module writes
+EVENT_FILE = f"{FOLDER}/{OURS}/events.out.tfevents.0000000000.railhead"
+HIDDEN = ("kind", "rank", "host", "time", "epoch", "epochs", "step", "steps", "number", "name")
+VERSION = b"brain.Event:2"
+LARGEST = 3.4e38  # of a 32-bit float
+
+
+def event_file(results: Path) -> bytes | None:
+    """The event file for a run's metrics.jsonl; None if it has no number to show.
+
+    Numbers of --metric are always in it; progress and epochs only if the program has written no
+    event file itself.
+    """
+    own = any(p != results / EVENT_FILE for p in (results / FOLDER).rglob("*tfevents*"))
+    found = [r for r in records(results / "metrics.jsonl") if not own or r.get("kind") == "metric"]
+    events = b"".join(_framed(event) for record in found for event in _events(record))
+    first = _framed(_fixed64(1, 0.0) + _bytes(3, VERSION))
+    return first + events if events else None
+
+
+def _events(record: Record) -> Iterator[bytes]:
+    """The events of one record: one for each number of an epoch, of progress, or of --metric."""
+    kind, time = record.get("kind"), number(record, "time") or 0.0
+    if kind == "metric":
+        scalars, step = {str(record.get("name")): number(record, "value")}, number(record, "number")
+    elif kind in ("epoch", "progress"):
+        scalars = {f"{kind}/{key}": number(record, key) for key in record if key not in HIDDEN}
+        step = number(record, "epoch" if kind == "epoch" else "step")
+        if kind == "progress" and record.get("rank"):
+            return
+    else:
+        return
+    for tag, value in scalars.items():
+        if step is None or not 0 <= step < 1 << 62:
+            return
+        if value is not None and abs(value) < LARGEST:
+            yield _event(time, int(step), tag[:200], value)
+
+
+def _event(time: float, step: int, tag: str, value: float) -> bytes:
+    scalar = _bytes(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
+    return _fixed64(1, time) + b"\x10" + _varint(step) + _bytes(5, _bytes(1, scalar))
+
+
+def _fixed64(field: int, value: float) -> bytes:
+    return bytes([field << 3 | 1]) + struct.pack("<d", value)
+
+
+def _bytes(field: int, data: bytes) -> bytes:
+    return bytes([field << 3 | 2]) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _framed(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    return length + _checksum(length) + data + _checksum(data)
+
+
+def _checksum(data: bytes) -> bytes:
+    """The masked CRC-32C of TFRecord files."""
+    crc, table = 0xFFFFFFFF, _table()
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@cache
+def _table() -> tuple[int, ...]:
+    return tuple(_table_entry(byte) for byte in range(256))
+
+
+def _table_entry(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value

@@ -1,0 +1,135 @@
+"""Puts the checkpoints of an earlier run into the folder of a new run, before it starts."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bootstrap.console.live import Board
+from bootstrap.console.output import print_lines
+from bootstrap.data import folders
+from bootstrap.data.folders import LocalData
+from bootstrap.data.send import find_missing, folder_of, send_missing
+from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.plan import hostfile
+from bootstrap.remote.run.checkpoint_files import FOLDER
+from bootstrap.runs.checkpoints import Checkpoints, here, on_host
+from bootstrap.runs.start import Run
+from bootstrap.ssh.cluster import ConnectedCluster
+from bootstrap.ssh.connect import everywhere
+from bootstrap.ssh.session import Reply, Session
+
+HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
+
+# From one folder of a host to another, if there is space.
+COPY = """need=$(du -sk "$1" | cut -f1); free=$(df -Pk "$2" | awk 'NR == 2 { print $4 }')
+if [ "$need" -ge "$free" ]; then
+  echo "disk full: the checkpoints have $need kB, $free kB are free"; exit 1
+fi
+cp -Rp "$1/." "$2/" && chmod -R u+w "$2" &&
+find "$2" -mindepth 1 -name '.*' -prune -exec rm -rf {} +"""
+
+# From the chief to all other hosts at once; what did not arrive is found by its size.
+SPREAD = """folder=$1; shift
+for name in "$@"; do
+  tar -C checkpoints -cf - . | ssh -F ssh_config "$name" "tar -C $folder -xf -" &
+done; wait"""
+COLLECT = 'ssh -n -F ssh_config "$1" "tar -C $2 -cf - ." | tar -C checkpoints -xf -'
+
+
+@dataclass(frozen=True)
+class Source:
+    """The checkpoints that a run goes on from. `kind`: `host` (then `host` is its name), `bucket`
+    or `here`."""
+
+    earlier: Run
+    found: Checkpoints
+    kind: str
+    host: str = ""
+
+
+def place(cluster: ConnectedCluster, run: Run, source: Source, *, everywhere_needed: bool) -> None:
+    """Put the checkpoints on the chief; with `everywhere_needed` on all hosts.
+
+    A script may read them on each rank; our own training reads them on rank 0 only.
+
+    Raises:
+        RailheadError: there is not enough space, or a file did not arrive.
+    """
+    print_lines(f"resuming run {source.earlier.run_id} from {source.found}")
+    chief = cluster.sessions.chief
+    if source.kind == "bucket":
+        _from_bucket(cluster, run, source)
+    elif source.kind == "here":
+        _from_here(chief, run, source)
+    elif source.host == chief.host.name:
+        old = f"{source.earlier.folder}/{FOLDER}"
+        _refuse_failure(_shell(chief, run, COPY, old, f"{run.folder}/{FOLDER}"))
+    else:
+        alias = hostfile.alias(cluster.inventory.names.index(source.host))
+        _refuse_failure(_shell(chief, run, COLLECT, alias, _relative(source.earlier)))
+    needed = dict(cluster.sessions) if everywhere_needed else {chief.host.name: chief}
+    if len(needed) > 1:
+        aliases = [hostfile.alias(i) for i in range(1, len(cluster.peers))]
+        _shell(chief, run, SPREAD, _relative(run), *aliases)
+    _refuse_lost(needed, run, source)
+
+
+def _relative(run: Run) -> str:
+    """The checkpoint folder of a run, relative to the home on a host."""
+    return shlex.quote(f".railhead/runs/{run.run_id}/{FOLDER}")
+
+
+def _shell(chief: Session, run: Run, script: str, *args: str) -> Reply:
+    return chief.run(["sh", "-c", script, "restore", *args], cwd=run.folder, timeout=HOURS)
+
+
+def _refuse_failure(reply: Reply) -> None:
+    if reply.rc:
+        raise RailheadError("the checkpoints could not be copied: " + "\n".join(reply.tail[-3:]))
+
+
+def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
+    """The chief downloads them, with the Python of its uploader; each file is verified."""
+    client = cluster.bucket_client
+    assert client is not None, "the source was found in the bucket of this inventory"
+    url = f"{cluster.inventory.bucket}/runs/{source.earlier.run_id}"
+    program = f"{run.folder}/restore_checkpoints.py"
+    argv = [f"{client.folder}/bin/python", "-I", program, url, f"{run.folder}/{FOLDER}"]
+    reply = cluster.sessions.chief.run(argv, timeout=HOURS)
+    _refuse_failure(reply)
+    if damaged := json.loads(reply.tail[-1])["damaged"]:
+        print_lines(f"not as they were uploaded, and left out: {', '.join(damaged[:5])}")
+
+
+def _from_here(chief: Session, run: Run, source: Source) -> None:
+    """Send them over the connection, as data is sent, and move them to their place."""
+    root = source.earlier.results / FOLDER
+    names = {path for path, _ in here(source.earlier).files}
+    listed = folders.listed(root, "checkpoints")
+    kept = tuple(file for file in listed.files if file.path in names)
+    data = folders.hashed(LocalData(listed.root, kept), lambda _: None)
+    share = {chief.host.name: {FOLDER: data}}
+    opened = {chief.host.name: chief}
+    with Board(sys.stdout, (chief.host.name,)) as board:
+        send_missing(share, opened, find_missing(share, opened), board)
+    sent, folder = folder_of(data), f"{run.folder}/{FOLDER}"
+    _refuse_failure(_shell(chief, run, COPY, sent, folder))
+    chief.call("remove", paths=[sent, f"{sent}.json", f"{sent}.lock"])
+
+
+def _refuse_lost(sessions: Mapping[str, Session], run: Run, source: Source) -> None:
+    """HostsFailed when a file of the source is not in the run's folder of a host.
+
+    The chief has verified what it downloaded, and left out what was damaged.
+    """
+    placed = everywhere(sessions, lambda s: on_host(s, run), what="looking for the checkpoints")
+    first = next(iter(placed.values()))
+    wanted = {*(first if source.kind == "bucket" else source.found).files}
+    lost = {name: len(wanted - {*found.files}) for name, found in placed.items()}
+    if not wanted or any(lost.values()):
+        outcomes = {name: f"{n} files are missing" if n else "ok" for name, n in lost.items()}
+        raise HostsFailed("the checkpoints did not reach all hosts", outcomes)

@@ -1,0 +1,81 @@
+"""`fab data-push` and `fab data-list`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bootstrap.clouds import bucket
+from bootstrap.clouds.storage import NoBucket, Store
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import clean, count, size
+from bootstrap.data.folders import listed, summary
+from bootstrap.data.inputs import DataInput
+from bootstrap.data.place import hashed_input
+from bootstrap.data.spec import DataSpec, split_bucket_uri
+from bootstrap.data.upload import DATA, upload, upload_to_stack
+from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Inventory
+
+SHOWN = 20  # objects in a list
+ENTRY = 4096  # bytes of an entry of the stack's bucket
+
+
+def push(folder: Path, uri: str, stack: Inventory | None) -> None:
+    """Upload a folder to a URI, or into the bucket of a stack."""
+    if not folder.expanduser().exists():
+        raise UsageError(f"there is no file or folder {folder} here")
+    location = None if stack else split_bucket_uri(uri, "fab data-push")
+    files = listed(folder, "fab data-push")
+    spec = DataSpec(folder.name, str(folder), "local")
+    data = hashed_input(DataInput(spec, files))
+    if stack:
+        uri, done = upload_to_stack(data, bucket.bucket_of(stack).store)
+    else:
+        assert location
+        with _bucket_of_user(location[0]) as store:
+            done = upload(data, store, location[1])
+    print_lines(
+        f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
+        f"next: fab train --data train={uri} ...",
+    )
+
+
+def list_objects(uri: str) -> None:
+    """Print the objects at a URI: the first ones, their number and bytes."""
+    url, prefix = split_bucket_uri(uri, "fab data-list")
+    number = total = 0
+    with _bucket_of_user(url) as store:
+        for item in (item for page in store.objects(prefix) for item in page):
+            if number < SHOWN:
+                print_lines(f"{size(item.size):>8}  {clean(item.key.removeprefix(prefix))}")
+            number, total = number + 1, total + item.size
+    if number > SHOWN:
+        print_lines(f"... and {number - SHOWN} more")
+    print_lines(f"{uri}: {count(number, 'object')}, {size(total)}")
+
+
+def list_stack(stack: Inventory) -> None:
+    """Print the data in the bucket of a stack: one line for each folder that was pushed."""
+    kept = bucket.bucket_of(stack)
+    keys = [item.key for page in kept.store.objects(DATA) for item in page]
+    entries = [key for key in keys if key.endswith(".json") and key.count("/") == 1]
+    for key in entries:
+        found = json.loads(kept.read(key, ENTRY) or b"{}")
+        files, total = count(int(found.get("files", 0)), "file"), size(int(found.get("bytes", 0)))
+        uri = f"{kept.store.url}/{key.removesuffix('.json')}/"
+        print_lines(f"{uri}  {files}, {total}, from {clean(str(found.get('from', '?')))}")
+    if not entries:
+        print_lines(f"no data in {kept.store.url}/{DATA}", "next: fab data-push FOLDER bucket")
+
+
+@contextmanager
+def _bucket_of_user(url: str) -> Iterator[Store]:
+    """The bucket at a URL; UsageError if it does not exist."""
+    try:
+        yield bucket.open_store(url)
+    except NoBucket:
+        hint = "make it, or check its name and your account"
+        raise UsageError(f"there is no bucket {url}", hint=hint) from None

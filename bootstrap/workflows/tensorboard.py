@@ -1,0 +1,145 @@
+"""`fab tensorboard`: TensorBoard on this machine, for a run that goes on or has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from bootstrap.clouds.bucket import bucket_of
+from bootstrap.console.output import print_lines
+from bootstrap.console.wait import wait_until
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.lifecycle import power
+from bootstrap.provision.local_environment import python_of
+from bootstrap.runs.event_files import HostEvents, bring_from_bucket
+from bootstrap.runs.follow import RunConnection
+from bootstrap.runs.start import Run, find_run
+from bootstrap.workflows.attach import connected
+
+EVERY = 5.0  # seconds between two looks for new events
+STARTING = 60.0  # seconds until TensorBoard must answer
+# It ends when its standard input closes: also when this process is killed.
+SERVE = """
+import os, sys, threading
+def end_with_parent():
+    sys.stdin.buffer.read()
+    os._exit(0)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from tensorboard.main import run_main
+run_main()
+"""
+
+
+def show(status: power.ClusterStatus, run_id: str | None) -> None:
+    """Start TensorBoard, print its address, and bring new events until Ctrl-C.
+
+    Raises:
+        UsageError: the run has written no events and no metrics.
+    """
+    run = find_run(status.inventory, run_id)
+    with _source(status, run) as bring:
+        bring()
+        if not any(run.results.rglob("*tfevents*")):
+            raise UsageError(
+                f"run {run.run_id} has no TensorBoard events and no metrics yet",
+                hint=f"fab logs --run {run.run_id}   # our own training writes them by epoch",
+            )
+        with _tensorboard(run.results) as address, contextlib.suppress(KeyboardInterrupt):
+            print_lines(f"TensorBoard of run {run.run_id}: {address}", "Ctrl-C ends it")
+            while True:
+                time.sleep(EVERY)
+                bring()
+    print_lines("TensorBoard has ended")
+
+
+@contextlib.contextmanager
+def _source(status: power.ClusterStatus, run: Run) -> Iterator[Callable[[], None]]:
+    """What brings the events here: from the results, the bucket, or the chief."""
+    inventory = status.inventory
+    if (run.results / "result.json").exists():
+        yield lambda: None  # everything is here
+    elif inventory.chief.name not in status.not_running:
+        with connected(inventory, run) as connection:
+            yield _Following(connection).bring
+    elif inventory.bucket:
+        bring_from_bucket(bucket_of(inventory), run)
+        yield lambda: None
+    else:
+        print_lines(f"{inventory.chief.name} does not run: only what was fetched is shown")
+        yield lambda: None
+
+
+class _Following:
+    """Brings events from the chief; a connection that breaks is opened again."""
+
+    def __init__(self, connection: RunConnection) -> None:
+        self.connection, self.events = connection, HostEvents(connection.run)
+        self.lost = False
+
+    def bring(self) -> None:
+        """Bring what is new; what cannot be reached is reported once."""
+        try:
+            self.connection.ensure_open()
+            self.events.bring(self.connection.chief)
+            self.lost = False
+        except RailheadError as error:
+            if not self.lost:
+                print_lines(f"no new events: {error.message}")
+            self.lost = True
+
+
+@contextlib.contextmanager
+def _tensorboard(folder: Path) -> Iterator[str]:
+    """TensorBoard on a free port of the loopback interface; yields its address."""
+    python, port = python_of("tensorboard"), _free_port()
+    argv = [str(python), "-c", SERVE, "--logdir", str(folder), "--host", "127.0.0.1"]
+    argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
+    address = f"http://127.0.0.1:{port}/"
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
+            start_new_session=True,  # Ctrl-C is for us
+        )
+        try:
+            _wait_for_answer(process, address, output)
+            yield address
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_answer(process: subprocess.Popen[bytes], address: str, output: IO[bytes]) -> None:
+    """RailheadError if TensorBoard ends or does not answer in time; with its last lines."""
+    if not wait_until(lambda: _ended_or_answers(process, address), seconds=STARTING, every=0.2):
+        raise RailheadError(f"TensorBoard does not answer within {STARTING:.0f} s")
+    if process.poll() is not None:
+        output.seek(0)
+        tail = output.read().decode(errors="replace").strip().splitlines()[-3:]
+        raise RailheadError("TensorBoard did not start: " + "\n".join(tail))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _ended_or_answers(process: subprocess.Popen[bytes], address: str) -> bool:
+    if process.poll() is not None:
+        return True
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with contextlib.suppress(OSError), direct.open(address, timeout=5):
+        return True
+    return False

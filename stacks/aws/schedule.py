@@ -1,0 +1,117 @@
+"""The second deadline: for each instance a schedule of EventBridge Scheduler that stops it, once.
+
+It is made as soon as its instance exists, and waits for no other. Its name comes from the
+instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
+schedule is made, so that a second `up` changes nothing. `fab start` and `fab extend` move it
+through the Scheduler's API.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pulumi
+from pulumi_aws import ec2, iam, scheduler
+
+from stacks import deadline
+from stacks.aws.identity import trust
+from stacks.aws.tags import ID
+from stacks.settings import ClusterConfig
+
+KIND = "scheduled-stop"
+
+
+@dataclass(frozen=True)
+class StopRole:
+    """The role of the schedules, and its policy: no schedule works before both exist."""
+
+    role: iam.Role
+    rights: iam.RolePolicy
+
+
+def stop_role(
+    config: ClusterConfig, account: str, own_id: pulumi.Output[str], opts: pulumi.ResourceOptions
+) -> StopRole:
+    """The role that stops the instances with this cluster id, for this account's schedules in its
+    default group only."""
+    group = f"arn:aws:scheduler:{config.region}:{account}:schedule-group/default"
+    whose = {"aws:SourceAccount": account, "aws:SourceArn": group}
+    role = iam.Role(
+        f"railhead-{config.name}-deadline",
+        description=f"Stops the machines of the cluster {config.name}",
+        assume_role_policy=json.dumps(trust("scheduler.amazonaws.com", StringEquals=whose)),
+        opts=opts,
+    )
+    instances = f"arn:aws:ec2:{config.region}:{account}:instance/*"
+    rights = iam.RolePolicy(
+        f"{config.name}-deadline",
+        role=role.id,
+        policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own, spot=config.spot))),
+        opts=opts,
+    )
+    return StopRole(role, rights)
+
+
+def rights_over(instances: str, own_id: str, *, spot: bool) -> dict[str, object]:
+    """To stop the instances of a cluster and no others; spot machines cannot be stopped, so
+    terminate them. By tag: the id of an instance is known too late, after it runs."""
+    statement = {
+        "Effect": "Allow",
+        "Action": ["ec2:TerminateInstances" if spot else "ec2:StopInstances"],
+        "Resource": [instances],
+        "Condition": {"StringEquals": {f"ec2:ResourceTag/{ID}": own_id}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def schedule(
+    config: ClusterConfig,
+    number: int,
+    machine: ec2.Instance,
+    stopper: StopRole,
+    opts: pulumi.ResourceOptions,
+) -> scheduler.Schedule:
+    """The schedule of one instance. It fires `deadline_hours` after the instance was made."""
+    verb = "terminate" if config.spot else "stop"
+    return scheduler.Schedule(
+        f"{config.name}-{number}",
+        name=machine.id.apply(lambda id: f"railhead-{config.name}-{id}"),
+        description=f"The deadline of {config.name}-{number}",
+        schedule_expression=machine.id.apply(lambda _: _expression(config.deadline_hours)),
+        schedule_expression_timezone="UTC",
+        flexible_time_window=scheduler.ScheduleFlexibleTimeWindowArgs(mode="OFF"),
+        # It stays after it fired, so that `fab status` finds a past deadline and not a missing one.
+        action_after_completion="NONE",
+        # checkov:skip=CKV_AWS_297: only an id is in it, no secret, and a key of KMS is billed
+        target=scheduler.ScheduleTargetArgs(
+            arn=f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances",
+            role_arn=stopper.role.arn,
+            input=machine.id.apply(lambda id: json.dumps({"InstanceIds": [id]})),
+        ),
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                depends_on=[stopper.rights], ignore_changes=["scheduleExpression"]
+            ),
+        ),
+    )
+
+
+def _expression(hours: float) -> str:
+    """`hours` from now: called when the instance exists, not when the program starts."""
+    return f"at({datetime.now(timezone.utc) + timedelta(hours=hours):%Y-%m-%dT%H:%M:%S})"
+
+
+def document_entry(host: str, name: str, expression: str, hours: float) -> dict[str, Any]:
+    """The deadline in the cluster document: its time, and the seconds that each start gets."""
+    at = expression.removeprefix("at(").removesuffix(")")
+    return {
+        "kind": KIND,
+        "id": name,
+        "host": host,
+        "at": f"{at}Z",
+        "seconds": deadline.seconds(hours),
+    }

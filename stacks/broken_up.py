@@ -1,0 +1,93 @@
+"""What is printed where a `pulumi up` breaks off: what may run, what it costs, what ends it.
+
+A program learns nothing of a resource that is refused, except in an error hook; of a killed engine
+it learns nothing at all. So the commands are printed before the first resource, and again, with
+the advice about capacity, by a hook on every resource.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from stacks.cost import cost, price_per_machine
+from stacks.settings import ClusterConfig
+
+PRICE = "price-per-machine"  # of a resource in Pulumi's state; bootstrap reads it there
+# In the clouds' refusals for capacity; bootstrap/lifecycle/up.py has them too.
+CAPACITY = (
+    "InsufficientInstanceCapacity",
+    "InsufficientHostCapacity",
+    "UnfulfillableCapacity",
+    "RESOURCE_POOL_EXHAUSTED",
+    "does not have enough resources available",
+)
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What else may have room: other zones that offer the machine type, types with its GPUs."""
+
+    zones: Sequence[str] = ()
+    types: Sequence[str] = ()
+
+
+def announce(config: ClusterConfig) -> None:
+    """Before anything is made: print which commands show and end what a broken `up` leaves, and
+    record what one machine costs."""
+    pulumi.Stash(PRICE, input=price_per_machine(config) or {})
+    if not pulumi.runtime.is_dry_run():
+        pulumi.log.info(f"if this `up` breaks off, machines may run. {_commands(config)}")
+
+
+def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTransformation:
+    """A transformation for a component: where one of its resources fails, the commands are
+    printed; after a refusal for capacity also what else may have room."""
+    printed = set[str]()
+
+    def failed(args: pulumi.ErrorHookArgs) -> bool:
+        why = f"{args.name} failed: this `up` breaks off, and machines may run. "
+        if args.failed_operation == "create" and _is_capacity(args.errors):
+            why = _no_capacity(config, others)
+        if why not in printed:
+            printed.add(why)
+            pulumi.log.warn(why + _commands(config))
+        return False  # no other try
+
+    binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook("broken-up", failed)])
+
+    def add(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if not isinstance(args.resource, pulumi.CustomResource):
+            return None
+        opts = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(hooks=binding))
+        return pulumi.ResourceTransformationResult(args.props, opts)
+
+    return add
+
+
+def _is_capacity(errors: Sequence[str]) -> bool:
+    return any(code in error for error in errors for code in CAPACITY)
+
+
+def _no_capacity(config: ClusterConfig, others: Alternatives) -> str:
+    text = f"{config.cloud} has no {config.machine_type} free in this zone now. "
+    if others.zones:
+        zones, stack = ",".join(others.zones), shlex.quote(pulumi.get_stack())
+        text += (
+            f"Other zones that offer it: {', '.join(others.zones)}. To try them in turn: "
+            f"pulumi config set zones {zones} --stack {stack} && fab up --stack {stack}. "
+        )
+    if others.types:
+        text += f"Other types with the same GPUs: {', '.join(others.types)}. "
+    return text
+
+
+def _commands(config: ClusterConfig) -> str:
+    stack = shlex.quote(pulumi.get_stack())
+    return (
+        f"When all machines run, {cost(config)}. To see what runs: fab status --stack {stack}; to "
+        f"go on: fab up --stack {stack}; to end all of it: fab teardown --destroy --stack {stack}"
+    )

@@ -1,0 +1,113 @@
+"""Root's part of a plan: when it is done, and what is known after it. The work itself is done on
+whole hosts, in tests/e2e/test_system_*.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.connected import connected
+from standins.gpu_hosts import with_cards
+
+from bootstrap.console.live import Board
+from bootstrap.errors import HostsFailed
+from bootstrap.facts.egress import Egress, EgressCheck
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import Cluster
+from bootstrap.plan.drivers import choose
+from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.steps import Plan
+from bootstrap.plan.system_changes import Changes, changes
+from bootstrap.provision import apply
+from bootstrap.provision.survey import with_new_facts
+from bootstrap.ssh.cluster import ConnectedCluster
+
+
+def cluster(facts: HostFacts) -> ConnectedCluster:
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+    peers = (Peer("h1", "10.0.0.1", 22, "u", 1, "k"),)
+    inventory = Inventory("c", (Host("h1", "h1"),))
+    known = Cluster(inventory, {"h1": facts}, environment, peers, Path("a.whl"))
+    return connected(known, {"h1": None})
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(StringIO(), ["h1"])
+
+
+@pytest.fixture
+def lacking(debian: HostFacts) -> ConnectedCluster:
+    """A host that lacks Open MPI."""
+    tools = {name: path for name, path in debian.tools.items() if name != "mpirun"}
+    return cluster(replace(debian, tools=tools))
+
+
+def plan_of(whole: Cluster) -> Plan:
+    return Plan(("h1",), tuple(changes(whole, "h1").steps("h1")))
+
+
+def test_without_roots_work_nothing_is_queried_of_any_host(debian: HostFacts, board: Board) -> None:
+    whole = cluster(debian)
+    assert apply.apply_system_changes(whole, Plan(("h1",)), board) is whole
+
+
+def test_what_is_known_afterwards_is_what_was_read_afterwards(
+    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[dict[str, Changes]] = []
+
+    def work(_s: Any, _f: Any, todo: dict[str, Changes], *_: Any) -> dict[str, HostFacts]:
+        wanted.append(todo)
+        return {"h1": debian}
+
+    monkeypatch.setattr(apply, "change_system", work)
+    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
+    assert after.facts == {"h1": debian}
+    assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
+
+
+def test_the_ways_of_parts_stay_as_the_plan_reported_them(
+    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that names other mirrors after the system changes is not let to them."""
+    other = replace(
+        debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
+    )
+    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
+    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
+    assert after.facts["h1"].egress == lacking.facts["h1"].egress
+
+
+def test_work_that_brought_nothing_is_an_error(
+    lacking: ConnectedCluster, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "change_system", lambda *_: dict(lacking.facts))
+    with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
+        apply.apply_system_changes(lacking, plan_of(lacking), board)
+
+
+def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
+    debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = with_cards(debian, "turing", 1)
+    row = choose(bare)
+    assert row
+    there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
+    installed = replace(bare, system=replace(bare.system, packages=there))
+    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": installed})
+    with pytest.raises(HostsFailed, match="though the driver is installed"):
+        apply.apply_system_changes(cluster(bare), plan_of(cluster(bare)), board)
+
+
+def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
+    cards = with_cards(debian, "turing", 4)
+    whole = with_new_facts(cluster(debian), {"h1": replace(cards, gpus=("Tesla T4",) * 4)})
+    assert whole.peers[0].slots == 4
+    old = with_new_facts(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
+    assert old.peers[0].slots == 1

@@ -1,0 +1,171 @@
+"""A sweep ends the run's processes, whatever they do about it, and nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "end_processes.py"
+Start = Callable[..., int]
+
+# Each writes its own pid to the file $PID once it is as the test wants it.
+PLAIN = "echo $$ >$PID.part; mv $PID.part $PID; exec sleep 60"
+STUBBORN = "trap '' TERM; echo $$ >$PID.part; mv $PID.part $PID; while :; do sleep 1; done"
+DAEMON = f"(setsid sh -c '{PLAIN}' &) ; exit 0"
+BREEDER = (
+    "trap 'sleep 61 & sleep 62 & exit' TERM; echo $$ >$PID.part; mv $PID.part $PID;"
+    " while :; do sleep 0.1; done"
+)
+
+
+@pytest.fixture
+def start(home: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts marked processes and answers their pids; ends what is left after the test."""
+    pids: list[int] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(script: str, run: str | None = "r1", of: Path = home) -> int:
+        marks = {"RAILHEAD_RUN": run, "RAILHEAD_HOME": str(of)} if run else {}
+        file = tmp_path / f"pid{len(pids)}"
+        environment = {"PATH": os.environ["PATH"], "PID": str(file), **marks}
+        processes.append(subprocess.Popen(["sh", "-c", script], env=environment))
+        until = time.monotonic() + 10
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        pids.append(int(file.read_text()))
+        return pids[-1]
+
+    yield begin
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    for process in processes:
+        process.wait()
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    return False
+
+
+def sweep(home: Path, run: str = "r1") -> Any:
+    argv = [sys.executable, "-I", "-S", "-", run]  # as the control side does: nothing on the disk
+    environment = {"HOME": str(home)}
+    done = subprocess.run(argv, input=SWEEP.read_bytes(), env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+OURS = {
+    "a plain one": (PLAIN, 2.0),
+    "one that ignores TERM": (STUBBORN, 6.0),
+    "a daemonised grandchild": (DAEMON, 2.0),
+    "one that starts others when it is told to end": (BREEDER, 6.0),
+}
+
+
+@pytest.mark.parametrize("script, seconds", OURS.values(), ids=OURS)
+def test_a_process_of_the_run_is_ended(
+    start: Start, home: Path, script: str, seconds: float
+) -> None:
+    pid = start(script)
+    began = time.monotonic()
+    output = sweep(home)
+    assert time.monotonic() - began < seconds
+    assert output["ended"] >= 1 and output["left"] == []
+    assert not alive(pid)
+    assert sweep(home) == {"ended": 0, "left": []}
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "another run's": {"run": "r2"},
+    "a run's whose id begins like it": {"run": "r10"},
+    "another home's": {"of": Path("/somewhere/else")},
+    "a home's whose path begins like it": {"of": Path("beneath")},
+    "nobody's": {"run": None},
+}
+
+
+@pytest.mark.parametrize("marks", OTHERS.values(), ids=OTHERS)
+def test_anybody_elses_process_is_untouched(
+    start: Start, home: Path, marks: dict[str, Any]
+) -> None:
+    if marks.get("of") == Path("beneath"):
+        marks = {"of": home / "beneath"}
+    other, ours = start(PLAIN, **marks), start(PLAIN)
+    assert sweep(home) == {"ended": 1, "left": []}
+    assert alive(other) and not alive(ours)
+
+
+def test_all_means_every_run_of_this_home(start: Start, home: Path) -> None:
+    pids = [start(PLAIN, run=run) for run in ("r1", "r2")]
+    other = start(PLAIN, of=home / "other")
+    assert sweep(home, "all") == {"ended": 2, "left": []}
+    assert [alive(pid) for pid in [*pids, other]] == [False, False, True]
+
+
+@pytest.mark.parametrize("run, left", [("r1", ["r2"]), ("all", [])])
+def test_no_secret_outlives_its_run(home: Path, run: str, left: list[str]) -> None:
+    for name in ("r1", "r2"):
+        (home / ".railhead" / "runs" / name).mkdir(parents=True)
+        (home / ".railhead" / "runs" / name / "secrets.json").write_text("{}")
+    sweep(home, run)
+    there = sorted(p.parent.name for p in (home / ".railhead" / "runs").glob("*/secrets.json"))
+    assert there == left
+
+
+def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:
+    """As the supervisor, which is of the run and sweeps."""
+    environment = {"HOME": str(home), "RAILHEAD_HOME": str(home), "RAILHEAD_RUN": "r1"}
+    argv = [sys.executable, "-I", "-S", str(SWEEP), "r1"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    assert json.loads(done.stdout) == {"ended": 0, "left": []}
+
+
+def run_of(*names: str) -> dict[str, Any]:
+    return {"run_id": "r1", "runtime": {"digest": "d"}, "hosts": [{"name": n} for n in names]}
+
+
+HOSTS = {
+    "an answer": ('echo \'{"ended": 2, "left": []}\'', {"ended": 2, "left": []}),
+    "a talkative shell": ("echo welcome; echo '{\"left\": []}'", {"left": []}),
+    "no way there": ("echo refused >&2; exit 255", {"unknown": "refused"}),
+    "nothing said": ("exit 1", {"unknown": ""}),
+}
+
+
+@pytest.mark.parametrize("ssh, output", HOSTS.values(), ids=HOSTS)
+def test_every_host_is_swept_and_received(
+    start: Start, home: Path, tmp_path: Path, ssh: str, output: Any
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(
+        f"#!/bin/sh\necho $* $RAILHEAD_RUN >>{home}/told\n{ssh}\n"
+    )
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    pid = start(PLAIN)
+    swept = f"end_processes.end_on_all_hosts({run_of('a', 'b')}, 'F')"
+    text = f"import end_processes, json; print(json.dumps({swept}))"
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}
+    environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(SWEEP.parent), **marks}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == {"a": {"ended": 1, "left": []}, "b": output}, done.stderr
+    assert not alive(pid)
+    (line,) = (home / "told").read_text().splitlines()
+    assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(
+        'end_processes.py" r1'
+    )

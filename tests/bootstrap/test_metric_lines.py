@@ -1,0 +1,80 @@
+"""`--metric`: numbers in the output of a program become records; no pattern can hold a run."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.remote.run.metric_lines import MetricLines
+from bootstrap.runs.launch import RunOptions
+from bootstrap.runs.metric_patterns import read_metric
+
+LOSS = {"name": "loss", "pattern": r"loss: ([0-9.e+-]+)"}
+SLOW = {"name": "slow", "pattern": r"^(a+)+$"}
+
+
+def found(lines: list[str], *metrics: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
+    """The records, and what went wrong."""
+    records: list[dict[str, Any]] = []
+    process = MetricLines([*metrics], records.append)
+    for line in lines:
+        process.feed(line)
+    return records, process.close()
+
+
+def test_each_match_is_a_numbered_record() -> None:
+    lines = ["Epoch 1", "12/12 - 0s - loss: 0.5 - acc: 0.9", "loss: nan loss: x", "loss: 2e-1"]
+    records, wrong = found(lines, LOSS, {"name": "acc", "pattern": "acc: (.*)"})
+    assert wrong == ""
+    assert records == [
+        {"kind": "metric", "name": "loss", "value": 0.5, "number": 1},
+        {"kind": "metric", "name": "acc", "value": 0.9, "number": 1},
+        {"kind": "metric", "name": "loss", "value": 0.2, "number": 2},
+    ]
+
+
+def test_a_pattern_that_would_take_years_ends_the_search_and_nothing_else() -> None:
+    records, wrong = found(["loss: 1", "a" * 60 + "b", "loss: 2"], LOSS, SLOW)
+    assert [record["value"] for record in records] == [1.0]
+    assert wrong == "--metric slow took more than 1 s on one line: no metric after it"
+
+
+def test_only_the_beginning_of_a_line_is_searched() -> None:
+    records, wrong = found([" " * 2000 + "loss: 1", "é" * 2000, "loss: 2"], LOSS)
+    assert (len(records), wrong) == (1, "")
+
+
+def test_lines_that_come_too_fast_are_counted_and_hold_nothing_up() -> None:
+    process = MetricLines([LOSS], lambda record: None)
+    process.process.send_signal(signal.SIGSTOP)
+    for _ in range(1000):
+        process.feed("x" * 900)
+    process.process.send_signal(signal.SIGCONT)
+    assert re.match(r"\d+ lines were not searched for --metric", process.close())
+
+
+REFUSED = {
+    "loss": "--metric 'loss'",
+    "=x(y)": "--metric '=x(y)'",
+    "a b=(x)": "--metric 'a b=(x)'",
+    "loss=[": "'[' is not a regular expression",
+    "loss=([0-9]": "is not a regular expression",
+    "loss=x": "has 0 groups",
+    "loss=(x)(y)": "has 2 groups",
+}
+
+
+@pytest.mark.parametrize("text, message", REFUSED.items(), ids=REFUSED)
+def test_a_metric_that_cannot_work_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match="--metric") as refused:
+        read_metric(text)
+    assert message in str(refused.value)
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(UsageError, match="each name once"):
+        RunOptions(script=True, metrics=(("a", "(x)"), ("a", "(y)")))

@@ -1,0 +1,261 @@
+"""The keeper of a run's machines, in a folder with a pretended ssh: what it runs, and what it says.
+
+`stop` here writes a line into a file; no test has a command that could stop anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
+
+# Notes what it is asked; a host that was stop command sent answers no more.
+SSH = """#!/bin/sh
+for word; do before=$alias; alias=$last; last=$word; done
+echo "$alias: $last" >>"$HOME/asked"
+[ -e "$HOME/$alias.gone" ] && { echo "no route" >&2; exit 255; }
+[ "$last" = true ] && exit 0
+case $last in
+  never*) exit 0;;
+  wrong*) echo "no such command" >&2; exit 127;;
+  cut*) touch "$HOME/$alias.gone"; echo "Connection closed by remote host" >&2; exit 255;;
+esac
+touch "$HOME/$alias.gone"
+"""
+
+
+class Kept:
+    """A run that has ended, and the keeper that is started in its folder."""
+
+    def __init__(self, home: Path, state: str = "succeeded", **changes: Any) -> None:
+        self.home = home
+        self.folder = home / ".railhead" / "runs" / "r1"
+        self.folder.mkdir(parents=True)
+        for path in REMOTE.glob("*.py"):
+            shutil.copy(path, self.folder)
+        here = ["sh", "-c", f"echo chief >>{home}/asked"]
+        stop = {"argv": [here, ["off"], ["off"]], "keep_minutes": 20}
+        hosts = [{"name": name} for name in ("a", "b", "c")]
+        run = {"run_id": "r1", "hosts": hosts, "stop": stop, "bucket": None, **changes}
+        self.write("run.json", run)
+        self.write("state.json", {"state": state, "pid": 1})
+        self.lock = home / ".railhead" / "supervisor.lock"
+        self.lock.write_text("r1")
+        (home / "bin").mkdir()
+        (home / "bin" / "ssh").write_text(SSH)
+        (home / "bin" / "ssh").chmod(0o755)
+
+    def write(self, name: str, document: Any) -> None:
+        (self.folder / name).write_text(json.dumps(document))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
+        argv = [sys.executable, "-I", "-S", str(self.folder / "stop_machines.py")]
+        return subprocess.Popen(argv, env=environment, stderr=(self.home / "err").open("wb"))
+
+    def end(self, seconds: float = 20) -> Any:
+        """What state.json says of the machines when the keeper is done."""
+        assert self.start().wait(seconds) == 0, (self.home / "err").read_text()
+        assert not (self.home / "err").read_text()
+        return self.record()
+
+    def record(self) -> Any:
+        return json.loads((self.folder / "state.json").read_text()).get("machines")
+
+    def until(self, phase: str) -> Any:
+        for _ in range(100):
+            if (output := self.record()) and output["phase"] == phase:
+                return output
+            time.sleep(0.05)
+        raise AssertionError(f"never {phase!r}: {self.record()}")
+
+    @property
+    def requests(self) -> list[str]:
+        path = self.home / "asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def test_sixteen_hosts_stop_at_once(home: Path) -> None:
+    """A host that is gone is silent for ten seconds: they are not waited for one by one."""
+    hosts = [{"name": f"h{i}"} for i in range(16)]
+    argv = [["true"], *([["off"]] * 15)]
+    kept = Kept(home, hosts=hosts, stop={"argv": argv, "keep_minutes": 0})
+    slow = SSH.replace('echo "no route"', 'sleep 2; echo "no route"')
+    (home / "bin" / "ssh").write_text(slow)
+    began = time.monotonic()
+    output = kept.end()["stopped"]
+    assert len(output) == 16 and time.monotonic() - began < 15
+
+
+def orders(caught: list[str]) -> list[str]:
+    """The commands, without the checks whether a host still answers."""
+    return [line for line in caught if not line.endswith(": true")]
+
+
+def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) -> None:
+    kept = Kept(home)
+    output = kept.end()
+    request = orders(kept.requests)
+    assert (sorted(request[:2]), request[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
+    assert output["stopped"] == {"b": "ok", "c": "ok", "a": "stop command sent"}
+    assert (output["phase"], output["results"]) == ("stopping", "only on a")
+
+
+def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:
+    argv = [["true"], ["cut"], ["off"]]
+    output = Kept(home, stop={"argv": argv, "keep_minutes": 0}).end()
+    assert output["stopped"]["b"] == "ok"
+
+
+def test_what_does_not_stop_is_reported_and_the_rest_stops(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = [["true"], ["wrong"], None]
+    kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    output = kept.end()["stopped"]
+    assert output == {
+        "b": "its command ended with 127: no such command",
+        "c": "has no stop command",
+        "a": "stop command sent",
+    }
+    assert orders(kept.requests) == ["railhead-2: wrong"] * 3
+
+
+def test_a_host_that_answers_on_is_reported(home: Path) -> None:
+    kept = Kept(home, stop={"argv": [["true"], ["never"], ["off"]], "keep_minutes": 0})
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
+    assert kept.end()["stopped"]["b"] == "got its stop command and still answers"
+
+
+def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:
+    argv = [["sh", "-c", "echo may not >&2; exit 5"], ["off"], ["off"]]
+    kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    assert kept.end()["stopped"]["a"] == "its command ended with 5: may not"
+
+
+def test_a_failure_keeps_them_and_reports_until_when(home: Path) -> None:
+    kept = Kept(home, "failed")
+    process = kept.start()
+    output = kept.until("keeping")
+    assert output["until"].endswith("Z") and output["results"] == "only on a"
+    process.terminate()  # a late word to end the run
+    time.sleep(1)
+    assert process.poll() is None and kept.requests == []
+    process.kill()
+    process.wait()
+
+
+def test_a_failure_that_is_not_kept_stops(home: Path) -> None:
+    argv = [["true"], ["off"], ["off"]]
+    kept = Kept(home, "failed", stop={"argv": argv, "keep_minutes": 0})
+    assert kept.end()["stopped"]["b"] == "ok"
+
+
+def test_a_later_run_takes_the_machines_over(home: Path) -> None:
+    kept = Kept(home, "failed")
+    process = kept.start()
+    kept.until("keeping")
+    kept.lock.write_text("r2")
+    process.wait(10)
+    assert kept.requests == [] and kept.record()["phase"] == "left to r2"
+
+
+def test_a_run_that_begins_at_this_very_moment_is_not_stopped(home: Path) -> None:
+    kept = Kept(home)
+    with kept.lock.open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        output = kept.end()
+    assert kept.requests == [] and output["phase"] == "left to a later run"
+
+
+def test_no_stop_leaves_them(home: Path) -> None:
+    kept = Kept(home, stop=None, bucket={"url": "s3://b", "client": "none"})
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    output = kept.end()
+    assert kept.requests == [] and output["phase"] == "left to you"
+    assert "No such file" in output["shipped"]["why"] and output["results"] == "only on a"
+
+
+def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
+    """As of a read from a dead network mount: for all tries together there is one hour."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    python = home / ".railhead/envs/client/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho tried >>{home}/tries\nexec sleep 60\n")
+    python.chmod(0o755)
+    text = (kept.folder / "stop_machines.py").read_text()
+    assert "SHIPPING = 3600.0" in text
+    (kept.folder / "stop_machines.py").write_text(
+        text.replace("SHIPPING = 3600.0", "SHIPPING = 1.0")
+    )
+    began = time.monotonic()
+    output = kept.end()
+    assert time.monotonic() - began < 15
+    assert output["shipped"] == {"why": "it had not ended after 1 s"}
+    assert output["results"] == "only on a" and orders(kept.requests)[-1] == "chief"
+    assert (home / "tries").read_text() == "tried\n"
+
+
+def agent() -> subprocess.Popen[bytes]:
+    """A process with an agent's command line."""
+    return subprocess.Popen([sys.executable, "-c", "import time; 'agent'; time.sleep(60)"])
+
+
+def test_a_controller_that_watches_is_waited_for(home: Path) -> None:
+    kept = Kept(home)
+    controller = agent()
+    (kept.folder / "attached").write_text(f"{controller.pid}\n")
+    process = kept.start()
+    kept.until("waiting for the results to be fetched")
+    time.sleep(1)
+    assert kept.requests == []
+    kept.write("fetched", {"left": 0})
+    process.wait(10)
+    controller.kill()
+    controller.wait()
+    assert kept.record()["results"] == "fetched" and orders(kept.requests)[-1] == "chief"
+
+
+@pytest.mark.parametrize("ago, waits", [(5, True), (120, False)])
+def test_one_whose_connection_broke_has_a_moment_to_come_back(
+    home: Path, ago: float, waits: bool
+) -> None:
+    kept = Kept(home)
+    controller = agent()
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    (kept.folder / "attached").write_text(f"{controller.pid}\n")
+    then = time.time() - ago
+    os.utime(kept.folder / "attached", (then, then))
+    process = kept.start()
+    if waits:
+        kept.until("waiting for the results to be fetched")
+        process.kill()
+    process.wait(10)
+    assert (orders(kept.requests) == []) == waits
+
+
+def test_somebody_else_who_has_its_number_now_is_no_controller(home: Path) -> None:
+    kept = Kept(home)
+    (kept.folder / "attached").write_text(f"{os.getpid()}\n")
+    then = time.time() - 120
+    os.utime(kept.folder / "attached", (then, then))
+    kept.end()
+    assert orders(kept.requests)[-1] == "chief"

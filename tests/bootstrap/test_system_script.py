@@ -1,0 +1,294 @@
+"""Root's work as text: what of the changes becomes which words, and what apt's own words mean.
+
+The script itself is run on whole hosts in tests/e2e/test_system_*.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host
+from bootstrap.plan.drivers import DriverRow
+from bootstrap.plan.system_changes import Changes
+from bootstrap.provision import system_script as o
+from bootstrap.provision.reboot import OUR_BOOT, _refuse_this_machine
+
+# What apt and dpkg said on hosts that were made to fail, and in reports of others; whether that
+# mostly passes by itself, and whether it was a lock.
+APT_OUTPUT = {
+    "no name server": (
+        "Err:1 http://mirror.example/debian bookworm InRelease\n"
+        "  Temporary failure resolving 'mirror.example'\n"
+        "E: Unable to locate package openmpi-bin",
+        True,
+        False,
+    ),
+    "no such name": (
+        "W: Failed to fetch http://mirror.invalid/InRelease  Could not resolve 'mirror.invalid'",
+        True,
+        False,
+    ),
+    "mirror's bad minute": (
+        "E: Failed to fetch http://10.77.0.1:8000/./quick_1_all.deb  503  Service Unavailable [IP:"
+        " 10.77.0.1 8000]\nE: Unable to fetch some archives, maybe run apt-get update or try with "
+        "--fix-missing?",
+        True,
+        False,
+    ),
+    "refused": (
+        "E: Failed to fetch http://10.0.0.1/pool/a.deb  Could not connect to 10.0.0.1:80 "
+        "(10.0.0.1). - connect (111: Connection refused)",
+        True,
+        False,
+    ),
+    "dropped": ("Err:3 http://a/b c [1 kB]\n  Connection timed out [IP: 10.0.0.1 80]", True, False),
+    "in the middle of an update": (
+        "E: Failed to fetch http://a/dists/x/Packages.gz  Hash Sum mismatch",
+        True,
+        False,
+    ),
+    "lists too old": (
+        "E: Failed to fetch http://a/pool/main/p/python3.11_3.11.2-6_amd64.deb  404  Not Found",
+        True,
+        False,
+    ),
+    "no such suite": (
+        "Err:5 http://a/debian nosuch Release\n  404  Not Found [IP: 10.0.0.1 80]\n"
+        "E: The repository 'http://a/debian nosuch Release' does not have a Release file.",
+        False,
+        False,
+    ),
+    "no such package": ("E: Unable to locate package no-such", False, False),
+    "unmet": (
+        "The following packages have unmet dependencies:\n needs-more : Depends: no-such-package "
+        "(>= 2) but it is not installable\nE: Unable to correct problems, you have held broken "
+        "packages.",
+        False,
+        False,
+    ),
+    "unmet, and a mirror away": (
+        "W: Failed to fetch http://b/InRelease  Could not connect to b:80\n"
+        "E: Unable to correct problems, you have held broken packages.",
+        False,
+        False,
+    ),
+    "a script of the package failed": (
+        "dpkg: error processing package fails (--configure):\n installed fails package "
+        "post-installation script subprocess returned error exit status 7\n"
+        "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+        False,
+        False,
+    ),
+    "disk full": (
+        "E: You don't have enough free space in /var/cache/apt/archives/.",
+        False,
+        False,
+    ),
+    "another apt": (
+        "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 123 (apt-get)\n"
+        "E: Unable to lock directory /var/lib/apt/lists/",
+        False,
+        True,
+    ),
+    "another dpkg": (
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 42",
+        False,
+        True,
+    ),
+    "nothing": ("", False, False),
+}
+
+
+@pytest.mark.parametrize(("text", "passes", "locked"), APT_OUTPUT.values(), ids=APT_OUTPUT)
+def test_what_apt_reports_is_distinguished(text: str, passes: bool, locked: bool) -> None:
+    assert (o.transient(text), o.locked(text)) == (passes, locked)
+
+
+@pytest.mark.parametrize(("args", "passes", "locked"), APT_OUTPUT.values(), ids=APT_OUTPUT)
+def test_grep_on_a_host_reads_the_text_as_we_do(args: str, passes: bool, locked: bool) -> None:
+    def found(pattern: str) -> bool:
+        argv = ["grep", "-Eq", "-e", pattern]
+        return subprocess.run(argv, input=args, text=True, check=False).returncode == 0
+
+    assert found(o.LOCKED) == locked
+    assert (found(o.TRANSIENT) and not found(o.FINAL)) == passes
+
+
+# What is told to the script
+
+ROW = DriverRow(
+    580, "proprietary", ("cuda-drivers-580", "linux-headers-amd64"), "",
+    repository=True, pin="nvidia-driver-pinning-580", hold=("*nvidia*",),
+)  # fmt: skip
+KEYRING = o.KEYRINGS["debian-12"]
+VARIABLES = [
+    (Changes(), {}),
+    (Changes(wait_cloud_init=True), {"FIRST_BOOT": "yes"}),
+    (Changes(mend_dpkg=True), {"MEND": "yes"}),
+    (Changes(packages=("python3", "g++")), {"PACKAGES": "python3 g++"}),
+    (Changes(hold=("linux-aws",)), {"HOLD": "linux-aws"}),
+    (Changes(reboot=True), {"REBOOT": "yes"}),
+    (
+        Changes(driver=ROW, hold=("*nvidia*", "linux-aws"), reboot=True),
+        {
+            "KEYRING": KEYRING.url, "KEYRING_SHA256": KEYRING.sha256, "REBOOT": "yes",
+            "PIN": "nvidia-driver-pinning-580", "DRIVER": "cuda-drivers-580 linux-headers-amd64",
+            "HOLD": "*nvidia* linux-aws",
+        },
+    ),
+    (
+        Changes(driver=DriverRow(580, "either", (), "", installer="/opt/x.sh")),
+        {"INSTALLER": "/opt/x.sh"},
+    ),
+]  # fmt: skip
+PARTS: tuple[str, ...] = ("FIRST_BOOT", "MEND", "PACKAGES", "KEYRING", "KEYRING_SHA256")
+PARTS += ("PIN", "DRIVER", "INSTALLER", "HOLD", "REBOOT")
+
+
+@pytest.mark.parametrize(("changes", "output"), VARIABLES, ids=range(len(VARIABLES)))
+def test_changes_become_variables(changes: Changes, output: dict[str, str]) -> None:
+    ring = KEYRING if changes.driver and changes.driver.repository else None
+    text = o.variables(changes, ring, o.RetryPolicy())
+    assert {name: text[name] for name in PARTS} == dict.fromkeys(PARTS, "") | output
+
+
+def test_every_word_reaches_the_shell_as_it_is() -> None:
+    text = o.script(Changes(driver=ROW), "debian-12").replace(o.SCRIPT.read_text(), "")
+    echo = 'printf "%s|" "$DRIVER" "$TRANSIENT" "$PATIENCE"'
+    argv = ["sh", "-c", f"{text}\n{echo}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert done == f"cuda-drivers-580 linux-headers-amd64|{o.TRANSIENT}|600|"
+
+
+def test_the_script_uses_every_word_and_no_other() -> None:
+    text = o.SCRIPT.read_text()
+    used = set(re.findall(r"\$\{?([A-Z][A-Z_0-9]+)", text)) - {"PATH"}
+    used -= set(re.findall(r"\$\(([A-Z]+)\)", text))  # apt's, in a format
+    assert used == set(o.variables(Changes(), None, o.RetryPolicy()))
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")
+def test_shellcheck_finds_nothing() -> None:
+    argv = ["shellcheck", "-s", "dash", "-e", "SC2154", str(o.SCRIPT)]
+    assert subprocess.run(argv, capture_output=True, text=True, check=False).stdout == ""
+
+
+def test_unattended_upgrades_leave_alone_what_is_held() -> None:
+    text = o.blacklist(("*nvidia*", "linux-aws"))
+    names = re.findall(r'Unattended-Upgrade::Package-Blacklist:: "(.*)";', text)
+    left = [n for n in ("linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
+            "libnvidia-compute-580-server", "linux-aws-headers", "openssh-server")
+            if any(re.match(name, n) for name in names)]  # fmt: skip
+    assert left == ["linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
+                    "libnvidia-compute-580-server"]  # fmt: skip
+
+
+# What its words become
+
+
+def parse(text: str) -> tuple[list[str], o._ScriptOutput]:
+    lines: list[str] = []
+    listener = o._ScriptOutput(lines.append, {"system": "x missing"})
+    for line in text.splitlines():
+        listener.line(line)
+    return lines, listener
+
+
+def test_lines_become_progress_and_the_last_command_is_kept() -> None:
+    output, listener = parse(
+        "| an earlier fab bootstrap still runs here: waiting for it\n@alive\n@step system\n"
+        "@try\n| Hit:1 http://a\n@alive\n|  \n| .....\n@try\n| (Reading database ... 5%\n"
+        "| E: it fails\n@failed apt\n\n"
+    )
+    assert output == [
+        "an earlier fab bootstrap still runs here: waiting for it",
+        "system: x missing",
+        "system: Hit:1 http://a",
+        "system: E: it fails",
+    ]
+    assert (listener.step, listener.end) == ("system", "@failed apt")
+    assert listener.output == ["(Reading database ... 5%", "E: it fails"]
+
+
+ENDS = [
+    ("@failed busy", [], "an earlier fab bootstrap is still at work there after 10 minutes"),
+    ("@failed cloud-init", ["status: error"], "cloud-init ended with errors.*\nstatus: error"),
+    ("@failed cloud-init-late", [], "cloud-init has not ended within 10 minutes"),
+    ("@failed mend", ["x", "dpkg: error: y"], "could not be mended\ndpkg: error: y$"),
+    ("@failed module", ["modprobe: FATAL"], "kernel module does not load\nmodprobe: FATAL"),
+    ("@failed installer", ["no"], "the image's own installer of the driver failed\nno"),
+    ("@failed keyring", ["E: Hash Sum mismatch"], "key of NVIDIA's repository"),
+    ("", ["sudo: a password is required"], "without a message\nsudo: a password is required"),
+    (
+        "@failed apt",
+        APT_OUTPUT["mirror's bad minute"][0].splitlines(),
+        r"apt gets no packages from http://10.77.0.1:8000: .*503  Service Unavailable",
+    ),
+    (
+        "@failed apt",
+        APT_OUTPUT["no name server"][0].splitlines(),
+        r"from http://mirror.example/debian: Temporary failure resolving 'mirror.example'",
+    ),
+    (
+        "@failed mend",
+        APT_OUTPUT["another dpkg"][0].splitlines(),
+        "apt's lock is held for more than 10 minutes: .*pid 42",
+    ),
+    (
+        "@failed apt",
+        [
+            "Err:1 http://m.example/d b InRelease",
+            "  403  http://n.example is no mirror of this host",
+        ],
+        "apt is sent to http://n.example, which the host's lists did not name",
+    ),
+    ("@failed apt", APT_OUTPUT["unmet"][0].splitlines(), r"apt failed\n.*\n needs-more : Depends"),
+]
+
+
+@pytest.mark.parametrize(
+    ("cause", "who"),
+    [("503  Service Unavailable", "that host"),
+     ("502  This computer gets no answer either: timed out", "this computer")],
+)  # fmt: skip
+def test_the_next_command_waits_for_the_one_that_gets_no_answer(cause: str, who: str) -> None:
+    lines = [f"Err:1 http://m.example/d b InRelease {cause}", f"  {cause}"]
+    assert o.why("@failed apt", "system", lines, o.RetryPolicy()).hint.endswith(
+        f"answers from {who}"
+    )
+
+
+@pytest.mark.parametrize(("end", "output", "message"), ENDS)
+def test_an_end_becomes_an_error(end: str, output: list[str], message: str) -> None:
+    assert re.search(message, o.why(end, "system", output, o.RetryPolicy()).message)
+
+
+@pytest.mark.parametrize(
+    ("address", "mirror"),
+    [
+        ("http://mirror.example/debian", "http://mirror.example/debian"),
+        ("http://a/debian/dists/bookworm/main/Packages.gz", "http://a/debian"),
+        ("http://a/debian/pool/main/a/a_1.deb", "http://a/debian"),
+        ("http://10.77.0.1:8000/./quick_1_all.deb", "http://10.77.0.1:8000"),
+        ("http://a/repos/debian12/x86_64/./Packages", "http://a/repos/debian12/x86_64"),
+    ],
+)
+def test_the_mirror_of_an_address(address: str, mirror: str) -> None:
+    assert o.mirror(address) == mirror
+
+
+# Root, and this machine
+
+
+def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
+    here = replace(debian, boot_id=OUR_BOOT.read_text().strip())
+    with pytest.raises(UsageError, match="h1 is the machine that you work on"):
+        _refuse_this_machine(Host("h1", "h1"), here)
+    _refuse_this_machine(Host("h1", "h1"), replace(here, boot_id="another"))

@@ -1,0 +1,158 @@
+"""TensorBoard's files are made from metrics.jsonl, and TensorBoard itself shows them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+from bootstrap.provision.local_environment import python_of
+from bootstrap.runs import event_files
+from bootstrap.runs.events import EVENT_FILE, event_file
+from bootstrap.runs.start import Run
+
+READ = """
+import json, sys
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+for event in EventFileLoader(sys.argv[1]).Load():
+    for value in event.summary.value:
+        print(json.dumps([value.tag, event.step, round(value.tensor.float_val[0], 4)]))
+"""
+RECORDS = [
+    {"kind": "message", "text": "x"},
+    {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.5, "rank": 0, "time": 1.0},
+    {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.6, "rank": 1, "time": 1.0},
+    {"kind": "epoch", "epoch": 1, "epochs": 2, "loss": 0.25, "host": "h1", "val_loss": "1e999"},
+    {"kind": "metric", "name": "acc/é", "value": 0.5, "number": 300, "rank": 0},
+    {"kind": "metric", "name": "large", "value": 1e300, "number": 1},
+    {"kind": "metric", "name": "acc/é", "value": 0.75, "number": -1},
+]
+
+
+@pytest.fixture(scope="session")
+def python(shared_caches: Path) -> Path:
+    """The Python of TensorBoard's environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(shared_caches))
+        return python_of("tensorboard")
+
+
+def written(results: Path, records: list[dict[str, Any]]) -> Path:
+    results.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(record) for record in records]
+    (results / "metrics.jsonl").write_text("\n".join([*lines, '{"torn']))
+    return results
+
+
+def scalars(python: Path, data: bytes | None, folder: Path) -> list[Any]:
+    """What TensorBoard reads from an event file."""
+    assert data is not None
+    path = folder / "events.out.tfevents.1"
+    path.write_bytes(data)
+    done = subprocess.run([python, "-c", READ, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_tensorboard_reads_what_the_records_say(python: Path, tmp_path: Path) -> None:
+    found = scalars(python, event_file(written(tmp_path / "r", RECORDS)), tmp_path)
+    assert found[:2] == [["progress/loss", 7, 0.5], ["epoch/loss", 1, 0.25]]
+    assert found[2] == ["acc/é", 300, 0.5] and len(found) == 3
+
+
+def test_a_program_with_events_of_its_own_keeps_them(python: Path, tmp_path: Path) -> None:
+    results = written(tmp_path / "r", RECORDS)
+    (results / "tensorboard").mkdir()
+    (results / "tensorboard/events.out.tfevents.1.h1").write_text("its own")
+    assert [row[0] for row in scalars(python, event_file(results), tmp_path)] == ["acc/é"]
+
+
+def test_there_is_no_file_where_there_is_nothing_to_show(tmp_path: Path) -> None:
+    assert event_file(tmp_path) is None
+    assert event_file(written(tmp_path / "r", RECORDS[:1])) is None
+
+
+def test_pieces_in_the_bucket_become_the_files_they_were(
+    on_s3: Any, s3: Any, tmp_path: Path
+) -> None:
+    from bootstrap.clouds.aws.s3 import open_bucket
+    from bootstrap.clouds.bucket import Bucket
+
+    pieces = {
+        "metrics.jsonl.000000000000": '{"kind": "metric", "na',
+        "metrics.jsonl.000000000022": 'me": "x", "value": 1, "number": 1}\n',
+        "tensorboard/events.out.tfevents.9.h1.000000000000": "events",
+    }
+    for name, text in pieces.items():
+        s3.put_object(Bucket="results-b", Key=f"runs/r1/live/{name}", Body=text)
+    run = Run("r1", tmp_path / "r1")
+    event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+    line = json.loads((run.results / "metrics.jsonl").read_text())
+    assert line == {"kind": "metric", "name": "x", "value": 1, "number": 1}
+    assert (run.results / "tensorboard/events.out.tfevents.9.h1").read_text() == "events"
+    assert (run.results / EVENT_FILE).exists()
+
+
+def recorded(results: Path) -> None:
+    """A cluster with one run, whose results are here."""
+    local_state.save_cluster(parse_hosts("192.0.2.9"))
+    name = local_state.last_cluster().name
+    local_state.save_run({"run_id": "r1", "cluster": name}, results)
+
+
+def started(home: Path, caches: Path) -> subprocess.Popen[str]:
+    fab = Path(sys.executable).parent / "fab"
+    environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
+    repo = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [fab, "-r", repo, "tensorboard"], env=environment, text=True, stdout=subprocess.PIPE
+    )
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_it_shows_a_run_whose_hosts_are_gone_and_leaves_nothing(
+    python: Path, home: Path, tmp_path: Path, shared_caches: Path, ending: signal.Signals
+) -> None:
+    results = written(tmp_path / "r1", RECORDS)
+    (results / "result.json").write_text('{"state": "succeeded"}')
+    (results / EVENT_FILE).parent.mkdir(parents=True)
+    (results / EVENT_FILE).write_bytes(event_file(results) or b"")
+    recorded(results)
+    process = started(home, shared_caches)
+    assert process.stdout
+    line = next(line for line in process.stdout if "http://" in line)
+    address = line.split()[-1]
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    until = time.monotonic() + 60
+    tags: dict[str, Any] = {}
+    while not tags and time.monotonic() < until:
+        with direct.open(f"{address}data/plugin/scalars/tags") as answer:
+            tags = json.loads(answer.read())
+    assert set(tags["tensorboard/metrics"]) == {"progress/loss", "epoch/loss", "acc/é"}
+    process.send_signal(ending)
+    assert process.wait(30) == (0 if ending == signal.SIGINT else -9)
+    while time.monotonic() < until:
+        try:
+            direct.open(address, timeout=5).close()
+        except OSError:
+            return
+    raise AssertionError("TensorBoard still runs")
+
+
+def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_caches: Path) -> None:
+    results = tmp_path / "r1"
+    results.mkdir()
+    (results / "result.json").write_text('{"state": "succeeded"}')
+    recorded(results)
+    process = started(home, shared_caches)
+    assert process.wait(60) == 2

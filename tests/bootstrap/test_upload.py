@@ -1,0 +1,255 @@
+"""Results on their way into a bucket, by upload.py with each cloud's own library.
+
+S3 is moto's. Google Cloud Storage is a stand-in that holds every call against Google's own
+document; what asks it is the library of locks/bucket.txt, in an environment made as on a chief.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.plan.runtimes import LOCKS
+from bootstrap.provision import uv
+from bootstrap.remote.run.manifest import manifest
+
+pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
+pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+
+from standins.storage import Store, flipped  # noqa: E402
+
+SHIP = Path(__file__).parents[2] / "bootstrap/remote/run/upload.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run's folder that has ended."""
+    folder = tmp_path / "r1"
+    files = {
+        "run.json": "{}",
+        "state.json": '{"state": "succeeded"}',
+        "results/result.json": '{"state": "succeeded"}',
+        "results/outputs.json": '{"files": [["a b/m\u00f6del.bin", 7], ["empty", 0]]}',
+        "results/.keep": "",
+        "logs/rank-0.log": "hello\n",
+        "logs/supervisor.log": "",
+        "work/a b/m\u00f6del.bin": "weights",
+        "work/empty": "",
+        "work/not-asked-for": "x",
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "results/manifest.json").write_text(json.dumps(manifest(str(folder))))
+    return folder
+
+
+def ship(
+    folder: Path, url: str = "s3://results-b/runs/r1", *names: str, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    argv = [python, "-I", str(SHIP), str(folder), url, *names]
+    return subprocess.run(argv, capture_output=True, text=True, env=os.environ)
+
+
+def keys(s3: Any) -> list[str]:
+    return [found["Key"] for found in s3.list_objects_v2(Bucket="results-b").get("Contents", [])]
+
+
+WANTED = ["logs/rank-0.log", "manifest.json", "outputs/a b/m\u00f6del.bin", "outputs/empty"]
+WANTED += ["result.json", "run.json"]
+
+
+def test_all_results_are_in_the_bucket_as_they_would_lie_here(s3: Any, run: Path) -> None:
+    done = ship(run)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == 5
+    assert keys(s3) == [f"runs/r1/{name}" for name in WANTED]
+
+
+def test_a_file_of_its_own_goes_without_the_rest(s3: Any, run: Path) -> None:
+    assert ship(run, "s3://results-b/runs/r1", "state.json").returncode == 0
+    assert keys(s3) == ["runs/r1/state.json"]
+
+
+def test_a_file_that_changed_since_is_no_result_and_there_is_no_manifest(
+    s3: Any, run: Path
+) -> None:
+    (run / "work/empty").write_text("not empty any more")
+    done = ship(run)
+    assert done.returncode and "work/empty has changed" in done.stderr
+    assert "runs/r1/manifest.json" not in keys(s3)
+
+
+def test_whole_trees_are_in_the_bucket(s3: Any, run: Path) -> None:
+    for name in ("results/model/variables/v.data", "logs/trace/x"):
+        (run / name).parent.mkdir(parents=True)
+        (run / name).write_text(name)
+    (run / "results/latest").symlink_to("model")
+    os.mkfifo(run / "results/pipe")
+    (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
+    done = ship(run)
+    assert done.returncode == 0, done.stderr
+    trees = ["model/variables/v.data", "logs/trace/x"]
+    assert keys(s3) == sorted(f"runs/r1/{name}" for name in [*WANTED, *trees])
+
+
+def test_a_file_that_became_a_pipe_holds_nothing_up(s3: Any, run: Path) -> None:
+    (run / "work/empty").unlink()
+    os.mkfifo(run / "work/empty")
+    done = ship(run)
+    assert done.returncode and "work/empty is not a regular file" in done.stderr
+
+
+def test_a_bucket_that_is_not_there_is_an_error_with_its_name(s3: Any, run: Path) -> None:
+    done = ship(run, "s3://results-other/runs/r1")
+    assert done.returncode and "NoSuchBucket" in done.stderr
+
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+BAD = b"<Error><Code>BadDigest</Code><Message>it did not match</Message></Error>"
+
+
+class Strict:
+    """What S3 does and moto does not: an object whose sha256 is not the one that came with it is
+    refused. `flips` changes a bit of each on its way."""
+
+    def __init__(self, moto: Wsgi, flips: bool) -> None:
+        self.moto, self.flips = moto, flips
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "PUT" or "/runs/" not in environ["PATH_INFO"]:
+            return self.moto(environ, start)
+        data = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"] or 0))
+        data = flipped(data) if self.flips and data else data
+        if environ["HTTP_X_AMZ_CHECKSUM_SHA256"] != b64encode(sha256(data).digest()).decode():
+            start("400 Bad Request", [("Content-Type", "application/xml")])
+            return [BAD]
+        environ["wsgi.input"] = io.BytesIO(data)
+        return self.moto(environ, start)
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_one_bit_flipped_on_its_way_to_s3_is_no_result(
+    s3_server: Any, s3: Any, run: Path, flips: bool
+) -> None:
+    s3_server._server.app = Strict(s3_server._server.app, flips)
+    done = ship(run)
+    assert bool(done.returncode) is flips and ("BadDigest" in done.stderr) is flips, done.stderr
+    assert ("runs/r1/manifest.json" in keys(s3)) is not flips
+
+
+# --- Google Cloud Storage, by its own library
+
+
+@pytest.fixture(scope="session")
+def python(shared_caches: Path) -> str:
+    """The python of an environment with what a chief has to write into a bucket."""
+    lock = LOCKS / "bucket.txt"
+    digest = sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    made = shared_caches / "railhead" / "test-bucket" / digest
+    if not (made / ".ok").exists():
+        parameters = {**os.environ, **uv.ENVIRONMENT}
+        venv = [uv.local_uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable]
+        subprocess.run([*venv, str(made)], check=True, env=parameters)
+        sync = [uv.local_uv(), "pip", "sync", "--quiet", "--require-hashes", "--python"]
+        subprocess.run([*sync, str(made / "bin/python"), str(lock)], check=True, env=parameters)
+        (made / ".ok").touch()
+    return str(made / "bin/python")
+
+
+@pytest.fixture
+def gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A Cloud Storage that has the bucket `results-b`; the library finds it by its own variable."""
+    store = Store({"results-b": []})
+    server = store.serve()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.base)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield store
+    server.shutdown()
+    server.server_close()
+    assert not store.wrong, store.wrong
+
+
+GS = "gs://results-b/runs/r1"
+
+
+def test_all_results_are_in_google_s_bucket_and_the_manifest_came_last(
+    gcs: Store, run: Path, python: str
+) -> None:
+    done = ship(run, GS, python=python)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["to"] == GS
+    assert gcs.names("results-b") == [f"runs/r1/{name}" for name in WANTED]
+    assert gcs.buckets["results-b"][-1]["name"] == "runs/r1/manifest.json"
+    for one in gcs.buckets["results-b"]:
+        assert one["metadata"] == {"sha256": sha256(one["data"]).hexdigest()}
+    weights = gcs.live("results-b", "runs/r1/outputs/a b/m\u00f6del.bin")
+    assert weights[0]["data"] == b"weights"
+
+
+def test_a_file_of_its_own_goes_to_google_without_the_rest(
+    gcs: Store, run: Path, python: str
+) -> None:
+    assert ship(run, GS, "state.json", python=python).returncode == 0
+    assert gcs.names("results-b") == ["runs/r1/state.json"]
+
+
+@pytest.mark.parametrize("size", [7, (8 << 20) + 1], ids=["at once", "in pieces"])
+def test_one_bit_flipped_on_its_way_to_google_is_no_result(
+    gcs: Store, run: Path, python: str, size: int
+) -> None:
+    (run / "work/empty").write_bytes(bytes(size))
+    (run / "results/manifest.json").write_text(json.dumps(manifest(str(run))))
+    done = ship(run, GS, "work/empty", python=python)
+    assert done.returncode == 0, done.stderr
+    assert int(gcs.live("results-b", "runs/r1/work/empty")[0]["size"]) == size
+    gcs.flips = True
+    done = ship(run, GS, python=python)
+    assert done.returncode and "crc32c" in done.stderr.lower(), done.stderr
+    assert "runs/r1/manifest.json" not in gcs.names("results-b")
+
+
+def test_a_google_that_is_busy_gets_the_results_later(gcs: Store, run: Path, python: str) -> None:
+    gcs.busy = 1
+    assert ship(run, GS, "state.json", python=python).returncode == 0
+    assert gcs.names("results-b") == ["runs/r1/state.json"]
+
+
+def test_a_bucket_of_google_that_is_not_there_is_an_error(
+    gcs: Store, run: Path, python: str
+) -> None:
+    done = ship(run, "gs://results-other/runs/r1", python=python)
+    assert done.returncode and "The specified bucket does not exist" in done.stderr
+
+
+BATCH = """
+import sys
+from google.cloud import storage
+client = storage.Client()
+blobs = [b for page in client.list_blobs("results-b", versions=True).pages for b in page]
+with client.batch(raise_exception=False) as batch:
+    for blob in blobs:
+        blob.delete()
+print(len(blobs), [answer.status_code for answer in batch._responses])
+"""
+
+
+def test_the_stand_in_speaks_the_batches_of_google_s_library(gcs: Store, python: str) -> None:
+    """Ours were written by Google's page; its own library reads and writes the same."""
+    for name in ("a b/\u00e4?#", "k", "k", "held"):
+        gcs.put("results-b", name, b"1")
+    gcs.page, gcs.held = 3, {"held": "under a hold"}
+    done = subprocess.run([python, "-c", BATCH], capture_output=True, text=True)
+    assert done.stdout == "4 [204, 403, 204, 204]\n", done.stderr
+    assert gcs.names("results-b") == ["held"] and gcs.batches == [4]

@@ -1,0 +1,127 @@
+"""Somebody who names full hosts by `--hosts`, and what runs there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from e2e.local_hosts import Operator, wait_until
+from hosts.full_host import FullHost
+from hosts.network import Network
+
+# Joins the ranks as Horovod would, without a second of TensorFlow's import, and ticks for as many
+# seconds as it is told. Rank 0 leaves a file only if it reaches its end.
+TICKS = """
+import atexit, ctypes, os, pathlib, sys, time
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+atexit.register(mpi.MPI_Finalize)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    print("tick", flush=True)
+    time.sleep(0.2)
+if os.environ["RAILHEAD_RANK"] == "0":
+    pathlib.Path("finished.txt").write_text(os.environ["RAILHEAD_HOST"])
+"""
+
+
+def introduce(operator: Operator, *hosts: FullHost, user: str = "root", pinned: bool = True) -> str:
+    """Give the person's ssh an alias and a pin for each host; the aliases, as --hosts has them.
+
+    `lap-h1` is a name that no host has ever heard of.
+    """
+    for host in hosts:
+        write_ssh(operator, host.ssh_config(f"lap-{host.name}", user=user))
+        if pinned:
+            trust(operator, host.known_hosts_line())
+    return ",".join(f"lap-{host.name}" for host in hosts)
+
+
+def write_ssh(operator: Operator, block: str) -> None:
+    """Append to the person's ~/.ssh/config."""
+    _append(operator.home / ".ssh" / "config", block)
+
+
+def trust(operator: Operator, line: str) -> None:
+    """Append to the person's ~/.ssh/known_hosts."""
+    _append(operator.home / ".ssh" / "known_hosts", line)
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(text)
+
+
+def make_ready(network: Network, operator: Operator) -> Path:
+    """Make one full host ready and return its disk, for others to start from.
+
+    The wheel comes from the person's cache, or is built there with what --system installs.
+    """
+    packages = operator.caches / "railhead" / "uv"
+    packages.mkdir(parents=True, exist_ok=True)
+    seed = FullHost(network, "seed", binds={packages: "/root/.cache/uv"})
+    seed.start()
+    hosts = introduce(operator, seed)
+    operator.fab("bootstrap", "--hosts", hosts, "--system", seconds=1800).ended(0, "ready")
+    operator.fab("teardown", "--hosts", hosts).ended(0, "keys removed")
+    return seed.retire()
+
+
+def marked_on(host: FullHost) -> list[str]:
+    """Command lines of a host's processes that belong to a run."""
+    return [" ".join(p.argv) for p in host.processes() if is_marked(p.pid)]
+
+
+def is_marked(pid: int) -> bool:
+    """Whether a process carries a run's mark in its environment."""
+    try:
+        return b"\0RAILHEAD_RUN=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def ranks_on(host: FullHost) -> list[int]:
+    """The machine's pids of a host's ranks."""
+    return [p.pid for p in host.processes() if p.argv[-1].endswith("/rank.py")]
+
+
+def supervisor_on(host: FullHost) -> int:
+    """The machine's pid of the supervisor that runs there."""
+    (pid,) = [p.pid for p in host.processes() if p.argv[-1].endswith("/supervisor.py")]
+    return pid
+
+
+def our_keys(host: FullHost) -> list[str]:
+    """The lines of its root's authorized_keys that are a cluster's."""
+    lines = host.read("/root/.ssh/authorized_keys").splitlines()
+    return [line for line in lines if "railhead" in line]
+
+
+def written(host: FullHost) -> dict[str, tuple[int, int]]:
+    """Size and time of every file that its disk has beyond what it started from, logs apart."""
+    found = {}
+    for folder, _, names in os.walk(host.disk.upper):
+        for name in names:
+            path = Path(folder, name)
+            inside = path.relative_to(host.disk.upper).as_posix()
+            if not inside.startswith("var/log/"):
+                status = path.lstat()
+                found[inside] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+def run_id(out: str) -> str:
+    """The id in `run ID started`."""
+    return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
+
+
+def wait_for_ticks(*hosts: FullHost) -> None:
+    """Wait until each host, the chief first, has a rank that has ticked."""
+
+    def ticked() -> bool:
+        runs = hosts[0].disk.root / "root/.railhead/runs"
+        logs = [runs.glob(f"*/logs/rank-{rank}.log") for rank in range(len(hosts))]
+        return all(any("tick" in log.read_text() for log in found) for found in logs)
+
+    wait_until(ticked, 30, "every rank ticks")

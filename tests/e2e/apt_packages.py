@@ -1,0 +1,46 @@
+"""What apt can install on the systemd hosts of the tests, and the disk they start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from e2e.gpu_standin import NOTE, add_drivers
+from hosts.network import Network
+from hosts.packages import Repository, sha256
+from hosts.systemd import SystemdHost
+
+from bootstrap.provision.system_script import Keyring
+
+OURS = "/srv/ours"  # the repository's folder on each host
+REAL = "/etc/apt/sources.real"  # Debian's own: to read its lists takes seconds
+BRIEF_APT = 'Acquire::Languages "none"; Acquire::Retries::Delay "false";'
+
+
+def fill(folder: Path) -> Repository:
+    """Packages of ours: quick ones, ones that take their time, and a driver's."""
+    made = Repository(folder)
+    made.add("quick", postinst=NOTE)
+    made.add("slow", postinst=f"sleep 3\n{NOTE}")
+    made.add("slow-to-unpack", preinst="sleep 3", postinst=NOTE, files={"/opt/torn": "whole"})
+    made.add("fails", postinst="echo this cannot be; exit 7")
+    made.add("needs-more", depends="no-such-package (>= 2)")
+    add_drivers(made)
+    return made
+
+
+def disk(network: Network, repository: Repository) -> Path:
+    """A disk without a Python, whose apt knows our repository and keeps the real one aside."""
+    seed = SystemdHost(network, "seed", binds={repository.folder: OURS})
+    seed.write("/etc/apt/sources.list.d/ours.list", repository.source(f"file:{OURS}"))
+    seed.write(REAL, seed.read("/etc/apt/sources.list"))
+    seed.write("/etc/apt/sources.list", "")
+    seed.write("/etc/apt/apt.conf.d/90brief", BRIEF_APT)
+    seed.start()
+    assert seed.exec("apt-get", "update", "-q").returncode == 0
+    return seed.retire()
+
+
+def known_keyring(repository: Repository) -> dict[str, Keyring]:
+    """NVIDIA's way to its repository, with ours in its place."""
+    package = repository.add("cuda-keyring", postinst=NOTE)
+    return {"debian-12": Keyring(f"file:{OURS}/{package.name}", sha256(package))}

@@ -1,0 +1,241 @@
+"""Ad-hoc hosts, by the ssh that a person already has: who they are, how they are met.
+
+Full hosts: each has its own network, so what a name means differs from machine to machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from e2e.adhoc_hosts import (
+    TICKS,
+    introduce,
+    marked_on,
+    our_keys,
+    run_id,
+    trust,
+    wait_for_ticks,
+    write_ssh,
+)
+from e2e.conftest import refuse
+from e2e.local_hosts import Operator
+from hosts import systemd
+from hosts.bastion import Bastion
+from hosts.full_host import FullHost
+from hosts.network import Network
+from hosts.systemd import SystemdHost
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+Start = Callable[..., list[FullHost]]
+
+
+def fingerprint(host: FullHost) -> str:
+    """SHA256:... as ssh-keygen tells it."""
+    argv = ["ssh-keygen", "-lf", str(host.disk.root / "etc/ssh/ssh_host_ed25519_key.pub")]
+    return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.split()[1]
+
+
+def test_user_port_and_key_come_from_the_persons_ssh_config(
+    laptop: Operator, full_hosts: Start
+) -> None:
+    (h1,) = full_hosts("h1")
+    h1.exec("/usr/sbin/sshd", "-p", "2222")
+    h1.block(port=22, refuse=True)
+    write_ssh(laptop, h1.ssh_config("mine", user="rail") + "  Port 2222\n")
+    trust(laptop, h1.known_hosts_line(f"[{h1.address}]:2222"))
+    laptop.fab("exec", "--hosts", "mine", "--cmd", "id -un").ended(0, "[mine] rail")
+    laptop.fab("plan", "--hosts", "mine").ended(0, "[mine] runtime:", "nothing was changed")
+    laptop.fab("plan", "--hosts", "root@mine:22").ended(2, "refused")
+
+
+def test_horovod_trains_over_two_named_hosts(laptop: Operator, ready_hosts: Start) -> None:
+    """The second one's sshd has a port of its own, also for mpirun on the chief."""
+    h1, h2 = ready_hosts("h1", "h2")
+    h2.exec("/usr/sbin/sshd", "-p", "2222")
+    h2.block(port=22, refuse=True)
+    write_ssh(laptop, h2.ssh_config("lap-h2") + "  Port 2222\n")
+    trust(laptop, h2.known_hosts_line(f"[{h2.address}]:2222"))
+    hosts = introduce(laptop, h1) + ",lap-h2"
+    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
+    done.ended(0, "key: the chief cannot", "epoch 2/2", "succeeded")
+    run = json.loads((laptop.last / "run.json").read_text())
+    assert [h["peer_address"] for h in run["hosts"]] == [h1.address, h2.address]
+    assert {"model.keras", "curves.png", "metrics.jsonl"} <= {p.name for p in laptop.last.iterdir()}
+    assert h1.busy(seconds=5) == [] and h2.busy(seconds=5) == []
+
+
+def test_one_named_host_is_a_run_too(laptop: Operator, ready_hosts: Start) -> None:
+    hosts = introduce(laptop, *ready_hosts("h1"))
+    laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(0, "1 rank on 1 host")
+    assert laptop.result()["size"] == 1
+
+
+def test_a_run_over_a_bastion_and_the_host_behind_it(
+    laptop: Operator, network: Network, ready_disk: Path
+) -> None:
+    """The jump goes by another address to the inner host than to the laptop."""
+    with Bastion(network, layers=[ready_disk]) as bastion:
+        bastion_config = bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door")
+        write_ssh(laptop, bastion_config)
+        trust(laptop, bastion.known_hosts())
+        laptop.write("ticks.py", TICKS)
+        args = ("--script", "ticks.py", "--args", "0.2")
+        done = laptop.fab("train", "--hosts", "door,inner", *args).ended(0, "succeeded")
+        assert f"door = {bastion.jump_inside}, inner = {bastion.inner.address}" in done.out
+        assert (laptop.last / "outputs" / "finished.txt").read_text() == "door"
+
+
+def test_a_bastions_unknown_key_is_queried_about_before_the_inner_hosts(
+    laptop: Operator, bastion: Bastion
+) -> None:
+    write_ssh(laptop, bastion.jump.ssh_config("door") + bastion.inner.ssh_config(jump="door"))
+    plan = ("plan", "--hosts", "inner")
+    for host in (bastion.jump, bastion.inner):
+        laptop.fab(*plan).ended(2, fingerprint(host), "next: fab trust --hosts inner")
+        laptop.fab("trust", "--hosts", "inner", "--yes").ended(0, f"{fingerprint(host)}")
+    laptop.fab(*plan).ended(0, "[inner] runtime:")
+
+
+def test_an_unknown_key_is_shown_and_pinned_only_when_agreed(
+    laptop: Operator, full_hosts: Start
+) -> None:
+    hosts = introduce(laptop, *(machines := full_hosts("h1", "h2")), pinned=False)
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "unknown host key", "fab trust --hosts")
+    assert all(fingerprint(host) in done.out for host in machines)
+    laptop.fab("trust", "--hosts", hosts).ended(2, "there is no terminal to ask for confirmation")
+    laptop.fab("plan", "--hosts", hosts).ended(2, "unknown host key")
+    laptop.fab("trust", "--hosts", hosts, "--yes").ended(
+        0, *(f"pinned {host.address} ssh-ed25519 {fingerprint(host)}" for host in machines)
+    )
+    laptop.fab("plan", "--hosts", hosts).ended(0)
+    laptop.fab("trust", "--hosts", hosts, "--yes").ended(0, "nothing was pinned")
+
+
+def test_a_swapped_key_is_refused_and_never_pinned_over(
+    laptop: Operator, full_hosts: Start
+) -> None:
+    h1, h2 = full_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, h2)
+    h2.swap_host_key()
+    done = laptop.fab("train", "--hosts", hosts).ended(2, "REFUSED", fingerprint(h2), "ssh-keygen")
+    assert "lap-h1  ok" in done.out
+    laptop.fab("trust", "--hosts", hosts, "--yes").ended(2, "REFUSED")
+    laptop.fab("plan", "--hosts", hosts).ended(2, "REFUSED")
+
+
+def test_one_machine_under_two_names_is_refused(laptop: Operator, full_hosts: Start) -> None:
+    (h1,) = full_hosts("h1")
+    done = laptop.fab("plan", "--hosts", f"{introduce(laptop, h1)},root@{h1.address}")
+    assert done.code == 2
+    write_ssh(laptop, h1.ssh_config("again"))
+    done = laptop.fab("plan", "--hosts", "lap-h1,again").ended(2, "one and the same machine")
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_closed_pair_is_named_before_the_run(
+    laptop: Operator, ready_hosts: Start, calls: bool
+) -> None:
+    h1, h2, h3 = ready_hosts("h1", "h2", "h3")
+    hosts = introduce(laptop, h1, h2, h3)
+    h2.block(h3, calls=calls)
+    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke").ended(2, "do not reach")
+    values = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  lap-")}
+    assert f"cannot reach lap-h2 at {h2.address}" in values["lap-h3"]
+    assert values["lap-h1"].split()[1] == "ok" and ("ok" in values["lap-h2"]) == calls
+    assert "started" not in done.out and not (laptop.folder / "results").exists()
+
+
+def test_a_closed_ssh_port_is_named_before_the_run(laptop: Operator, ready_hosts: Start) -> None:
+    """mpirun starts ranks by ssh; what OpenMPI says without it helps nobody."""
+    h1, h2, h3 = ready_hosts("h1", "h2", "h3")
+    hosts = introduce(laptop, h1, h2, h3)
+    h2.block(h1, 22, refuse=True)
+    done = laptop.fab("train", "--hosts", hosts, "--preset", "smoke")
+    done.ended(2, "the chief, lap-h1, cannot log in", f"{h2.address} port 22: Connection refused")
+    assert "lap-h3  ok" in done.out and "started" not in done.out
+    laptop.fab("status", "--hosts", hosts).ended(0, "no run yet")
+
+
+def test_peer_addresses_that_are_reported_are_used(
+    laptop: Operator, network: Network, ready_hosts: Start
+) -> None:
+    h1, h2 = ready_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, h2)
+    back = Network(reachable=False)
+    inside = [h1.join(back), h2.join(back)]
+    h1.block(h2)
+    laptop.write("ticks.py", TICKS)
+    train = ("train", "--hosts", hosts, "--script", "ticks.py", "--args", "0.2")
+    laptop.fab(*train).ended(2, f"cannot reach lap-h2 at {h2.address}", "--peer-address a,b")
+    laptop.fab(*train, "--peer-address", ",".join(inside)).ended(0, f"lap-h2 = {inside[1]}")
+    laptop.fab(*train, "--peer-address", inside[0]).ended(2, "1 addresses for 2 hosts")
+    laptop.fab(*train, "--peer-address", f"{inside[0]},10.255.0.9").ended(2, "10.255.0.9")
+    back.close()
+
+
+def test_teardown_ends_the_run_takes_the_keys_and_leaves_the_machine(
+    laptop: Operator, ready_hosts: Start
+) -> None:
+    h1, h2 = ready_hosts("h1", "h2")
+    hosts = introduce(laptop, h1, h2)
+    laptop.write("ticks.py", TICKS)
+    args = ("--script", "ticks.py", "--args", "300", "--detach")
+    run = run_id(laptop.fab("train", "--hosts", hosts, *args).ended(0).out)
+    wait_for_ticks(h1, h2)
+    assert our_keys(h1) and our_keys(h2)
+    torn = laptop.fab("teardown", "--hosts", hosts).ended(0, f"keeps the results of {run}")
+    assert torn.out.count("none is left (looked through /proc)") == 2
+    for host in (h1, h2):
+        assert (host.busy(seconds=2), marked_on(host), our_keys(host)) == ([], [], [])
+        assert "ssh-ed25519" in host.read("/root/.ssh/authorized_keys")
+    assert not (h1.disk.root / "root/.railhead/cluster").exists()
+    laptop.fab("teardown", "--hosts", hosts, "--purge").ended(2, "would lose them", "fab fetch")
+    laptop.fab("fetch", "--hosts", hosts).ended(0, "logs/rank-0.log")
+    laptop.fab("teardown", "--hosts", hosts).ended(0, "0 processes of runs ended")
+    laptop.fab("exec", "--hosts", hosts, "--cmd", "ls ~/.railhead/envs").ended(0, "[lap-h2]")
+
+
+def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_hosts: Start) -> None:
+    (h1,) = ready_hosts("h1")
+    hosts = introduce(laptop, h1)
+    laptop.fab("bootstrap", "--hosts", hosts).ended(0)
+    laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
+    assert not (h1.disk.root / "root/.railhead").exists() and our_keys(h1) == []
+    laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
+    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
+
+
+@pytest.fixture
+def shut_in(ready_disk: Path) -> Iterator[SystemdHost]:
+    """A bare host without outbound access, when the wheel for its system is built."""
+    refuse(systemd.missing())
+    network = Network()
+    # In memory: to remove 1.7 GB of files takes long.
+    host = SystemdHost(network, "h1", disk_mb=4000)
+    host.start()
+    yield host
+    network.close()
+
+
+def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
+    laptop: Operator, shut_in: SystemdHost
+) -> None:
+    """Python and OpenMPI of the system, the runtime and Horovod: it imports them in the end,
+    without that no host is ready. What it asks for beside its mirrors it does not get."""
+    hosts = introduce(laptop, shut_in)
+    args = ("bootstrap", "--hosts", hosts, "--system")
+    done = laptop.fab(*args, seconds=290).ended(0, "[lap-h1] ready")
+    assert "[lap-h1] its apt has no outbound access (no answer from " in done.out
+    assert "python3, mpirun missing" in done.out
+    assert "[lap-h1] has no outbound access (no answer from " in done.out
+    assert done.out.count("MB through this connection)") == 2 and "fetches" not in done.out
+    ours = shut_in.disk.root / "root/.railhead"
+    assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
+    assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
+    assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout
+    laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")

@@ -1,0 +1,197 @@
+"""The timer of a machine's user data, on hosts that boot a real systemd and a real cloud-init.
+
+Only the interval between two checks is shorter than on a machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from e2e.conftest import refuse
+from e2e.local import wait_until
+from hosts import systemd
+from hosts.network import Network
+from hosts.systemd import SystemdHost
+
+from bootstrap.clouds.base import MISSING, Deadline
+from bootstrap.errors import HostsFailed
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import deadlines, timer
+from bootstrap.ssh import connect
+from stacks.aws.user_data import cloud_config
+from stacks.deadline import TOOL, install_script
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+OFTEN = "[Timer]\nOnUnitInactiveSec=\nOnActiveSec=1\nOnUnitInactiveSec=1\n"
+FILE = "/var/lib/railhead/deadline"
+Start = Callable[..., SystemdHost]
+
+
+@pytest.fixture
+def machine(network: Network) -> Iterator[Start]:
+    """Start a machine as a cloud makes it: `machine("m1", user_data=...)`."""
+    refuse(systemd.missing())
+    made: list[SystemdHost] = []
+
+    def start(name: str, user_data: str = "") -> SystemdHost:
+        host = SystemdHost(network, name, base=systemd.cloud_image())
+        made.append(host)
+        host.write("/etc/systemd/system/railhead-deadline.timer.d/often.conf", OFTEN)
+        if user_data:
+            host.write("/var/lib/cloud/seed/nocloud/user-data", user_data)
+            host.write("/var/lib/cloud/seed/nocloud/meta-data", f"instance-id: i-{name}\n")
+        host.start()
+        return host
+
+    yield start
+    for host in made:
+        host.remove()
+
+
+def shown(host: SystemdHost) -> dict[str, str]:
+    """What the tool shows, once it is there."""
+    wait_until(lambda: "timer=active" in host.exec(TOOL, "show").stdout, 30, "the timer runs")
+    return dict(word.split("=") for word in host.exec(TOOL, "show").stdout.split())
+
+
+def inventory_of(host: SystemdHost, user: str = "rail") -> Inventory:
+    """A machine of a cloud, as `fab` knows it."""
+    named = Host(host.name, host.address, user=user)
+    return Inventory("c", (named,), cloud="aws", key_file=str(host.network.key))
+
+
+def trust(home: Path, host: SystemdHost) -> None:
+    (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    (home / ".ssh/known_hosts").write_text(host.known_hosts_line())
+
+
+def run_again(host: SystemdHost) -> None:
+    """As Google's guest agent does at each boot."""
+    host.write("/startup-script", install_script(8))
+    done = host.exec("sh", "/startup-script")
+    assert done.returncode == 0, done.stderr
+
+
+def test_user_data_powers_the_machine_off_at_its_time_with_nobody_connected(
+    machine: Start,
+) -> None:
+    """cloud-init runs what EC2 gives it; the deadline is a time on the disk."""
+    host = machine("m1", cloud_config(8))
+    first = shown(host)
+    assert 28700 < int(first["stops"]) - int(first["now"]) <= 28800 and first["late"] == "no"
+    host.write(FILE, f"{int(time.time()) + 5}\n")
+    host.wait_for_power_off()
+
+
+def test_a_reboot_moves_no_deadline_and_it_powers_off_after_it(machine: Start) -> None:
+    host = machine("m1", cloud_config(8))
+    stops = shown(host)["stops"]
+    host.write(FILE, f"{int(stops) - 3600}\n")
+    before = host.boot_id()
+    host.exec("systemctl", "reboot")
+    host.wait_for_reboot(before)
+    assert int(shown(host)["stops"]) == int(stops) - 3600, "user data ran again, and wrote none"
+    host.write(FILE, f"{int(time.time()) + 3}\n")
+    host.wait_for_power_off()
+
+
+def test_googles_startup_script_runs_at_each_boot_and_moves_nothing(machine: Start) -> None:
+    host = machine("m1")
+    run_again(host)
+    stops = shown(host)["stops"]
+    time.sleep(1.1)  # a deadline that were written anew would be another
+    run_again(host)
+    assert shown(host)["stops"] == stops
+    host.write(FILE, f"{int(time.time()) + 3}\n")
+    host.wait_for_power_off()
+
+
+def test_a_late_start_gives_a_quarter_of_an_hour(machine: Start) -> None:
+    host = machine("m1")
+    run_again(host)
+    shown(host)
+    host.stop()
+    host.write(FILE, f"{int(time.time()) - 3600}\n")
+    host.start()
+    late = shown(host)
+    left = int(late["stops"]) - int(late["now"])
+    assert late["late"] == "yes" and 840 < left <= 900
+    # The same with 5 s instead of 900.
+    text = host.read(TOOL)
+    assert text.count("LATE=900\n") == 1
+    host.write(TOOL, text.replace("LATE=900\n", "LATE=5\n"))
+    host.wait_for_power_off()
+
+
+class Scheduler:
+    """A cloud whose deadline is where the last call put it."""
+
+    def __init__(self) -> None:
+        self.at = datetime.now(timezone.utc) + timedelta(hours=1)
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {"m1": Deadline("scheduled-stop", self.at, "armed", "here")}
+
+    def set_deadline(self, hours: float) -> None:
+        self.at = datetime.now(timezone.utc) + timedelta(hours=hours)
+
+
+def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: Path) -> None:
+    host = machine("m1")
+    run_again(host)
+    host.write(FILE, f"{int(time.time()) - 3600}\n")
+    host.restart()
+    assert shown(host)["late"] == "yes"
+    trust(home, host)
+    inventory, said = inventory_of(host), list[str]()
+    deadlines.extend(inventory, inventory, Scheduler(), 2, said.append)  # type: ignore[arg-type]
+    found = shown(host)
+    assert found["late"] == "no" and 7190 <= int(found["stops"]) - int(found["now"]) <= 7200
+    assert "the machines power themselves off at" in said[-1]
+    assert host.is_on
+
+
+def test_what_the_tool_cannot_read_counts_from_the_boot(machine: Start) -> None:
+    host = machine("m1")
+    run_again(host)
+    for text in ("", "soon\n", "-5\n", "0\n08\n", "9" * 10, "9" * 40, "1e9\n"):
+        host.write(FILE, text)
+        found = shown(host)
+        left = int(found["stops"]) - int(found["now"])
+        assert 28600 < left <= 28800 and found["late"] == "no", text
+    for wrong in ("", "0", "59", "-1", "1e3", "999999999", "$(reboot)"):
+        assert host.exec(TOOL, "set", wrong).returncode == 2, wrong
+    assert host.exec(TOOL).returncode == 2
+
+
+def test_a_machine_without_a_timer_is_reported_and_one_without_rights_fails(
+    machine: Start, home: Path
+) -> None:
+    host = machine("m1")
+    trust(home, host)
+    inventory, said = inventory_of(host), list[str]()
+    deadlines.move_timers(inventory, Scheduler().at, said.append)
+    assert said == [
+        "[m1] warning: the machine has no timer, so it does not power itself off; only the "
+        "cloud's own deadline stops it"
+    ]
+    run_again(host)
+    shown(host)
+    host.exec("systemctl", "stop", "railhead-deadline.timer")
+    with connect.open_sessions(inventory) as sessions:
+        found = timer.read(sessions.chief)
+    assert (found.state, found.reason) == (MISSING, "its systemd timer is inactive")
+    deadlines.move_timers(inventory, Scheduler().at, said.append)
+    assert shown(host)["timer"] == "active", "moving it starts it"
+    host.exec("rm", "/etc/sudoers.d/rail")
+    with pytest.raises(HostsFailed, match="its timer was not moved: sudo"):
+        deadlines.move_timers(inventory, Scheduler().at, said.append)
+    with pytest.raises(HostsFailed, match="power off at their old time"):
+        gone = replace(inventory, hosts=(replace(inventory.hosts[0], address="127.0.0.9"),))
+        deadlines.move_timers(gone, Scheduler().at, said.append)

@@ -1,0 +1,68 @@
+"""The folder of a run, and a rank that is started in it as mpirun does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RANK = Path(__file__).parents[2] / "bootstrap" / "remote" / "rank"
+
+
+def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:
+    """A run's folder with one rank."""
+    run = {
+        "program": program,
+        "hosts": [{"name": "h1", "slots": 1}],
+        "size": 1,
+        "env": {},
+        "secrets": [],
+        "launcher": "tensorflow",
+        "keras": 3,
+        "tf_cluster": None,
+        "data": [],
+        "roles": None,
+    }
+    (folder / "run.json").write_text(json.dumps({**run, **changes}))
+    for path in RANK.glob("rank*.py"):
+        shutil.copy(path, folder)
+
+
+def rank(
+    folder: Path, *, number: int = 0, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """Run one rank as mpirun does; its lines get their usual ends back."""
+    world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    done = started([python, str(folder / "rank.py")], folder / "work", world)
+    assert "\n" not in done.stdout
+    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
+    return done
+
+
+def started(
+    argv: list[str], cwd: Path, more: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Both streams as one, as a run's log has them."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(more or {})}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return subprocess.run(
+        argv,
+        cwd=cwd,
+        env=environment,
+        encoding="utf-8",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=100,
+    )
+
+
+def script(folder: Path, text: str, path: str = "train.py", *args: str) -> dict[str, Any]:
+    """Put a script into work/; the program of a run."""
+    place = folder / "work" / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    return {"kind": "script", "path": path, "args": list(args)}

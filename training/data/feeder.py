@@ -1,0 +1,114 @@
+"""A stream of records for a script: a folder of small TFRecord files that the script removes.
+
+    00000000.tfrecord, 00000001.tfrecord, ...    whole records, some megabytes
+    00000042.end                                 an epoch ends here; the next one follows
+    00000085.failed                              nothing follows; the file says why
+
+The reader takes the first name, reads the file and removes it; docs/data.md has one of ten lines.
+A file appears when it is whole. At most FILES wait for the reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from training.data import DataError, manifest
+from training.data.part import Part
+from training.data.records import segments
+from training.data.store import Item, Store
+from training.data.stream import Ahead
+
+FILES = 8
+SEGMENT = 4 << 20
+POLL = 0.005
+
+
+class Feeder:
+    """Writes the files of a part of a store as a stream into a folder."""
+
+    def __init__(
+        self, store: Store, folder: Path, part: Part, *, shuffle: int | None = None
+    ) -> None:
+        self.store, self.folder, self.part, self.shuffle = store, folder, part, shuffle
+        self.number = 0
+        self.parent = os.getppid()
+
+    def run(self, epochs: int = 0) -> None:
+        """Stream so many epochs; 0 goes on until the process that started this one has ended.
+
+        Raises:
+            DataError: a file cannot be read, or is not what the manifest says. The reader finds
+                the message in the last file.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(self.folder.iterdir()):
+            raise DataError(f"{self.folder} is not empty: name a new folder")
+        try:
+            for epoch in range(epochs) if epochs else itertools.count():
+                if not self.epoch(epoch):
+                    return
+            self.put(
+                "failed", f"the stream of {self.store.uri} has ended: {epochs} epochs".encode()
+            )
+        except DataError as error:
+            self.put("failed", str(error).encode())
+            raise
+
+    def epoch(self, epoch: int) -> bool:
+        """Stream all files once; False where the reader is gone."""
+        ahead = Ahead(self.contents(epoch))
+        try:
+            for content in ahead:
+                if not self.wait_for_room():
+                    return False
+                self.put("tfrecord", content)
+        finally:
+            ahead.close()
+        self.put("end", b"")
+        return True
+
+    def contents(self, epoch: int) -> Iterator[bytes]:
+        """The records of an epoch, some megabytes at a time."""
+        for item, records in self.files(epoch):
+            read = segments(self.store, item.name, item.bytes, count=records, segment=SEGMENT)
+            for content, _ in read:
+                yield content
+
+    def files(self, epoch: int) -> Sequence[tuple[Item, int | None]]:
+        """The files of an epoch in order, with the number of records where a manifest says it."""
+        items = self.store.items()
+        records: dict[str, int] = {}
+        if any(item.name == manifest.NAME for item in items):
+            shards = manifest.load(self.store)
+            manifest.check_sizes(self.store, shards)
+            records = {shard.name: shard.records for shard in shards.shards}
+            items = [item for item in items if item.name in records]
+        found = [(item, records.get(item.name)) for item in self.part.of(items)]
+        if self.shuffle is not None:
+            random.Random(f"{self.shuffle}/{epoch}").shuffle(found)
+        return found
+
+    def put(self, kind: str, content: bytes) -> None:
+        """Make the next file appear, whole."""
+        name = f"{self.number:08d}.{kind}"
+        partial = self.folder / f".{name}"
+        partial.write_bytes(content)
+        partial.replace(self.folder / name)
+        self.number += 1
+
+    def wait_for_room(self) -> bool:
+        """Wait until the reader has removed enough; False where nobody is left to read."""
+        while self.waiting() >= FILES:
+            if os.getppid() != self.parent:
+                return False
+            time.sleep(POLL)
+        return True
+
+    def waiting(self) -> int:
+        """How many files wait for the reader."""
+        return sum(1 for path in self.folder.iterdir() if path.name[0] != ".")

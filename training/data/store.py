@@ -1,0 +1,313 @@
+"""Read and write data in a local folder, in S3 and in Google Cloud Storage, with one interface.
+
+A name is a path with slashes below the URI. Buckets are read with obstore; credentials come from
+the environment, else from the machine's role or service account. `AWS_ENDPOINT_URL` and
+`STORAGE_EMULATOR_HOST` name another server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from training.data import DataError
+from training.data.uri import Given, Location
+
+T = TypeVar("T")
+TRIES = 4  # of one range, besides what the client itself tries again
+PART = 8 << 20  # bytes of one part of an upload
+# A stalled connection is given up after READ_TIMEOUT; a refused one is tried for RETRY_TIMEOUT.
+READ_TIMEOUT = timedelta(seconds=30)
+RETRY_TIMEOUT = timedelta(seconds=60)
+REGION_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file or an object; another `etag` means another content."""
+
+    name: str
+    bytes: int
+    etag: str
+
+
+class NothingThereError(DataError):
+    """There is no file or object at the URI."""
+
+
+class Store(Protocol):
+    """Data at one URI. Every method raises DataError with the URI and the cause."""
+
+    uri: str
+
+    def items(self) -> list[Item]:
+        """Everything below the URI, by name; NothingThereError where there is nothing."""
+
+    def read(self, name: str) -> bytes:
+        """A small file, whole."""
+
+    def read_range(self, name: str, start: int, end: int) -> Any:
+        """The bytes [start, end) of a file, as a bytes-like object of that length."""
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        """Write a file whole or not at all."""
+
+
+def open_store(uri: str) -> Store:
+    """The store at a local path, an s3:// or a gs:// URI."""
+    given = Given(uri)
+    return Bucket(given.location) if given.location else Folder(given.path)
+
+
+# --- A local folder ------------------------------------------------------------------------
+
+
+class Folder:
+    """A folder, or a folder with one file where the path is a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.uri, self.path = str(path), path
+        self.root = path.parent if path.is_file() else path
+
+    def items(self) -> list[Item]:
+        paths = [self.path] if self.path.is_file() else sorted(self.path.rglob("*"))
+        found = [self._item(path) for path in paths if path.is_file()]
+        if not found:
+            what = "holds no files" if self.path.is_dir() else "does not exist"
+            raise NothingThereError(f"{self.uri} {what}")
+        return found
+
+    def _item(self, path: Path) -> Item:
+        status = path.stat()
+        etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+        return Item(path.relative_to(self.root).as_posix(), status.st_size, etag)
+
+    def read(self, name: str) -> bytes:
+        try:
+            return (self.root / name).read_bytes()
+        except OSError as error:
+            raise DataError(f"{self.root / name}: {error.strerror}") from None
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        path = self.root / name
+        try:
+            with path.open("rb", buffering=0) as file:
+                data = os.pread(file.fileno(), end - start, start)
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}") from None
+        return checked(data, str(path), start, end)
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as out:
+            partial = Path(out.name)
+            try:
+                for piece in pieces(content):
+                    out.write(piece)
+                partial.replace(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+
+
+def pieces(content: Path | bytes) -> Iterator[bytes]:
+    """The content in parts."""
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while piece := file.read(1 << 20):
+            yield piece
+
+
+def checked(data: T, name: str, start: int, end: int) -> T:
+    """Refuse a range that is shorter than it should be."""
+    if (size := len(memoryview(data))) != end - start:  # type: ignore[arg-type]
+        raise DataError(f"{name} ends after {start + size} bytes, not after {end} or more")
+    return data
+
+
+# --- A bucket ------------------------------------------------------------------------------
+
+
+class Bucket:
+    """The objects below a prefix of a bucket."""
+
+    def __init__(self, place: Location) -> None:
+        import obstore
+
+        self.uri, self.place = str(place), place
+        self.obstore: Any = obstore
+        self.client = connected(place)
+
+    def items(self) -> list[Item]:
+        found = self._try(self._items)
+        if not found and self.place.prefix:
+            found = [self._try(self._only)]
+        if not found:
+            raise NothingThereError(f"{self.uri} holds no objects")
+        return sorted(found, key=lambda item: item.name)
+
+    def _items(self) -> list[Item]:
+        begin = len(self.place.prefix) + 1 if self.place.prefix else 0
+        return [
+            Item(found["path"][begin:], found["size"], found["e_tag"] or "")
+            for page in self.obstore.list(self.client, self.place.prefix or None)
+            for found in page
+            if not found["path"].endswith("/")  # what consoles make as a "folder"
+        ]
+
+    def _only(self) -> Item:
+        """The URI as the name of one object; the store then is what holds it."""
+        found = self.obstore.head(self.client, self.place.prefix)
+        prefix, _, name = self.place.prefix.rpartition("/")
+        self.place = Location(self.place.scheme, self.place.bucket, prefix)
+        return Item(name, found["size"], found["e_tag"] or "")
+
+    def read(self, name: str) -> bytes:
+        key = self.place.key(name)
+        data: bytes = self._try(
+            lambda: self.obstore.get(self.client, key).bytes().to_bytes(), name, tries=TRIES
+        )
+        return data
+
+    def read_range(self, name: str, start: int, end: int) -> Any:
+        if start == end:
+            return b""
+        key = self.place.key(name)
+        data = self._try(
+            lambda: self.obstore.get_range(self.client, key, start=start, end=end),
+            name,
+            tries=TRIES,
+        )
+        return checked(data, f"{self.uri}/{name}", start, end)
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        key = self.place.key(name)
+        self._try(lambda: self.obstore.put(self.client, key, content, chunk_size=PART), name)
+
+    def _try(self, call: Callable[[], T], name: str = "", *, tries: int = 1) -> T:
+        """Call, and again where the connection failed; errors become DataErrors."""
+        from obstore.exceptions import BaseError
+
+        for left in reversed(range(tries)):
+            try:
+                return call()
+            except (BaseError, OSError) as error:
+                if not left or cause_of(error):
+                    raise self._failed(error, name) from None
+        raise AssertionError("tries is at least 1")
+
+    def _failed(self, error: Exception, name: str) -> DataError:
+        uri = f"{self.uri}/{name}" if name else self.uri
+        cause = cause_of(error)
+        advice = {
+            "bucket": f"there is no bucket {self.place.scheme}://{self.place.bucket}",
+            "missing": f"there is no {uri}",
+            "region": f"the bucket of {uri} is in another region: set AWS_REGION"
+            + (f"={region}" if (region := first(r"<Region>([\w-]+)", error)) else ""),
+            "refused": f"{uri} is refused ({reason_of(error)}). Hosts of a stack get the right to "
+            "read by its key `data_buckets`; other hosts need credentials, by --secret",
+            "credentials": f"there are no credentials for {uri}. Hosts of a stack have them if its "
+            "key `data_buckets` names the bucket; other hosts get them by --secret "
+            + SECRETS[self.place.scheme],
+            "range": f"{uri} is shorter than it should be",
+        }
+        kind = NothingThereError if cause == "missing" else DataError
+        return kind(advice.get(cause, f"{uri} cannot be read: {reason_of(error)}"))
+
+
+SECRETS = {
+    "s3": "AWS_ACCESS_KEY_ID and --secret AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_SERVICE_ACCOUNT_KEY",
+}
+CAUSES = {
+    "credentials": r"/latest/api/token|/latest/meta-data/|/computeMetadata/|169\.254\.",
+    "bucket": r"NoSuchBucket|no bucket named",
+    "region": r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|bare redirect",
+    "refused": r"status code: 40[13]",
+    "range": r"status code: 416",
+    "missing": r"status code: 404",
+}
+
+
+def cause_of(error: Exception) -> str:
+    """What a store's error means, where trying again does not help; empty for all else."""
+    text = str(error)
+    for cause, pattern in CAUSES.items():
+        if re.search(pattern, text):
+            return cause
+    return ""
+
+
+def reason_of(error: Exception) -> str:
+    """The server's code or the first line. The rest of the message may hold a key's name."""
+    if code := first(r"<Code>(\w+)</Code>", error):
+        return code
+    line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return line.rpartition("Error performing ")[2][:200]
+
+
+def first(pattern: str, error: Exception) -> str:
+    """The first group of a pattern in an error's message."""
+    match = re.search(pattern, str(error))
+    return match[1] if match else ""
+
+
+def connected(place: Location) -> Any:
+    """A client of the bucket; nothing is requested yet, but S3's region where it is not set."""
+    from obstore import store
+
+    options: Any = {
+        "client_options": {
+            "allow_http": endpoint_of(place.scheme).startswith("http://"),
+            "read_timeout": READ_TIMEOUT,
+            "timeout": timedelta(minutes=10),
+        },
+        "retry_config": {"retry_timeout": RETRY_TIMEOUT},
+    }
+    if place.scheme == "gs":
+        if endpoint := endpoint_of("gs"):
+            account = {"gcs_base_url": endpoint, "disable_oauth": True}
+            account |= {"client_email": "", "private_key": "", "private_key_id": ""}
+            options["service_account_key"] = json.dumps(account)
+        return store.GCSStore(place.bucket, **options)
+    if endpoint := endpoint_of("s3"):
+        options["endpoint"] = endpoint
+    return store.S3Store(place.bucket, region=region_of(place.bucket), **options)
+
+
+def endpoint_of(scheme: str) -> str:
+    """Another server than the cloud's own; empty where there is none."""
+    if scheme == "s3":
+        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    host = os.environ.get("STORAGE_EMULATOR_HOST") or ""
+    return host if "://" in host or not host else f"http://{host}"
+
+
+def region_of(bucket: str) -> str:
+    """The region from the environment; else S3 tells a bucket's region to anybody who asks."""
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    if endpoint_of("s3"):
+        return "us-east-1"
+    request = urllib.request.Request(f"https://s3.amazonaws.com/{bucket}", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=REGION_SECONDS) as answer:
+            headers = answer.headers
+    except urllib.error.HTTPError as error:  # also a refusal names the region
+        headers = error.headers
+    except OSError:
+        return "us-east-1"
+    return headers.get("x-amz-bucket-region") or "us-east-1"
