@@ -21,9 +21,10 @@ ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled ex
 def main() -> None:
     """Register the cluster of this stack; report a broken rule before any resource exists."""
     _check_engine()
-    values = settings.of_project(pulumi.runtime.get_config_env(), pulumi.get_project())
+    every = pulumi.runtime.get_config_env()
+    values = settings.of_project(every, pulumi.get_project())
     try:
-        config = settings.read(values, stack=pulumi.get_stack())
+        config = settings.read(values, stack=pulumi.get_stack(), others=every)
         pulumi.log.info(f"the whole cluster: {cost(config)}")
         component = importlib.import_module(CLOUDS[config.cloud].component)
         cluster = component.Cluster(config.name, config)

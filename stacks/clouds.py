@@ -6,9 +6,8 @@ config_schema.py. Code outside asks for a property of a cloud, never for its nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from stacks.aws import config_rules as aws_rules
 from stacks.aws import machine_types as aws_types
@@ -16,12 +15,7 @@ from stacks.gcp import config_rules as gcp_rules
 from stacks.gcp import machine_types as gcp_types
 from stacks.machine_types import MachineType, PriceList
 from stacks.quotas import QuotaNeed
-
-Values = Mapping[str, Any]
-
-
-def _no_contradictions(_values: Values) -> list[str]:
-    return []
+from stacks.validation import Rule, Values
 
 
 def _no_defaults(_values: Values) -> dict[str, object]:
@@ -41,13 +35,13 @@ class Cloud:
     """One cloud.
 
     `component` is the module with the Pulumi component `Cluster`; it is imported when the cloud
-    is used, because an SDK takes a second and 50 MB. `contradictions` lists what is wrong with
-    config values that are each valid, and `defaults` gives those that depend on other values.
+    is used, because an SDK takes a second and 50 MB. `rules` list what is wrong with config
+    values that are each valid, and `defaults` gives those that depend on other values.
     `free` is whether its machines cost nothing.
     """
 
     component: str
-    contradictions: Callable[[Values], list[str]] = _no_contradictions
+    rules: tuple[Rule, ...] = ()
     defaults: Callable[[Values], dict[str, object]] = _no_defaults
     machine_type: Callable[[str, str | None, int | None], MachineType | None] = _no_machine_type
     quota_needs: Callable[..., tuple[QuotaNeed, ...]] = _no_quotas
@@ -58,7 +52,7 @@ class Cloud:
 CLOUDS = {
     "aws": Cloud(
         component="stacks.aws.cluster",
-        contradictions=aws_rules.contradictions,
+        rules=aws_rules.RULES,
         defaults=aws_rules.defaults,
         machine_type=aws_types.machine_type,
         quota_needs=aws_types.quota_needs,
@@ -66,7 +60,7 @@ CLOUDS = {
     ),
     "gcp": Cloud(
         component="stacks.gcp.cluster",
-        contradictions=gcp_rules.contradictions,
+        rules=gcp_rules.RULES,
         defaults=gcp_rules.defaults,
         machine_type=gcp_types.machine_type,
         quota_needs=gcp_types.quota_needs,

@@ -34,13 +34,28 @@ class Key:
         """The value where nothing is set; None for no value."""
         return self.defaults.get(cloud, self.default)
 
-    @property
-    def example(self) -> str:
-        """A command that sets it."""
-        return f"pulumi config set {self.name} {EXAMPLES.get(self.name, '...')}"
+    def command(self, cloud: str) -> str:
+        """A command that gives it a valid value; in doubt, the default."""
+        if self.name in EXAMPLES:
+            example = EXAMPLES[self.name]
+            text = example if isinstance(example, str) else example[cloud]
+            return f"pulumi config set {self.name} {text}"
+        if self.default_for(cloud) is None:
+            return f"pulumi config rm {self.name}"
+        return f"pulumi config rm {self.name}   # the default: {self.default_for(cloud)}"
 
 
-EXAMPLES = {"project": "my-project-123", "ssh_cidrs": "203.0.113.7/32"}
+# What a message shows for a key where its default is no answer.
+EXAMPLES: Mapping[str, str | Mapping[str, str]] = {
+    "cloud": "aws",
+    "name": "gpu",
+    "owner": "ann",
+    "project": "my-project-123",
+    "ssh_cidrs": "203.0.113.7/32",
+    "contact_email": "ann@example.com",
+    "price_per_hour": "1.20",
+    "data_buckets": {"aws": "s3://my-data/cassava", "gcp": "gs://my-data/cassava"},
+}
 
 KEYS = (
     Key("cloud", ALL, choice(*CLOUDS), "where the machines are: aws, gcp or local", required=True),
@@ -58,10 +73,10 @@ KEYS = (
         "the region has. Unset: all zones with the type, sorted by name (gcp: the table below)"),
     Key("machine_type", REMOTE, validators.machine_type, "the machine type",
         defaults={"aws": "g4dn.xlarge", "gcp": "n1-standard-8"}),
-    Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine",
-        default="nvidia-tesla-t4"),
-    Key("gpu_count", GCP, validators.gpu_count, "GPUs per machine: 1, 2 or 4; for V100 also 8",
-        default="1"),
+    Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine. Unset: "
+        "nvidia-tesla-t4. Other machine types have their own GPUs, or none"),
+    Key("gpu_count", GCP, validators.gpu_count, "GPUs per n1 machine: 1, 2 or 4; for V100 also 8. "
+        "Unset: 1"),
     Key("project", GCP, validators.project, "the Google Cloud project", required=True),
     Key("spot", REMOTE, switch, "spot machines: cheaper, but the cloud can take them away at any "
         "time; on AWS a spot machine that stops is terminated", default="false"),
@@ -70,8 +85,8 @@ KEYS = (
     Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
     Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "
-        "id. Unset: the cloud's deep learning image; for V100, which the driver of that image no "
-        "longer supports, Ubuntu's image"),
+        "id. Unset: the cloud's deep learning image; Ubuntu's for machines without GPUs and for "
+        "V100, which the driver of the deep learning image no longer supports"),
     Key("ssh_cidrs", REMOTE, validators.cidrs, "the networks that may connect by SSH, separated by "
         "commas: your own address with /32", required=True),
     Key("allow_wide_cidr", REMOTE, switch, "allow SSH from networks wider than /16 (IPv4) or /48 "

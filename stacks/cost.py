@@ -21,7 +21,9 @@ def price(config: ClusterConfig) -> dict[str, Any] | None:
         return None
     if config.region != prices.region or config.spot:
         return None
-    return _entry(round(machine.usd_per_hour * config.count, 4), prices.source, prices.date)
+    return _entry(
+        round(machine.usd_per_hour * config.count, 4), prices.source, prices.date_of(machine.name)
+    )
 
 
 def price_per_machine(config: ClusterConfig) -> dict[str, Any] | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 V100, T4, A10G, L4 = "nvidia-v100", "nvidia-t4", "nvidia-a10g", "nvidia-l4"
+L40S, A100, H100 = "nvidia-l40s", "nvidia-a100", "nvidia-h100"
 
 
 @dataclass(frozen=True)
 class MachineType:
-    """One machine type: `vcpus`, and `gpus` GPUs of the type `gpu`.
+    """One machine type: `vcpus`, and `gpus` GPUs of the type `gpu`; None and 0 without GPUs.
 
     `usd_per_hour` is the price of one machine in the cloud's `PriceList`, None where unknown.
     `substitute` is the type to use instead where the cloud has retired this one.
@@ -17,8 +18,8 @@ class MachineType:
 
     name: str
     vcpus: int
-    gpu: str
-    gpus: int
+    gpu: str | None = None
+    gpus: int = 0
     usd_per_hour: float | None = None
     substitute: str | None = None
 
@@ -27,11 +28,29 @@ class MachineType:
         """Whether the cloud no longer offers it to every account."""
         return self.substitute is not None
 
+    @property
+    def slots(self) -> int:
+        """The ranks that it runs: one per GPU, or one without GPUs."""
+        return self.gpus or 1
+
+    @property
+    def has_nvswitch(self) -> bool:
+        """Whether a switch links its GPUs, which then need NVIDIA's Fabric Manager."""
+        return self.gpu in (A100, H100) and self.gpus >= 8
+
 
 @dataclass(frozen=True)
 class PriceList:
-    """Where the prices of a cloud's machine types come from. On demand, Linux, one region."""
+    """Where the prices of a cloud's machine types come from. On demand, Linux, one region.
+
+    `dates` has the date of each family, as in g4dn, whose prices were read at another time.
+    """
 
     region: str
     date: str
     source: str
+    dates: tuple[tuple[str, str], ...] = ()
+
+    def date_of(self, machine_type: str) -> str:
+        """When the price of a machine type was read."""
+        return dict(self.dates).get(machine_type.partition(".")[0], self.date)

@@ -61,8 +61,8 @@ def _host(config: ClusterConfig, host: HostFacts) -> dict[str, Any]:
         "zone": host.zone,
         "address": host.address,
         "peer_address": host.peer_address,
-        "slots": machine.gpus if machine else 1,
-        "gpu": {"type": machine.gpu, "count": machine.gpus} if machine else None,
+        "slots": machine.slots if machine else 1,
+        "gpu": {"type": machine.gpu, "count": machine.gpus} if machine and machine.gpu else None,
     }
     if host.host_key is not None:
         entry["host_key"] = host.host_key

@@ -19,8 +19,24 @@ class QuotaNeed:
     place: str
 
 
-def comparison(need: QuotaNeed, available: float | None) -> str:
+@dataclass(frozen=True)
+class QuotaState:
+    """What the account has of a quota, and what machines of others use now. None: unknown."""
+
+    limit: float | None = None
+    used: float | None = None
+
+    def lacks(self, need: QuotaNeed) -> bool:
+        """Whether the quota is too small beside what others use. What is unknown is enough: the
+        cloud refuses the machines if it is not."""
+        return self.limit is not None and self.limit < need.amount + (self.used or 0)
+
+
+def comparison(need: QuotaNeed, state: QuotaState) -> str:
     """One line for the preview: the quota, what the account has and what the stack needs."""
-    amount = "unknown (no right to read it)" if available is None else f"{available:g}"
-    quota = f"quota {need.name} ({need.code}, {need.place})"
-    return f"{quota}: have {amount}, need {need.amount} {need.unit}"
+    has = "unknown (no right to read it)" if state.limit is None else f"{state.limit:g}"
+    used = "unknown" if state.used is None else f"{state.used:g}"
+    return (
+        f"quota {need.name} ({need.code}, {need.place}): have {has}, used by others {used}, "
+        f"need {need.amount} {need.unit}"
+    )

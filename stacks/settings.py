@@ -17,6 +17,7 @@ from stacks.config_schema import KEYS, Key
 from stacks.data_buckets import DataPrefix
 from stacks.machine_types import MachineType
 from stacks.quotas import QuotaNeed
+from stacks.validation import Valid, contradictions
 from stacks.validators import ConfigError, one_of
 
 
@@ -64,16 +65,26 @@ class ClusterConfig:
     def quota_needs(self) -> tuple[QuotaNeed, ...]:
         """The quotas that the stack needs when all its machines run; empty for local hosts."""
         cloud = CLOUDS[self.cloud]
-        return cloud.quota_needs(self.machine, self.count, self.region, spot=self.spot)
+        return cloud.quota_needs(
+            self.machine, self.count, self.region, spot=self.spot, disk_gb=self.disk_gb
+        )
 
 
-def read(values: Mapping[str, str], *, stack: str) -> ClusterConfig:
+def read(
+    values: Mapping[str, str], *, stack: str, others: Mapping[str, str] | None = None
+) -> ClusterConfig:
     """The settings of `stack` from its config: keys without their namespace, values as text.
 
+    `others` are the keys of all namespaces, with them: aws:region.
+
     Raises:
-        ConfigError: a rule is broken; the message has a line for every one.
+        ConfigError: a rule is broken; the message has a line for every one, with the command that
+            mends it below.
     """
-    cloud = one_of("cloud", values.get("cloud", ""), CLOUDS)
+    try:
+        cloud = one_of("cloud", values.get("cloud", ""), CLOUDS)
+    except ConfigError as error:
+        raise ConfigError(with_command(str(error))) from None
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
     errors = [_unknown(name, cloud) for name in values if name not in keys]
     found: dict[str, object] = {}
@@ -82,11 +93,20 @@ def read(values: Mapping[str, str], *, stack: str) -> ClusterConfig:
             found[key.name] = _value(key, values.get(key.name), cloud, stack)
         except ConfigError as error:
             errors.append(str(error))
-    if not errors:
-        errors += CLOUDS[cloud].contradictions(found)
+    errors += _other_namespaces(others or {}, cloud, found)
+    errors += contradictions(CLOUDS[cloud].rules, Valid(found, keys.keys() - found.keys()))
     if errors:
-        raise ConfigError("\n".join(errors))
+        raise ConfigError("\n".join(with_command(error, cloud) for error in errors))
     return _config(found)
+
+
+def with_command(message: str, cloud: str = "aws") -> str:
+    """The message of a setting, as in "count: ...", with a command that mends it as its last
+    line."""
+    if "\n  next: " in message:
+        return message
+    named = [key for key in KEYS if key.name == message.partition(":")[0]]
+    return f"{message}\n  next: {named[0].command(cloud)}" if named else message
 
 
 def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
@@ -95,13 +115,47 @@ def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
     return {k.removeprefix(start): v for k, v in config.items() if k.startswith(start)}
 
 
+def _other_namespaces(
+    others: Mapping[str, str], cloud: str, found: Mapping[str, object]
+) -> list[str]:
+    """Settings of Pulumi's own packages, as in aws:profile, which have no effect here; those that
+    are what this stack has anyway are no mistake."""
+    errors = []
+    for name, value in others.items():
+        package, _, key = name.partition(":")
+        same = key in ("region", "project") and found.get(key) == value
+        if package in CLOUDS and not (package == cloud and same):
+            errors.append(f"{name}: {_without_effect(package, key, value, cloud)}")
+    return errors
+
+
+def _without_effect(package: str, key: str, value: str, cloud: str) -> str:
+    remove = f"pulumi config rm {package}:{key}"
+    if package == cloud and key in ("region", "project"):
+        return (
+            f"{value!r} has no effect; the {key} of this stack is its own key {key}\n"
+            f"  next: pulumi config set {key} {value} && {remove}"
+        )
+    if (package, key) == ("aws", "profile"):
+        return (
+            "has no effect: pulumi and fab both take the profile of your shell\n"
+            f"  next: export AWS_PROFILE={value} && {remove}"
+        )
+    return (
+        f"has no effect: the stack takes its settings from its own keys, and the credentials from "
+        f"your shell\n  next: {remove}"
+    )
+
+
 def _unknown(name: str, cloud: str) -> str:
     """Why a key is refused: it is one of another cloud, or there is no such key."""
     known = [key for key in KEYS if key.name == name]
     if known:
         clouds = " and ".join(known[0].clouds)
-        return f"{name}: a key of {clouds}, and this stack's cloud is {cloud}: one cloud per stack"
-    return f"{name}: there is no such key. There are {', '.join(k.name for k in KEYS)}"
+        why = f"a key of {clouds}, and this stack's cloud is {cloud}: one cloud per stack"
+    else:
+        why = f"there is no such key. There are {', '.join(k.name for k in KEYS)}"
+    return f"{name}: {why}\n  next: pulumi config rm {name}"
 
 
 def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
@@ -109,7 +163,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
         text = key.default_for(cloud)
     if text is None:
         if key.required:
-            raise ConfigError(f"{key.name}: not set. {key.doc}\n  next: {key.example}")
+            raise ConfigError(f"{key.name}: not set. {key.doc}\n  next: {key.command(cloud)}")
         return None
     return key.read(key.name, text.replace("{stack}", stack).replace("{user}", _user()))
 

@@ -1,21 +1,63 @@
 """Rules for config values that are each valid but contradict each other. Pure.
 
-These hold for every cloud; a cloud's own rules are in its folder (config_rules.py). Each function
-returns one line per broken rule.
+These hold for every cloud; a cloud's own rules are in its folder (config_rules.py). A rule takes
+the values of a config and returns one message per contradiction. It reads only values that it
+needs: where one of them is wrong by itself, the rule is left out.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from stacks.validators import ConfigError, one_of
+from stacks.validators import ConfigError, one_of, refused_word
 
+Values = Mapping[str, Any]
+Rule = Callable[[Values], list[str]]
 WIDEST = {4: 16, 6: 48}  # the shortest prefix per IP version that `ssh_cidrs` may have
+OWN_ADDRESS = 'pulumi config set ssh_cidrs "$(curl -4 -s https://checkip.amazonaws.com)/32"'
+# Nobody connects to a public address from these: private, shared, loopback, link-local, multicast
+# and reserved networks. The networks of documentation are not among them.
+UNREACHABLE = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+        "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/127", "fc00::/7",
+        "fe80::/10", "ff00::/8",
+    )
+)  # fmt: skip
 
 
-def wide_networks(values: Mapping[str, Any]) -> list[str]:
+class Valid(dict[str, Any]):
+    """The valid values of a config. Reading one of `wrong`, the keys whose value is not valid,
+    raises Unread."""
+
+    def __init__(self, values: Mapping[str, Any], wrong: Iterable[str]) -> None:
+        super().__init__(values)
+        self.wrong = frozenset(wrong)
+
+    def __missing__(self, key: str) -> Any:
+        raise Unread(key) if key in self.wrong else KeyError(key)
+
+
+class Unread(Exception):
+    """A rule needs a value that is wrong by itself."""
+
+
+def contradictions(rules: Iterable[Rule], values: Valid) -> list[str]:
+    """What the rules say of the values; without those that need a wrong value."""
+    found = []
+    for rule in rules:
+        try:
+            found += rule(values)
+        except Unread:
+            continue
+    return found
+
+
+def wide_networks(values: Values) -> list[str]:
     """Networks of `ssh_cidrs` that are too wide, unless `allow_wide_cidr` is set."""
     if values["allow_wide_cidr"]:
         return []
@@ -23,23 +65,64 @@ def wide_networks(values: Mapping[str, Any]) -> list[str]:
     return [
         f"ssh_cidrs: {network} is wider than /{WIDEST[network.version]}: name your own address "
         "with /32 (IPv6: /128), or set allow_wide_cidr to true"
+        f"\n  next: {OWN_ADDRESS}"
         for network in networks
         if network.prefixlen < WIDEST[network.version]
     ]
 
 
-def zones_outside_region(values: Mapping[str, Any]) -> list[str]:
+def unreachable_networks(values: Values) -> list[str]:
+    """Networks of `ssh_cidrs` that cannot connect: hosts have public addresses."""
+    found = []
+    for text in values["ssh_cidrs"]:
+        network = ipaddress.ip_network(text)
+        if any(_inside(network, other) for other in UNREACHABLE):
+            found.append(
+                f"ssh_cidrs: {text} is private, multicast or reserved; hosts have public addresses "
+                f"and see your public address, not that of your own network\n  next: {OWN_ADDRESS}"
+            )
+    return found
+
+
+def _inside(network: Any, other: Any) -> bool:
+    return network.version == other.version and bool(network.subnet_of(other))
+
+
+def zones_outside_region(values: Values) -> list[str]:
     """Zones that are not in the region."""
     region = values["region"]
     return [
-        f"zones: {zone!r} is not in the region {region}"
+        f"zones: {zone!r} is not in the region {region}\n"
+        f"  next: pulumi config set region {zone[:-2] if zone[-2] == '-' else zone[:-1]}"
+        "   # or: pulumi config rm zones"
         for zone in values["zones"] or ()
         if not (zone.startswith(region) and len(zone) <= len(region) + 2)
     ]
 
 
+def name_of_no_bucket(values: Values) -> list[str]:
+    """A name for a bucket that is not made."""
+    if values["bucket"] or not values["bucket_name"]:
+        return []
+    return [
+        f"bucket_name: {values['bucket_name']!r} names a bucket, and bucket is false\n"
+        "  next: pulumi config rm bucket_name   # or: pulumi config set bucket true"
+    ]
+
+
+def google_in_the_bucket(values: Values) -> list[str]:
+    """A cluster whose name is a part of its bucket's, where Google refuses it."""
+    word = refused_word(values["name"])
+    if not word or not values["bucket"] or values["bucket_name"]:
+        return []
+    return [
+        f"name: the bucket railhead-{values['name']} would contain {word!r}, which Google refuses\n"
+        "  next: pulumi config set bucket_name ...   # or: pulumi config set name ..."
+    ]
+
+
 def unsupported_image(
-    values: Mapping[str, Any], names: tuple[str, ...], *, id_prefix: str, v100: bool
+    values: Values, names: tuple[str, ...], *, id_prefix: str, v100: bool
 ) -> list[str]:
     """An image that is none of `names` and no id of the cloud, or has no driver for V100.
 
@@ -50,18 +133,28 @@ def unsupported_image(
         return []
     if image.startswith("dl") and v100:
         choices = ", ".join(name for name in names if not name.startswith("dl"))
-        return [f"image: the driver of {image} does not support V100; one of {choices}"]
+        return [
+            f"image: the driver of {image} does not support V100; one of {choices}\n"
+            "  next: pulumi config rm image"
+        ]
     return not_one_of("image", image, names)
 
 
-def data_elsewhere(values: Mapping[str, Any], scheme: str) -> list[str]:
+def data_elsewhere(values: Values, scheme: str) -> list[str]:
     """Data in the buckets of another cloud, where the rights of these hosts do not count."""
     return [
         f"data_buckets: {one} is in another cloud; the role of these hosts reads {scheme}:// only. "
-        "For another cloud send credentials with the run: fab train --secret"
+        "For another cloud send credentials with the run: fab train --secret\n"
+        "  next: pulumi config rm data_buckets"
         for one in values["data_buckets"] or ()
         if one.scheme != scheme
     ]
+
+
+def key_type(values: Values) -> str:
+    """The type of the public key, as in ssh-ed25519."""
+    path: Path = values["public_key_file"]
+    return path.read_text().split()[0]
 
 
 def not_one_of(key: str, text: str, choices: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ the rule, the value and the choices.
 
 from __future__ import annotations
 
+import base64
 import difflib
 import ipaddress
 import re
@@ -29,7 +30,7 @@ def one_of(key: str, text: str, choices: Iterable[str]) -> str:
     if not text:
         raise ConfigError(f"{key}: not set. One of {', '.join(known)}")
     near = difflib.get_close_matches(text, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?\n  next: pulumi config set {key} {near[0]}" if near else ""
     raise ConfigError(f"{key}: {text!r} is none of {', '.join(known)}{hint}")
 
 
@@ -95,10 +96,6 @@ def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
     return read
 
 
-name = shaped(
-    r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?",
-    "a cluster's name: up to 30 lowercase letters, digits and '-', starting with a letter",
-)
 user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a Linux user name")
 project = shaped(
     r"[a-z][a-z0-9-]{4,28}[a-z0-9]",
@@ -112,6 +109,19 @@ gpu_type = shaped(r"nvidia-[a-z0-9-]+", "a GPU type, as in nvidia-tesla-t4")
 image = shaped(
     r"[a-z0-9][A-Za-z0-9._/-]*", "an image: one of our names, an ami-... or projects/.../images/..."
 )
+
+
+def name(key: str, text: str) -> str:
+    """A cluster's name, which is a part of the names of hosts, buckets and accounts."""
+    if re.fullmatch(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", text):
+        return text
+    near = re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", text).lower())
+    near = re.sub(r"^[^a-z]+", "", near)[:30].strip("-") or "gpu"
+    raise ConfigError(
+        f"{key}: {text!r} is not a cluster's name: up to 30 lowercase letters, digits and '-', "
+        "starting with a letter. Where it is not set, it is the name of the stack\n"
+        f"  next: pulumi config set {key} {near}"
+    )
 
 
 def owner(key: str, text: str) -> str:
@@ -139,37 +149,96 @@ def bucket_name(key: str, text: str) -> str:
         "each end"
     )
     found = shaped(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", rule)(key, text)
-    for start in ("xn--", "sthree-", "goog"):
+    for start in ("xn--", "sthree-", "amzn-s3-demo-", "goog"):
         if found.startswith(start):
             raise ConfigError(f"{key}: {text!r} begins with {start!r}, which the clouds refuse")
+    for end in ("-s3alias", "--ol-s3", "--x-s3", "--table-s3"):
+        if found.endswith(end):
+            raise ConfigError(f"{key}: {text!r} ends with {end!r}, which S3 refuses")
+    if word := refused_word(found):
+        raise ConfigError(f"{key}: {text!r} contains {word!r}, which Google refuses in a bucket")
     return found
 
 
+def refused_word(bucket: str) -> str | None:
+    """What Google refuses in the name of a bucket: its own name, also written with zeros."""
+    found = re.search(r"g[o0]{2}g[l1]e", bucket)
+    return found[0] if found else None
+
+
 def cidrs(key: str, text: str) -> tuple[str, ...]:
-    """Networks, as in 203.0.113.7/32; stacks/validation.py limits how wide they may be."""
-    found = []
-    for part in (each.strip() for each in text.split(",")):
-        try:
-            found.append(str(ipaddress.ip_network(part)))
-        except ValueError as error:
-            raise ConfigError(
-                f"{key}: {part!r} is not a network as in 203.0.113.7/32: {error}"
-            ) from None
-    return tuple(found)
+    """Networks, as in 203.0.113.7/32, each once. stacks/validation.py limits which may connect."""
+    found = tuple(_network(key, part.strip()) for part in text.split(","))
+    for one in found:
+        if found.count(one) > 1:
+            raise ConfigError(f"{key}: {one} is there twice")
+    return found
+
+
+def _network(key: str, text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        message = f"{key}: {text!r} is not a network as in 203.0.113.7/32: {error}"
+    try:
+        wider = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ConfigError(message) from None
+    address = text.partition("/")[0]
+    raise ConfigError(
+        f"{message}\n  next: pulumi config set {key} {address}/{wider.max_prefixlen}   "
+        f"# one address; the whole network is {wider}"
+    )
 
 
 def public_key_file(key: str, text: str) -> Path:
-    """The path of a file with one public ssh key."""
-    path = Path(text).expanduser()
-    make = "ssh-keygen -t ed25519"
+    """The path of a file with one public SSH key."""
     try:
+        path = Path(text).expanduser()
         content = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{key}: {path} cannot be read: {error}\n  next: {make}") from None
+    except (OSError, UnicodeDecodeError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{key}: {text} cannot be read: {error}\n  next: ssh-keygen -t ed25519   "
+            "# makes ~/.ssh/id_ed25519.pub"
+        ) from None
     if "PRIVATE KEY" in content:
         raise ConfigError(
-            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file"
+            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file\n"
+            f"  next: pulumi config set {key} {text}.pub"
         )
-    if len(content.strip().splitlines()) != 1 or not content.startswith(KEY_TYPES):
-        raise ConfigError(f"{key}: {path} is not one public ssh key\n  next: {make}")
+    if why := public_key_error(content):
+        raise ConfigError(
+            f"{key}: {path} is not one public ssh key: {why}\n"
+            "  next: ssh-keygen -y -f PRIVATE_KEY > PUBLIC_KEY   # writes it again"
+        )
     return path
+
+
+def public_key_error(content: str) -> str:
+    """Why a text is not one public SSH key; empty if it is one.
+
+    The key itself is a sequence of fields, each with its length before it: RFC 4253.
+    """
+    if len(content.strip().splitlines()) != 1:
+        return f"it has {len(content.strip().splitlines())} lines"
+    kind, *rest = content.split()
+    if not kind.startswith(KEY_TYPES):
+        return f"it begins with {kind[:40]!r}, and not with one of {', '.join(KEY_TYPES)}"
+    try:
+        blob = base64.b64decode(rest[0] if rest else "", validate=True)
+        fields = _fields(blob)
+    except ValueError:
+        return f"what follows {kind} is no key, or not all of it"
+    return "" if fields[:1] == [kind.encode()] and len(fields) > 1 else f"it is no key of {kind}"
+
+
+def _fields(blob: bytes) -> list[bytes]:
+    """The fields of a key. ValueError: it ends in the middle of one."""
+    found = []
+    while blob:
+        size = int.from_bytes(blob[:4], "big")
+        if len(blob) < 4 + size:
+            raise ValueError("truncated")
+        found.append(blob[4 : 4 + size])
+        blob = blob[4 + size :]
+    return found

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+<<<<<<< HEAD
 import os
+=======
+>>>>>>> dev
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -189,11 +192,16 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
+<<<<<<< HEAD
         raise RunFailed(_failure(run, result), hint=_hint(result) or _log_hint(run, result))
     if left := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
         )
+=======
+        hint = _keras_hint(result) or _sagemaker_hint(result) or f"fab logs --run {run.run_id}"
+        raise RunFailed(_failure(run, result), hint=hint)
+>>>>>>> dev
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
@@ -238,6 +246,7 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
+<<<<<<< HEAD
 def _log_hint(run: Run, result: Mapping[str, Any]) -> str:
     """The command that shows the log of the rank that failed, else that of mpirun."""
     rank = (result["culprit"] or {}).get("rank")
@@ -249,6 +258,25 @@ def _hint(result: Mapping[str, Any]) -> str:
     if found := _NOT_SENT.search(text):
         what = f"{found[1]} is not on the hosts; files that .gitignore excludes are not sent"
         return f"{what}: --data NAME=FOLDER"
+=======
+def _sagemaker_hint(result: Mapping[str, Any]) -> str:
+    """What to write instead of a path of SageMaker in the last lines of a script."""
+    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
+    found = re.search(r"/opt/ml(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
+    if not found:
+        return ""
+    folder, channel = found.groups()
+    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
+    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
+    return (
+        f"{found[0]} is a folder of SageMaker: in the script, write"
+        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
+    )
+
+
+def _keras_hint(result: Mapping[str, Any]) -> str:
+    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
+>>>>>>> dev
     for keras, errors in WRONG_KERAS.items():
         if any(error in text for error in errors):
             other = "2" if keras == "3" else "3"

@@ -141,8 +141,12 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
 def finish(connection: RunConnection) -> None:
     """Fetch the results, list them, and judge the run."""
     connection.ensure_open()
-    result = results.fetch(connection.chief, connection.run, print_lines)
-    _print_results(connection.run.results)
+    run = connection.run
+    result = results.fetch(connection.chief, run, print_lines)
+    _print_results(run.results)
+    if result.get("state") != "succeeded":
+        lines = checkpoints.status_lines(connection.chief, run)
+        print_lines(*lines, *(f"next: fab train --resume {run.run_id}" for _ in lines))
     judge(connection.inventory, connection.run, result)
 
 

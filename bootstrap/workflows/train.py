@@ -76,7 +76,9 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    data = place_data(options.request.data, cluster.sessions)
+    data = place_data(
+        options.request.data, cluster.sessions, f"{cluster.environment.folder}/bin/python"
+    )
     request, policy = options.request, options.stop_policy
     return start.start(cluster, request, data, options.results, policy, restore)
 

@@ -12,7 +12,7 @@ from pulumi_aws import ec2, s3, scheduler
 
 from stacks import broken_up, cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
-from stacks.aws.lookups import lookup, zones_with_type
+from stacks.aws.lookups import Caller, caller, zones_with_type
 from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
@@ -45,12 +45,12 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        network.check(config)
-        hosts.check(config)
         provider = _provider(name, config)
         invoke = pulumi.InvokeOptions(provider=provider)
+        who = caller(config, invoke)
+        pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
         requests = quota.check(config, invoke)
-        found = None if requests else _look_up(config, invoke)
+        found = None if requests else _look_up(config, who, invoke)
         own_id = cluster_id.make_id()
         transformations = [cluster_id.on_every_resource("tags", ID, own_id)]
         if found:
@@ -98,12 +98,11 @@ def _provider(name: str, config: ClusterConfig) -> aws.Provider:
     return aws.Provider(name, region=config.region, default_tags=everywhere)
 
 
-def _look_up(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Lookups:
-    caller = lookup("sts:GetCallerIdentity", lambda: aws.get_caller_identity(opts=opts))
+def _look_up(config: ClusterConfig, who: Caller, opts: pulumi.InvokeOptions) -> Lookups:
     location = choose_location(config, opts)
     zones = [zone for zone in zones_with_type(config, opts) if zone != location.zone]
     others = broken_up.Alternatives(zones, same_gpus(config.machine_type))
-    return Lookups(location, image.image_id(config, opts), caller.account_id, others)
+    return Lookups(location, image.image_id(config, opts), who.account, others)
 
 
 def _document(

@@ -2,63 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import ipaddress
+import re
 
+from stacks import validation
 from stacks.aws.machine_types import TYPES
-from stacks.machine_types import V100
-from stacks.validation import (
-    data_elsewhere,
-    not_one_of,
-    unsupported_image,
-    wide_networks,
-    zones_outside_region,
-)
+from stacks.machine_types import V100, MachineType
+from stacks.validation import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
-REGIONS = (
-    "us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1",
-    "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3", "eu-central-1", "eu-south-1",
-    "eu-south-2", "ap-south-1", "ap-south-2", "ap-southeast-1", "ap-southeast-2",
-    "ap-southeast-3", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-east-1",
-    "me-central-1", "me-south-1", "il-central-1", "af-south-1",
-)  # fmt: skip
+UBUNTU = IMAGES[2]
+KEY_TYPES = ("ssh-ed25519", "ssh-rsa")
+USER = "ubuntu"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
-def contradictions(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values that are each valid, one line each."""
-    found = [
-        *wide_networks(values),
-        *zones_outside_region(values),
-        *not_one_of("machine_type", values["machine_type"], TYPES),
-        *not_one_of("region", values["region"], REGIONS),
-        *image_errors(values),
-        *data_elsewhere(values, "s3"),
+def _machine_type(values: Values) -> list[str]:
+    return not_one_of("machine_type", values["machine_type"], TYPES)
+
+
+def _region(values: Values) -> list[str]:
+    """The shape alone: whether there is such a region, AWS says."""
+    region = values["region"]
+    if not _REGION.fullmatch(region):
+        return [f"region: {region!r} is not a region of aws, as in us-east-1"]
+    if region.startswith(("us-gov-", "cn-")):
+        return [f"region: {region} is in a partition of AWS of its own, which is not supported"]
+    return []
+
+
+def _network(values: Values) -> list[str]:
+    if not values["network"] or values["network"].startswith("vpc-"):
+        return []
+    return [f"network: {values['network']!r} is not a VPC's id, as in vpc-0a1b2c3d"]
+
+
+def _ipv4(values: Values) -> list[str]:
+    """Nobody could connect: hosts have only IPv4 addresses."""
+    cidrs = values["ssh_cidrs"]
+    if any(ipaddress.ip_network(cidr).version == 4 for cidr in cidrs):
+        return []
+    return [
+        f"ssh_cidrs: {', '.join(cidrs)}: hosts on AWS have IPv4 addresses only; add your IPv4 "
+        f"address\n  next: {OWN_ADDRESS}"
     ]
-    if values["network"] and not values["network"].startswith("vpc-"):
-        found.append(f"network: {values['network']!r} is not a VPC's id, as in vpc-0a1b2c3d")
-    return found + _placement(values)
 
 
-def defaults(values: Mapping[str, Any]) -> dict[str, object]:
-    """`image` and `placement`: on-demand machines of one cluster are placed close together."""
-    return {
-        "image": default_image(values),
-        "placement": bool(values["count"] > 1 and not values["spot"]),
-    }
+def _key_type(values: Values) -> list[str]:
+    found = validation.key_type(values)
+    if found in KEY_TYPES:
+        return []
+    return [
+        f"public_key_file: EC2 accepts {' and '.join(KEY_TYPES)}, and this is {found}\n"
+        "  next: ssh-keygen -t ed25519 && pulumi config set public_key_file ~/.ssh/id_ed25519.pub"
+    ]
 
 
-def image_errors(values: Mapping[str, Any]) -> list[str]:
-    """Why the image cannot be used, if there is a reason."""
-    return unsupported_image(values, IMAGES, id_prefix="ami-", v100=_has_v100(values))
+def _image(values: Values) -> list[str]:
+    machine, image = _machine(values), values["image"]
+    if machine and machine.has_nvswitch and image in IMAGES and not image.startswith("dl"):
+        return [
+            f"image: the GPUs of {machine.name} need NVIDIA's Fabric Manager, which {image} does "
+            "not have\n  next: pulumi config rm image"
+        ]
+    v100 = machine is not None and machine.gpu == V100
+    return validation.unsupported_image(values, IMAGES, id_prefix="ami-", v100=v100)
 
 
-def default_image(values: Mapping[str, Any]) -> str:
-    """The deep learning image; for V100, which its driver no longer supports, Ubuntu's."""
-    return IMAGES[2 if _has_v100(values) else 0]
+def _user(values: Values) -> list[str]:
+    """cloud-init gives the key to one user of an image, and in ours that is `ubuntu`."""
+    user, image = values["ssh_user"], values["image"]
+    if user == "root":
+        return [
+            "ssh_user: AWS's images refuse logins of root; the hosts use sudo\n"
+            "  next: pulumi config rm ssh_user"
+        ]
+    if user == USER or (image and image not in IMAGES):
+        return []
+    return [
+        f"ssh_user: {user!r} cannot log in: the user of {image or 'our images'} is {USER}\n"
+        "  next: pulumi config rm ssh_user"
+    ]
 
 
-def _placement(values: Mapping[str, Any]) -> list[str]:
+def _placement(values: Values) -> list[str]:
     found = []
     if values["placement"] and values["count"] == 1:
         found.append("placement: a placement group needs two or more hosts; count is 1")
@@ -70,6 +97,41 @@ def _placement(values: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _has_v100(values: Mapping[str, Any]) -> bool:
-    machine = TYPES.get(values["machine_type"])
-    return machine is not None and machine.gpu == V100
+def _data(values: Values) -> list[str]:
+    return validation.data_elsewhere(values, "s3")
+
+
+RULES = (
+    validation.wide_networks,
+    validation.unreachable_networks,
+    validation.zones_outside_region,
+    validation.name_of_no_bucket,
+    _machine_type,
+    _region,
+    _image,
+    _data,
+    _network,
+    _ipv4,
+    _key_type,
+    _user,
+    _placement,
+)
+
+
+def defaults(values: Values) -> dict[str, object]:
+    """`image` and `placement`: on-demand machines of one cluster are placed close together."""
+    return {
+        "image": default_image(values),
+        "placement": bool(values["count"] > 1 and not values["spot"]),
+    }
+
+
+def default_image(values: Values) -> str:
+    """The deep learning image; Ubuntu's without GPUs, and for V100, which the driver of the deep
+    learning image no longer supports."""
+    machine = _machine(values)
+    return UBUNTU if machine and machine.gpu in (None, V100) else IMAGES[0]
+
+
+def _machine(values: Values) -> MachineType | None:
+    return TYPES.get(values["machine_type"])

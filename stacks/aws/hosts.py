@@ -10,9 +10,6 @@ from pulumi_aws import ec2
 from stacks.aws import host_key, image, user_data
 from stacks.aws.network import Network
 from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
-
-KEY_TYPES = ("ssh-ed25519", "ssh-rsa")
 
 
 @dataclass(frozen=True)
@@ -25,16 +22,6 @@ class HostInputs:
     profile: pulumi.Input[str] | None
     group: pulumi.Input[str] | None
     tags: dict[str, pulumi.Input[str]]
-
-
-def check(config: ClusterConfig) -> None:
-    """Raises ConfigError for a key type that EC2 does not accept."""
-    key_type = config.public_key.split()[0]
-    if key_type not in KEY_TYPES:
-        raise ConfigError(
-            f"public_key_file: EC2 accepts {' and '.join(KEY_TYPES)}, and this is {key_type}\n"
-            "  next: ssh-keygen -t ed25519 && pulumi config set public_key_file ..."
-        )
 
 
 def key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:

@@ -1,12 +1,17 @@
-"""The image of the hosts: one of our names, looked up in AWS's public parameters, or an AMI id."""
+"""The image of the hosts: one of our names, looked up in AWS's public parameters, or an AMI id.
+
+Either is looked up before anything is made: one that does not exist, or that does not fit on the
+disk, would break an `up` at its first machine.
+"""
 
 from __future__ import annotations
 
 import pulumi
-from pulumi_aws import ssm
+from pulumi_aws import ec2, ssm
 
-from stacks.aws.lookups import lookup
+from stacks.aws.lookups import is_complete
 from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
 
 _DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"
 _UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"
@@ -24,13 +29,66 @@ def is_pinned(config: ClusterConfig) -> bool:
 
 
 def image_id(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
-    """The current image's id.
+    """The id of the image that new machines get. Machines that exist keep theirs: where all
+    exist, an image that cannot be used is a warning.
 
     Raises:
-        ConfigError: the lookup failed.
+        ConfigError: the region has no such image for this account, it does not fit on the disk, or
+            it is for other processors.
     """
-    if is_pinned(config):
-        return config.image
+    found = config.image if is_pinned(config) else _newest(config, opts)
+    try:
+        check(config, _describe(config, found, opts))
+    except ConfigError as error:
+        if not is_complete(config, opts):
+            raise
+        pulumi.log.warn(f"for new machines: {error}")
+    return found
+
+
+def _newest(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
     parameter = PARAMETERS[config.image]
-    found = lookup("ssm:GetParameter", lambda: ssm.get_parameter(name=parameter, opts=opts)).value
-    return str(found)
+    try:
+        return str(ssm.get_parameter(name=parameter, opts=opts).value)
+    except Exception as error:  # the type that a failed invoke raises
+        raise ConfigError(
+            f"image: AWS does not name the newest {config.image} in {config.region}: {error}\n"
+            f"  next: aws ssm get-parameter --region {config.region} --name {parameter}   "
+            "# it needs the permission ssm:GetParameter; or set image to an AMI id"
+        ) from None
+
+
+def _describe(
+    config: ClusterConfig, found: str, opts: pulumi.InvokeOptions
+) -> ec2.AwaitableGetAmiResult:
+    try:
+        return ec2.get_ami(
+            filters=[ec2.GetAmiFilterArgs(name="image-id", values=[found])],
+            include_deprecated=True,
+            opts=opts,
+        )
+    except Exception as error:  # the type that a failed invoke raises
+        raise ConfigError(
+            f"image: {found} is not in {config.region}, or not for this account: {error}\n"
+            f"  next: aws ec2 describe-images --region {config.region} --image-ids {found}   "
+            "# or the default: pulumi config rm image"
+        ) from None
+
+
+def check(config: ClusterConfig, ami: ec2.GetAmiResult) -> None:
+    """Raises ConfigError where the image does not fit on the disk, or is for other processors."""
+    if ami.architecture != "x86_64":
+        raise ConfigError(
+            f"image: {ami.id} is for {ami.architecture}, and the machines are x86_64\n"
+            "  next: pulumi config rm image"
+        )
+    sizes = [
+        int(disk.ebs["volume_size"])
+        for disk in ami.block_device_mappings
+        if disk.device_name == ami.root_device_name and disk.ebs.get("volume_size")
+    ]
+    if sizes and sizes[0] > config.disk_gb:
+        raise ConfigError(
+            f"disk_gb: {config.disk_gb} is less than the {sizes[0]} GB of {ami.name} ({ami.id})\n"
+            f"  next: pulumi config set disk_gb {sizes[0]}"
+        )

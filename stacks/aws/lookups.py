@@ -1,4 +1,4 @@
-"""Lookups in AWS before anything is made: zones that offer the type, machines that exist.
+"""Lookups in AWS before anything is made: the account, zones that offer the type, machines.
 
 Each raises ConfigError where a permission is missing: nothing is made on a guess.
 """
@@ -6,9 +6,11 @@ Each raises ConfigError where a permission is missing: nothing is made on a gues
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pulumi
+import pulumi_aws as aws
 from pulumi_aws import ec2
 
 from stacks.aws.tags import identifying_tags
@@ -17,6 +19,31 @@ from stacks.validators import ConfigError
 
 T = TypeVar("T")
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who runs the command: the number of the account, and the identity in it."""
+
+    account: str
+    arn: str
+
+
+def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
+    """Who runs the command. This is the first call: it also shows whether the region answers.
+
+    Raises:
+        ConfigError: AWS does not answer there.
+    """
+    try:
+        found = aws.get_caller_identity(opts=opts)
+    except Exception as error:  # the type that a failed invoke raises
+        raise ConfigError(
+            f"region: AWS does not answer in {config.region}: {error}\n"
+            "  next: aws sts get-caller-identity && aws ec2 describe-regions --all-regions "
+            "--query Regions[].[RegionName,OptInStatus]   # your identity, and your regions"
+        ) from None
+    return Caller(found.account_id, found.arn)
 
 
 def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
@@ -36,17 +63,49 @@ def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[
     return tuple(sorted(answer.locations))
 
 
-def existing_machines(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
+def existing_machines(
+    config: ClusterConfig, opts: pulumi.InvokeOptions, **filters: list[str]
+) -> tuple[str, ...]:
     """The ids of this stack's machines that exist, in any state, by their tags."""
     answer = lookup(
         "ec2:DescribeInstances",
         lambda: ec2.get_instances(
             instance_tags=identifying_tags(config, pulumi.get_stack()),
             instance_state_names=list(ALIVE),
+            filters=_filters(filters),
             opts=opts,
         ),
     )
     return tuple(sorted(answer.ids))
+
+
+def is_complete(config: ClusterConfig, opts: pulumi.InvokeOptions) -> bool:
+    """Whether all machines of this stack exist, in any state: then an `up` makes none."""
+    try:
+        own = existing_machines(config, opts, instance_type=[config.machine_type])
+    except ConfigError:
+        return False
+    return len(own) >= config.count
+
+
+def running_machines(opts: pulumi.InvokeOptions, **filters: list[str]) -> tuple[str, ...]:
+    """The ids of all machines of the region that run, of whoever they are."""
+    answer = lookup(
+        "ec2:DescribeInstances",
+        lambda: ec2.get_instances(
+            instance_state_names=["pending", "running"], filters=_filters(filters), opts=opts
+        ),
+    )
+    return tuple(sorted(answer.ids))
+
+
+def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] | None:
+    """EC2's filters; instance_type is its "instance-type"."""
+    found = [
+        ec2.GetInstancesFilterArgs(name=name.replace("_", "-"), values=each)
+        for name, each in values.items()
+    ]
+    return found or None
 
 
 def lookup(permission: str, call: Callable[[], T]) -> T:

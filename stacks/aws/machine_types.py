@@ -5,17 +5,27 @@ A new machine type is one row of `_ROWS` and one row of docs/config.md.
 
 from __future__ import annotations
 
-from stacks.machine_types import A10G, L4, T4, V100, MachineType, PriceList
+from dataclasses import dataclass
+
+from stacks.machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType, PriceList
 from stacks.quotas import QuotaNeed
 
-PRICES = PriceList("us-east-1", "2026-07-20", "AWS price list for us-east-1, on demand")
+PRICES = PriceList(
+    "us-east-1",
+    "2026-07-20",
+    "AWS price list for us-east-1, on demand",
+    dates=tuple((family, "2026-02-09") for family in ("g6e", "c7i", "m7i")),
+)
 
 # name, vCPUs, GPU type, GPUs, US dollars per hour, substitute where AWS has retired the type
-_ROWS: tuple[tuple[str, int, str, int, float, str | None], ...] = (
+_ROWS: tuple[tuple[str, int, str | None, int, float, str | None], ...] = (
     ("p3.2xlarge", 8, V100, 1, 3.06, "g4dn.xlarge"),
     ("p3.8xlarge", 32, V100, 4, 12.24, "g4dn.12xlarge"),
     ("p3.16xlarge", 64, V100, 8, 24.48, "g5.48xlarge"),
     ("p3dn.24xlarge", 96, V100, 8, 31.212, None),
+    ("p4d.24xlarge", 96, A100, 8, 21.957642, None),
+    ("p5.4xlarge", 16, H100, 1, 6.88, None),
+    ("p5.48xlarge", 192, H100, 8, 55.04, None),
     ("g4dn.xlarge", 4, T4, 1, 0.526, None),
     ("g4dn.2xlarge", 8, T4, 1, 0.752, None),
     ("g4dn.4xlarge", 16, T4, 1, 1.204, None),
@@ -39,16 +49,62 @@ _ROWS: tuple[tuple[str, int, str, int, float, str | None], ...] = (
     ("g6.16xlarge", 64, L4, 1, 3.3968, None),
     ("g6.24xlarge", 96, L4, 4, 6.6752, None),
     ("g6.48xlarge", 192, L4, 8, 13.3504, None),
+    ("g6e.xlarge", 4, L40S, 1, 1.861, None),
+    ("g6e.2xlarge", 8, L40S, 1, 2.24208, None),
+    ("g6e.4xlarge", 16, L40S, 1, 3.00424, None),
+    ("g6e.8xlarge", 32, L40S, 1, 4.52856, None),
+    ("g6e.12xlarge", 48, L40S, 4, 10.49264, None),
+    ("g6e.16xlarge", 64, L40S, 1, 7.57719, None),
+    ("g6e.24xlarge", 96, L40S, 4, 15.06559, None),
+    ("g6e.48xlarge", 192, L40S, 8, 30.13118, None),
+    ("c7i.xlarge", 4, None, 0, 0.1785, None),
+    ("c7i.2xlarge", 8, None, 0, 0.357, None),
+    ("c7i.4xlarge", 16, None, 0, 0.714, None),
+    ("c7i.8xlarge", 32, None, 0, 1.428, None),
+    ("c7i.12xlarge", 48, None, 0, 2.142, None),
+    ("c7i.16xlarge", 64, None, 0, 2.856, None),
+    ("c7i.24xlarge", 96, None, 0, 4.284, None),
+    ("m7i.large", 2, None, 0, 0.1008, None),
+    ("m7i.xlarge", 4, None, 0, 0.2016, None),
+    ("m7i.2xlarge", 8, None, 0, 0.4032, None),
+    ("m7i.4xlarge", 16, None, 0, 0.8064, None),
+    ("m7i.8xlarge", 32, None, 0, 1.6128, None),
+    ("m7i.12xlarge", 48, None, 0, 2.4192, None),
+    ("m7i.16xlarge", 64, None, 0, 3.2256, None),
+    ("m7i.24xlarge", 96, None, 0, 4.8384, None),
 )
 TYPES = {row[0]: MachineType(*row) for row in _ROWS}
 
-# (family, spot) -> code and name in AWS's Service Quotas, service "ec2".
-_QUOTAS = {
-    ("p", False): ("L-417A185B", "Running On-Demand P instances"),
-    ("p", True): ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests"),
-    ("g", False): ("L-DB2E81BA", "Running On-Demand G and VT instances"),
-    ("g", True): ("L-3819A6DF", "All G and VT Spot Instance Requests"),
-}
+
+@dataclass(frozen=True)
+class VcpuQuota:
+    """A quota in AWS's Service Quotas, service "ec2". It counts the running machines whose type
+    begins with one of `types` and with none of `others`, which have quotas of their own."""
+
+    code: str
+    name: str
+    spot: bool
+    types: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    def counts(self, machine_type: str) -> bool:
+        """Whether a machine of this type counts."""
+        return machine_type.startswith(self.types) and not machine_type.startswith(self.others)
+
+
+_GPU_P, _GPU_G = ("p2", "p3", "p4", "p5", "p6"), ("g", "vt")
+_STANDARD = ("a", "c", "d", "h", "i", "m", "r", "t", "z")
+_OTHERS = ("dl", "inf", "trn", "hpc")
+_LETTERS = "Standard (A, C, D, H, I, M, R, T, Z)"
+QUOTAS = (
+    VcpuQuota("L-417A185B", "Running On-Demand P instances", False, _GPU_P),
+    VcpuQuota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", True, ("p2", "p3", "p4")),
+    VcpuQuota("L-C4BD4855", "All P5 Spot Instance Requests", True, ("p5",)),
+    VcpuQuota("L-DB2E81BA", "Running On-Demand G and VT instances", False, _GPU_G),
+    VcpuQuota("L-3819A6DF", "All G and VT Spot Instance Requests", True, _GPU_G),
+    VcpuQuota("L-1216C47A", f"Running On-Demand {_LETTERS} instances", False, _STANDARD, _OTHERS),
+    VcpuQuota("L-34B43A08", f"All {_LETTERS} Spot Instance Requests", True, _STANDARD, _OTHERS),
+)
 
 
 def machine_type(name: str, _gpu_type: str | None, _gpu_count: int | None) -> MachineType:
@@ -57,15 +113,22 @@ def machine_type(name: str, _gpu_type: str | None, _gpu_count: int | None) -> Ma
 
 
 def same_gpus(name: str) -> list[str]:
-    """The other types with the same number of the same GPU that AWS offers to every account."""
+    """The other types with the same number of the same GPU, or without GPUs and with as many
+    vCPUs, that AWS offers to every account."""
     own = TYPES[name]
-    same = (m for m in TYPES.values() if (m.gpu, m.gpus) == (own.gpu, own.gpus))
-    return [m.name for m in same if m is not own and not m.retired]
+    others = [m for m in TYPES.values() if m is not own and not m.retired]
+    same = [m for m in others if (m.gpu, m.gpus) == (own.gpu, own.gpus)]
+    return [m.name for m in same if own.gpu or m.vcpus == own.vcpus]
+
+
+def quota_of(name: str, *, spot: bool) -> VcpuQuota:
+    """The quota that counts machines of this type."""
+    return next(quota for quota in QUOTAS if quota.spot == spot and quota.counts(name))
 
 
 def quota_needs(
-    machine: MachineType, count: int, region: str, *, spot: bool
+    machine: MachineType, count: int, region: str, *, spot: bool, disk_gb: int
 ) -> tuple[QuotaNeed, ...]:
     """EC2 counts vCPUs, on demand and spot apart."""
-    code, name = _QUOTAS[machine.name[0], spot]
-    return (QuotaNeed("ec2", code, name, machine.vcpus * count, "vCPU", region),)
+    quota = quota_of(machine.name, spot=spot)
+    return (QuotaNeed("ec2", quota.code, quota.name, machine.vcpus * count, "vCPU", region),)

@@ -10,7 +10,6 @@ from pulumi_aws import ec2, vpc
 
 from stacks.aws.zone import Location
 from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")
 EVERYWHERE = "0.0.0.0/0"
@@ -23,15 +22,6 @@ class Network:
     subnet: pulumi.Input[str]
     group: pulumi.Input[str]
     ready: tuple[pulumi.Resource, ...]
-
-
-def check(config: ClusterConfig) -> None:
-    """Raises ConfigError where nobody could connect: hosts have only IPv4 addresses."""
-    if not any(_version(cidr) == 4 for cidr in config.ssh_cidrs):
-        raise ConfigError(
-            f"ssh_cidrs: {', '.join(config.ssh_cidrs)}: hosts on AWS have IPv4 addresses only; "
-            "add your IPv4 address\n  next: curl -4 https://checkip.amazonaws.com"
-        )
 
 
 def make_network(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pulumi
 from pulumi_aws import servicequotas
 
-from stacks.aws.lookups import existing_machines
-from stacks.quotas import QuotaNeed, comparison
+from stacks.aws import usage
+from stacks.aws.lookups import existing_machines, is_complete
+from stacks.aws.machine_types import quota_of
+from stacks.quotas import QuotaNeed, QuotaState, comparison
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
@@ -23,18 +26,29 @@ def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed,
     enough: EC2 refuses the machines if it is not.
 
     Raises:
-        ConfigError: a quota is too small and the config does not request more; or it requests
-            more, but there is enough, or the current value is unknown, or machines exist.
+        ConfigError: a quota is too small beside what others use, and the config does not request
+            more; or it requests more, but there is enough, or the current value is unknown, or
+            machines exist.
     """
-    available = {need: _read(need, opts) for need in config.quota_needs}
-    for need, amount in available.items():
-        pulumi.log.info(comparison(need, amount))
+    states = {need: _state(need, config, opts) for need in config.quota_needs}
+    for need, state in states.items():
+        pulumi.log.info(comparison(need, state))
     if config.quotas == "request":
-        return _to_request(config, available, opts)
-    small = [comparison(n, a) for n, a in available.items() if a is not None and a < n.amount]
+        return _to_request(config, states, opts)
+    small = [comparison(need, state) for need, state in states.items() if state.lacks(need)]
     if small:
         raise ConfigError("\n".join([*small, f"  next: {REQUEST}   # requests more from AWS"]))
     return ()
+
+
+def _state(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> QuotaState:
+    """The quota's value and what others use. A stack that has all its machines makes none: what
+    others use is no reason to refuse it."""
+    quota = quota_of(config.machine_type, spot=config.spot)
+    used = usage.vcpus_of_others(config, quota, opts)
+    if used and config.quotas == "check" and is_complete(config, opts):
+        used = 0
+    return QuotaState(_read(need, opts), used)
 
 
 def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
@@ -65,9 +79,9 @@ def console(need: QuotaNeed) -> str:
 
 
 def _to_request(
-    config: ClusterConfig, available: dict[QuotaNeed, float | None], opts: pulumi.InvokeOptions
+    config: ClusterConfig, states: dict[QuotaNeed, QuotaState], opts: pulumi.InvokeOptions
 ) -> tuple[QuotaNeed, ...]:
-    """The quotas that are too small.
+    """The quotas that are too small, with the amounts that they need beside what others use.
 
     A stack that only requests quotas has no machines, so existing machines would be destroyed.
     """
@@ -78,13 +92,17 @@ def _to_request(
             "  next: request it from another stack: pulumi stack init more-quota "
             f"--copy-config-from {pulumi.get_stack()} && {REQUEST}"
         )
-    unknown = [comparison(need, amount) for need, amount in available.items() if amount is None]
+    unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
     if unknown:
         raise ConfigError(
             "\n".join([*unknown, "a request without it could decrease the quota"])
             + "\n  next: get the permission servicequotas:GetServiceQuota"
         )
-    small = tuple(need for need, amount in available.items() if (amount or 0) < need.amount)
+    small = tuple(
+        replace(need, amount=need.amount + int(state.used or 0))
+        for need, state in states.items()
+        if state.lacks(need)
+    )
     if not small:
         raise ConfigError(
             f"quotas: the quotas are large enough, there is nothing to request\n  next: {GRANTED}"

@@ -11,7 +11,18 @@ from pulumi_gcp import compute, storage
 
 from stacks import broken_up, cluster_id, outputs
 from stacks.cost import price
-from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
+from stacks.gcp import (
+    apis,
+    bucket,
+    firewall,
+    hosts,
+    identity,
+    image,
+    network,
+    oslogin,
+    quota,
+    rest,
+)
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels
 from stacks.gcp.network import Network
@@ -34,19 +45,22 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        firewall.check(config)
         chosen = image.choose_image(config)
         provider = _provider(name, config)
         invoke = pulumi.InvokeOptions(provider=provider)
-        location = choose_location(config, invoke)
+        google = rest.connect(str(config.project), invoke)
+        apis.check(config, google)
+        location = choose_location(config, google, invoke)
+        pulumi.log.info(f"project {location.project}, zone {location.zone}")
         image.check(chosen, config, invoke)
+        oslogin.check(config, google, invoke)
         existing = network.existing(config.network, location, invoke) if config.network else None
-        requests = quota.check(config, invoke)
+        requests = quota.check(config, location, google, invoke)
         own_id = cluster_id.make_id()
         transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
         if not requests:
-            zones = [zone for zone in config.zones if zone != location.zone]
-            transformations.append(broken_up.on_failure(config, broken_up.Alternatives(zones)))
+            others = broken_up.Alternatives(location.others)
+            transformations.append(broken_up.on_failure(config, others))
             broken_up.announce(config)
         opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:gcp:Cluster", name, None, opts)
@@ -83,8 +97,15 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
+    """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
+    them, refuse requests that no project pays for."""
     return gcp.Provider(
-        name, project=config.project, region=config.region, default_labels=labels(config)
+        name,
+        project=config.project,
+        region=config.region,
+        default_labels=labels(config),
+        user_project_override=True,
+        billing_project=config.project,
     )
 
 

@@ -1,86 +1,135 @@
-"""Google Cloud: which config values contradict each other, and the default image. Pure."""
+"""Google Cloud: which config values contradict each other, and defaults. Pure."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from stacks.gcp.machine_types import GPU_LIMITS, T4_ZONES, VCPUS, zones_with
-from stacks.validation import (
-    data_elsewhere,
-    not_one_of,
-    unsupported_image,
-    wide_networks,
-    zones_outside_region,
-)
+from stacks import validation
+from stacks.gcp.machine_types import GPU_LIMITS, N1, NAMES, WITHOUT_GPUS
+from stacks.validation import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
+UBUNTU = IMAGES[2]
+USER = "railhead"
+# Accounts of the system in Ubuntu's images, which cannot log in.
+SYSTEM_USERS = (
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",
+    "www-data", "backup", "list", "irc", "nobody", "sshd", "syslog", "messagebus", "landscape",
+)  # fmt: skip
 _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
+_IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
-def contradictions(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values that are each valid, one line each."""
-    general = [
-        *wide_networks(values),
-        *zones_outside_region(values),
-        *data_elsewhere(values, "gs"),
+def _machine_type(values: Values) -> list[str]:
+    return not_one_of("machine_type", values["machine_type"], NAMES)
+
+
+def _gpu_type(values: Values) -> list[str]:
+    return not_one_of("gpu_type", values["gpu_type"], GPU_LIMITS) if values["gpu_type"] else []
+
+
+def _region(values: Values) -> list[str]:
+    """The shape alone: whether there is such a region, Google says."""
+    if _REGION.fullmatch(values["region"]):
+        return []
+    return [f"region: {values['region']!r} is not a region of gcp, as in us-central1"]
+
+
+def _ipv6(values: Values) -> list[str]:
+    return [
+        f"ssh_cidrs: {cidr} is IPv6; hosts on gcp have IPv4 addresses only\n  next: {OWN_ADDRESS}"
+        for cidr in values["ssh_cidrs"]
+        if ipaddress.ip_network(cidr).version == 6
     ]
-    found = [
-        *not_one_of("machine_type", values["machine_type"], VCPUS),
-        *not_one_of("gpu_type", values["gpu_type"], GPU_LIMITS),
-    ]
-    if not _REGION.fullmatch(values["region"]):
-        found.append(f"region: {values['region']!r} is not a region of gcp, as in us-central1")
-    found += image_errors(values)
-    if values["quotas"] == "request" and not values["contact_email"]:
-        found.append("contact_email: not set, and Google requires one for a quota request")
-    return general + (found or [*_gpus(values), *_zones_without_gpus(values)])
 
 
-def defaults(values: Mapping[str, Any]) -> dict[str, object]:
-    """`image`."""
-    return {"image": default_image(values)}
+def _image(values: Values) -> list[str]:
+    image = values["image"]
+    if image and image.startswith("projects/") and not _IMAGE_PATH.fullmatch(image):
+        return [
+            f"image: {image!r} is no path as in projects/P/global/images/NAME or "
+            "projects/P/global/images/family/NAME"
+        ]
+    v100 = values["gpu_type"] == "nvidia-tesla-v100"
+    return validation.unsupported_image(values, IMAGES, id_prefix="projects/", v100=v100)
 
 
-def image_errors(values: Mapping[str, Any]) -> list[str]:
-    """Why the image cannot be used, if there is a reason."""
-    return unsupported_image(values, IMAGES, id_prefix="projects/", v100=_has_v100(values))
-
-
-def default_image(values: Mapping[str, Any]) -> str:
-    """The deep learning image; for V100, which its driver no longer supports, Ubuntu's."""
-    return IMAGES[2 if _has_v100(values) else 0]
-
-
-def _has_v100(values: Mapping[str, Any]) -> bool:
-    return bool(values["gpu_type"] == "nvidia-tesla-v100")
-
-
-def _gpus(values: Mapping[str, Any]) -> list[str]:
+def _gpus(values: Values) -> list[str]:
+    """GPUs go with n1 machines, and their number with the number of vCPUs."""
     gpu, count, machine = values["gpu_type"], values["gpu_count"], values["machine_type"]
-    limits = GPU_LIMITS[gpu]
-    if count not in limits:
+    if machine not in N1:
+        return [
+            f"{key}: only for n1 machines; {machine} has "
+            f"{'no GPUs' if machine in WITHOUT_GPUS else 'its own'}\n  next: pulumi config rm {key}"
+            for key in ("gpu_type", "gpu_count")
+            if values[key] and machine in NAMES
+        ]
+    limits = GPU_LIMITS.get(gpu or "nvidia-tesla-t4", {})
+    count = count or 1
+    if limits and count not in limits:
         choices = ", ".join(map(str, limits))
-        return [f"gpu_count: {count} {gpu}: an n1 machine takes {choices}"]
-    if VCPUS[machine] > limits[count]:
+        return [f"gpu_count: {count} {gpu or 'nvidia-tesla-t4'}: an n1 machine takes {choices}"]
+    if limits and N1[machine] > limits[count]:
         return [
             f"machine_type: {machine} has more than the {limits[count]} vCPUs that go with "
-            f"{count} {gpu}"
+            f"{count} {gpu or 'nvidia-tesla-t4'}"
         ]
     return []
 
 
-def _zones_without_gpus(values: Mapping[str, Any]) -> list[str]:
-    gpu, region = values["gpu_type"], values["region"]
-    if gpu != "nvidia-tesla-t4":
+def _contact(values: Values) -> list[str]:
+    if values["quotas"] != "request" or values["contact_email"]:
         return []
-    known = zones_with(gpu, region)
-    if not known:
-        return [f"region: no zone of {region} is known to have {gpu}; one of "
-                f"{', '.join(T4_ZONES)}"]  # fmt: skip
-    return [
-        f"zones: {zone} is not known to have {gpu}; in {region} there are {', '.join(known)}"
-        for zone in values["zones"] or ()
-        if zone not in known and zone.startswith(region)
-    ]
+    return ["contact_email: not set, and Google requires one for a quota request"]
+
+
+def _user(values: Values) -> list[str]:
+    user = values["ssh_user"]
+    if user in SYSTEM_USERS:
+        return [
+            f"ssh_user: {user!r} cannot log in to Google's images; the hosts use sudo\n"
+            "  next: pulumi config rm ssh_user"
+        ]
+    if values["oslogin"] and user == USER:
+        return [
+            f"ssh_user: OS Login gives every account a user name of its own, and {user!r} is none\n"
+            '  next: pulumi config set ssh_user "$(gcloud compute os-login describe-profile '
+            "--format='value(posixAccounts[0].username)')\""
+        ]
+    return []
+
+
+def _data(values: Values) -> list[str]:
+    return validation.data_elsewhere(values, "gs")
+
+
+RULES = (
+    validation.wide_networks,
+    validation.unreachable_networks,
+    validation.zones_outside_region,
+    validation.name_of_no_bucket,
+    validation.google_in_the_bucket,
+    _machine_type,
+    _gpu_type,
+    _region,
+    _ipv6,
+    _image,
+    _gpus,
+    _contact,
+    _user,
+    _data,
+)
+
+
+def defaults(values: Values) -> dict[str, object]:
+    """`image`, and the GPUs of n1 machines."""
+    gpus = {"gpu_type": "nvidia-tesla-t4", "gpu_count": 1}
+    return {"image": default_image(values), **(gpus if values["machine_type"] in N1 else {})}
+
+
+def default_image(values: Values) -> str:
+    """The deep learning image; Ubuntu's without GPUs, and for V100, which the driver of the deep
+    learning image no longer supports."""
+    plain = values["machine_type"] in WITHOUT_GPUS or values["gpu_type"] == "nvidia-tesla-v100"
+    return UBUNTU if plain else IMAGES[0]

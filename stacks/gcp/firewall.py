@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import pulumi
 from pulumi_gcp import compute
 
@@ -11,20 +9,8 @@ from stacks.gcp.labels import description, tag
 from stacks.gcp.network import Network
 from stacks.gcp.zone import Location
 from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
 
 ALLOW, DENY = 900, 910  # before other rules of the network, whose default priority is 1000
-
-
-def check(config: ClusterConfig) -> None:
-    """Refuse networks that cannot connect.
-
-    Raises:
-        ConfigError: an IPv6 network; the hosts have IPv4 addresses only.
-    """
-    for cidr in config.ssh_cidrs:
-        if ipaddress.ip_network(cidr).version == 6:
-            raise ConfigError(f"ssh_cidrs: {cidr} is IPv6; hosts on gcp have IPv4 addresses only")
 
 
 def make_rules(

@@ -1,4 +1,4 @@
-"""The machines: n1 with GPUs. Google itself stops them at the deadline."""
+"""The machines. Google itself stops them at the deadline."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def host(
         project=inputs.location.project,
         zone=inputs.location.zone,
         machine_type=config.machine_type,
-        guest_accelerators=[_gpus(config)],
+        guest_accelerators=_gpus(config),
         # checkov:skip=CKV_GCP_38: Google encrypts all disks; our own key would be in the state
         boot_disk=_disk(config, inputs),
         network_interfaces=[_interface(inputs.subnet)],
@@ -69,9 +69,11 @@ def host(
     )
 
 
-def _gpus(config: ClusterConfig) -> compute.InstanceGuestAcceleratorArgs:
-    assert config.gpu_type and config.gpu_count
-    return compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)
+def _gpus(config: ClusterConfig) -> list[compute.InstanceGuestAcceleratorArgs] | None:
+    """GPUs that are attached, to n1; other types have their own, or none."""
+    if not config.gpu_type or not config.gpu_count:
+        return None
+    return [compute.InstanceGuestAcceleratorArgs(type=config.gpu_type, count=config.gpu_count)]
 
 
 def _disk(config: ClusterConfig, inputs: HostInputs) -> compute.InstanceBootDiskArgs:

@@ -36,16 +36,8 @@ def choose_image(config: ClusterConfig) -> Image:
 
     The path of a family, not of its newest image: Compute resolves it when it makes the disk,
     and an `up` weeks later compares equal paths and changes nothing.
-
-    Raises:
-        ConfigError: it is none of our names and no path of an image.
     """
     if config.image not in FAMILIES:
-        if not _PATH.fullmatch(config.image):
-            raise ConfigError(
-                f"image: {config.image!r} is none of {', '.join(FAMILIES)} nor a path as in "
-                "projects/P/global/images/NAME or projects/P/global/images/family/NAME"
-            )
         # It is unknown whether this image's driver module is signed.
         return Image(config.image, secure_boot=False)
     project, family = FAMILIES[config.image]
@@ -73,9 +65,13 @@ def check(chosen: Image, config: ClusterConfig, opts: pulumi.InvokeOptions) -> N
         else:
             newest = compute.get_image(project=project, name=name, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
-        raise ConfigError(f"image: {chosen.path} cannot be read: {error}") from None
-    if newest.disk_size_gb > config.disk_gb:
         raise ConfigError(
-            f"disk_gb: {config.disk_gb} is less than the {newest.disk_size_gb} GB of {newest.name}"
+            f"image: {chosen.path} cannot be read: {error}\n  next: pulumi config rm image"
+        ) from None
+    size = newest.disk_size_gb
+    if size > config.disk_gb:
+        raise ConfigError(
+            f"disk_gb: {config.disk_gb} is less than the {size} GB of {newest.name}\n"
+            f"  next: pulumi config set disk_gb {size}"
         )
     pulumi.log.info(f"image {newest.name}; hosts that exist keep theirs")

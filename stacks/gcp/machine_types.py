@@ -1,54 +1,126 @@
-"""The n1 machine types of Compute Engine, their GPUs, zones and quotas. Pure.
+"""The machine types of Compute Engine, their GPUs, zones and quotas. Pure.
 
-Read in November 2026; docs/config.md shows them. There is no price list: the price depends on
-the machine type, its GPUs and its region.
+Read in 2026; docs/config.md shows them. There is no price list: the price depends on the machine
+type, its GPUs and its region.
 """
 
 from __future__ import annotations
 
-from stacks.machine_types import MachineType
+from stacks.machine_types import A100, L4, MachineType
 from stacks.quotas import EVERYWHERE, QuotaNeed
 
-VCPUS = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
+SERVICE = "compute.googleapis.com"
+_A100_80 = "nvidia-a100-80gb"  # Google counts it apart
+
+# GPUs are attached to these.
+N1 = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
+# These have GPUs of their own: vCPUs, GPU type, GPUs.
+WITH_GPUS = {
+    "g2-standard-4": (4, L4, 1),
+    "g2-standard-8": (8, L4, 1),
+    "g2-standard-12": (12, L4, 1),
+    "g2-standard-16": (16, L4, 1),
+    "g2-standard-24": (24, L4, 2),
+    "g2-standard-32": (32, L4, 1),
+    "g2-standard-48": (48, L4, 4),
+    "g2-standard-96": (96, L4, 8),
+    "a2-highgpu-1g": (12, A100, 1),
+    "a2-highgpu-2g": (24, A100, 2),
+    "a2-highgpu-4g": (48, A100, 4),
+    "a2-highgpu-8g": (96, A100, 8),
+    "a2-ultragpu-1g": (12, _A100_80, 1),
+    "a2-ultragpu-2g": (24, _A100_80, 2),
+    "a2-ultragpu-4g": (48, _A100_80, 4),
+    "a2-ultragpu-8g": (96, _A100_80, 8),
+}
+WITHOUT_GPUS = {
+    **{f"e2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32)},
+    **{f"n2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32, 48, 64, 80, 96, 128)},
+}
+NAMES = (*N1, *WITH_GPUS, *WITHOUT_GPUS)
 # For each GPU type: how many an n1 machine takes, and the most vCPUs that go with that many.
 GPU_LIMITS = {
     "nvidia-tesla-t4": {1: 48, 2: 48, 4: 96},
     "nvidia-tesla-v100": {1: 12, 2: 24, 4: 48, 8: 96},
 }
-_QUOTAS = {"nvidia-tesla-t4": "NVIDIA-T4-GPUS", "nvidia-tesla-v100": "NVIDIA-V100-GPUS"}
+# Our name of a GPU type, and Google's name of its quota.
+_QUOTAS = {
+    "nvidia-tesla-t4": "NVIDIA-T4-GPUS",
+    "nvidia-tesla-v100": "NVIDIA-V100-GPUS",
+    L4: "NVIDIA-L4-GPUS",
+    A100: "NVIDIA-A100-GPUS",
+    _A100_80: "NVIDIA-A100-80GB-GPUS",
+}
+# The quota of a family's vCPUs in a region. g2 is not listed: it is not known which one counts it.
+_CPU_QUOTAS = {"n1": "CPUS", "e2": "CPUS", "n2": "N2-CPUS", "a2": "A2-CPUS"}
 
-# The zones with T4 GPUs: for each region the letters of its zones.
-T4_ZONES = {
-    "us-central1": "abcf", "us-east1": "cd", "us-east4": "abc", "us-west1": "ab",
-    "us-west2": "bc", "us-west3": "b", "us-west4": "ab", "northamerica-northeast1": "c",
-    "southamerica-east1": "ac", "europe-west1": "bcd", "europe-west2": "ab", "europe-west3": "b",
-    "europe-west4": "abc", "europe-central2": "bc", "me-west1": "bc", "asia-east1": "ac",
-    "asia-east2": "ac", "asia-northeast1": "ac", "asia-northeast3": "bc", "asia-south1": "ab",
-    "asia-southeast1": "abc", "asia-southeast2": "ab", "australia-southeast1": "ac",
+# For each GPU type its regions, and the letters of the zones that have it. Compute's own list
+# counts before this one, which is for a preview that cannot ask.
+ZONES = {
+    "nvidia-tesla-t4": {
+        "us-central1": "abcf", "us-east1": "cd", "us-east4": "abc", "us-west1": "ab",
+        "us-west2": "bc", "us-west3": "b", "us-west4": "ab", "northamerica-northeast1": "c",
+        "southamerica-east1": "ac", "europe-west1": "bcd", "europe-west2": "ab",
+        "europe-west3": "b", "europe-west4": "abc", "europe-central2": "bc", "me-west1": "bc",
+        "asia-east1": "ac", "asia-east2": "ac", "asia-northeast1": "ac", "asia-northeast3": "bc",
+        "asia-south1": "ab", "asia-southeast1": "abc", "asia-southeast2": "ab",
+        "australia-southeast1": "ac",
+    },
+    A100: {
+        "us-central1": "abcf", "us-east1": "b", "us-west1": "b", "us-west3": "b", "us-west4": "b",
+        "europe-west4": "ab", "me-west1": "ac", "asia-northeast1": "ac", "asia-northeast3": "ab",
+        "asia-southeast1": "bc",
+    },
+    _A100_80: {
+        "us-central1": "ac", "us-east4": "c", "us-east5": "ab", "europe-west4": "a",
+        "asia-southeast1": "c",
+    },
 }  # fmt: skip
 
 
 def machine_type(name: str, gpu_type: str | None, gpu_count: int | None) -> MachineType:
-    """An n1 machine with GPUs attached. KeyError for an unknown name."""
+    """The machine type of this name; n1 with GPUs attached. KeyError for an unknown name."""
+    if name in WITHOUT_GPUS:
+        return MachineType(name, WITHOUT_GPUS[name])
+    if name in WITH_GPUS:
+        return MachineType(name, *WITH_GPUS[name])
     assert gpu_type and gpu_count
-    return MachineType(name, VCPUS[name], gpu_type, gpu_count)
+    return MachineType(name, N1[name], gpu_type, gpu_count)
 
 
-def zones_with(gpu_type: str, region: str) -> tuple[str, ...]:
+def zones_with(gpu: str | None, region: str) -> tuple[str, ...]:
     """The zones of a region that are known to have the GPU type; empty where none is known."""
-    letters = T4_ZONES.get(region, "") if gpu_type == "nvidia-tesla-t4" else ""
+    letters = ZONES.get(gpu or "", {}).get(region, "")
     return tuple(f"{region}-{letter}" for letter in letters)
 
 
 def quota_needs(
-    machine: MachineType, count: int, region: str, *, spot: bool
+    machine: MachineType, count: int, region: str, *, spot: bool, disk_gb: int
 ) -> tuple[QuotaNeed, ...]:
-    """Compute counts GPUs, on demand and spot apart: of all regions, and of a type in a region."""
-    code = f"{_QUOTAS[machine.gpu]}-per-project-region"
-    code = f"PREEMPTIBLE-{code}" if spot else code
-    gpus = machine.gpus * count
-    all_regions, service = "GPUS-ALL-REGIONS-per-project", "compute.googleapis.com"
-    return (
-        QuotaNeed(service, all_regions, "GPUs in all regions", gpus, "GPU", EVERYWHERE),
-        QuotaNeed(service, code, f"{machine.gpu} in {region}", gpus, "GPU", region),
-    )
+    """What Compute counts: GPUs, on demand and spot apart, of all regions and of a type in a
+    region; vCPUs, which spot machines share with others; addresses in use; and disks."""
+    gpus, vcpus = machine.gpus * count, machine.vcpus * count
+    needs = []
+    if machine.gpu:
+        start = "PREEMPTIBLE-" if spot else ""
+        code = f"{start}{_QUOTAS[machine.gpu]}"
+        needs = [
+            _everywhere("GPUS-ALL-REGIONS", "GPUs in all regions", gpus, "GPU"),
+            _here(code, f"{machine.gpu} in {region}", gpus, "GPU", region),
+        ]
+    needs.append(_everywhere("CPUS-ALL-REGIONS", "vCPUs in all regions", vcpus, "vCPU"))
+    cpus = _CPU_QUOTAS.get(machine.name.partition("-")[0])
+    if cpus and not spot:
+        needs.append(_here(cpus, f"vCPUs in {region}", vcpus, "vCPU", region))
+    addresses, disks = f"addresses in use in {region}", f"balanced and SSD disks in {region}"
+    needs.append(_here("IN-USE-ADDRESSES", addresses, count, "address", region))
+    needs.append(_here("SSD-TOTAL-GB", disks, disk_gb * count, "GB", region))
+    return tuple(needs)
+
+
+def _everywhere(code: str, name: str, amount: int, unit: str) -> QuotaNeed:
+    return QuotaNeed(SERVICE, f"{code}-per-project", name, amount, unit, EVERYWHERE)
+
+
+def _here(code: str, name: str, amount: int, unit: str, region: str) -> QuotaNeed:
+    return QuotaNeed(SERVICE, f"{code}-per-project-region", name, amount, unit, region)

@@ -59,7 +59,8 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Netwo
         found = compute.get_network(name=name, project=location.project, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"network: {name} in {location.project} cannot be read: {error}"
+            f"network: {name} in {location.project} cannot be read: {error}\n"
+            "  next: pulumi config rm network   # the stack makes one"
         ) from None
     links = [
         link for link in found.subnetworks_self_links if f"/regions/{location.region}/" in link
@@ -67,6 +68,7 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Netwo
     if len(links) != 1:
         names = ", ".join(link.rpartition("/")[2] for link in links) or "none"
         raise ConfigError(
-            f"network: {name} must have one subnet in {location.region}, and has {names}"
+            f"network: {name} must have one subnet in {location.region}, and has {names}\n"
+            "  next: pulumi config rm network   # the stack makes one"
         )
     return Network(found.self_link, links[0], own=False)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pulumi
 from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
-from stacks.quotas import EVERYWHERE, QuotaNeed, comparison
+from stacks.gcp import usage
+from stacks.gcp.rest import Google
+from stacks.gcp.usage import Usage
+from stacks.gcp.zone import Location
+from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed, ...]:
+def check(
+    config: ClusterConfig, location: Location, google: Google | None, opts: pulumi.InvokeOptions
+) -> tuple[QuotaNeed, ...]:
     """Log every quota that this stack needs; return those to request.
 
     Empty where all are large enough. A quota that cannot be read counts as large enough: Google
@@ -26,15 +33,31 @@ def check(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed,
         ConfigError: a quota is too small and the config does not request more, or it requests
             more and the current value cannot be read.
     """
-    available = {need: _read(need, config, opts) for need in config.quota_needs}
-    for need, amount in available.items():
-        pulumi.log.info(comparison(need, amount))
+    used = usage.read(config, location, google)
+    states = {need: _state(need, config, used, opts) for need in config.quota_needs}
+    for need, state in states.items():
+        pulumi.log.info(comparison(need, state))
     if config.quotas == "request":
-        return _to_request(available)
-    small = [comparison(n, a) for n, a in available.items() if a is not None and a < n.amount]
+        return _to_request(states)
+    complete = used is not None and used.exist >= config.count
+    small = [comparison(n, s) for n, s in states.items() if _alone(s, complete).lacks(n)]
     if small:
         raise ConfigError("\n".join([*small, _next(config)]))
     return ()
+
+
+def _alone(state: QuotaState, complete: bool) -> QuotaState:
+    """A stack that has all its machines makes none: what others use is no reason to refuse it."""
+    return QuotaState(state.limit, 0) if complete else state
+
+
+def _state(
+    need: QuotaNeed, config: ClusterConfig, used: Usage | None, opts: pulumi.InvokeOptions
+) -> QuotaState:
+    """Cloud Quotas has the value, for every GPU type; Compute has the use of most."""
+    found = usage.state(need, config.count, used)
+    limit = _read(need, config, opts)
+    return QuotaState(found.limit if limit is None else limit, found.used)
 
 
 def amount_in(rows: Sequence[Row], place: str) -> float | None:
@@ -98,14 +121,21 @@ def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
     return pulumi.StackReference(own).get_output("cluster").apply(refuse)
 
 
-def _to_request(available: dict[QuotaNeed, float | None]) -> tuple[QuotaNeed, ...]:
-    unknown = [comparison(need, amount) for need, amount in available.items() if amount is None]
-    if unknown:
+def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
+    """The quotas that are too small, with the amounts that they need beside what others use. One
+    whose value is unknown is not requested: that could decrease it."""
+    small = tuple(
+        replace(need, amount=need.amount + math.ceil(state.used or 0))
+        for need, state in states.items()
+        if state.lacks(need)
+    )
+    unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
+    if unknown and not small:
         raise ConfigError(
             "\n".join([*unknown, "a request without it could decrease the quota"])
             + "\n  next: get the role roles/cloudquotas.admin"
         )
-    return tuple(need for need, amount in available.items() if (amount or 0) < need.amount)
+    return small
 
 
 def _locations(row: Row) -> Sequence[str]:

@@ -8,51 +8,97 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.gcp import machine_types
+from stacks.gcp import machine_types, offers
+from stacks.gcp.rest import Google
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
 
 @dataclass(frozen=True)
 class Location:
-    """One zone of one project."""
+    """One zone of one project; `others` are more zones of the region that have the machines."""
 
     project: str
     region: str
     zone: str
+    others: tuple[str, ...] = ()
 
 
-def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Location:
-    """The location of this cluster. Google lists a region's zones; our table has those with GPUs.
+def choose_location(
+    config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions
+) -> Location:
+    """The location of this cluster. Compute's lists count before our table.
 
     Raises:
-        ConfigError: no zone of the region is known to have the GPU type.
+        ConfigError: no zone of the region is known to have the machines.
     """
     assert config.project and config.region
-    zone = first_zone(config, _zones(config.project, config.region, opts))
-    return Location(config.project, config.region, zone)
+    offering = offers.zones(config, google)
+    existing = _zones(config.project, config.region, opts)
+    zone = first_zone(config, existing, offering)
+    others = tuple(one for one in _offering_here(config, offering, existing) if one != zone)
+    return Location(config.project, config.region, zone, others)
 
 
-def first_zone(config: ClusterConfig, existing: Sequence[str] | None) -> str:
-    """The first configured zone, else the first of our table, that the region has.
+def first_zone(
+    config: ClusterConfig, existing: Sequence[str] | None, offering: Sequence[str] | None
+) -> str:
+    """The first configured zone, else the first of all, that has the machines.
 
-    `existing` is every zone, also one that is down: an `up` during an outage must not move
-    machines. None where the zones cannot be listed: then the table alone decides.
+    `existing` is every zone of the region, also one that is down: an `up` during an outage must
+    not move machines. `offering` is every zone of Google with the machines. None where Google did
+    not answer: then our table says which zones have them, and a configured zone is taken at its
+    word.
     """
-    gpu, region = config.gpu_type, config.region
-    assert gpu and region
-    wanted = config.zones or machine_types.zones_with(gpu, region)
+    assert config.region
+    here = _offering_here(config, offering, existing)
+    wanted = config.zones or here
     if not wanted:
         raise ConfigError(
-            f"zones: not set, and our table has no zones with {gpu}\n"
-            f"  next: gcloud compute accelerator-types list --filter=name:{gpu}"
+            f"zones: not set, and our table has no zones of {config.region} with {_what(config)}\n"
+            f"  next: {_list_command(config)}"
         )
     for zone in wanted:
-        if existing is None or zone in existing:
+        if (existing is None or zone in existing) and (offering is None or zone in here):
             return zone
+    has = here if offering is not None else existing or ()
     raise ConfigError(
-        f"zones: {region} has no {' and no '.join(wanted)}; it has {', '.join(existing or ())}"
+        f"zones: {' and '.join(wanted)} {'has' if len(wanted) == 1 else 'have'} no "
+        f"{_what(config)}; in {config.region} there are {', '.join(has)}\n"
+        "  next: pulumi config rm zones"
     )
+
+
+def _offering_here(
+    config: ClusterConfig, offering: Sequence[str] | None, existing: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The zones of the region with the machines, as far as is known."""
+    region, machine = str(config.region), config.machine
+    if offering is None:
+        gpu = machine.gpu if machine else None
+        return machine_types.zones_with(gpu, region) if gpu else tuple(existing or ())
+    here = tuple(zone for zone in offering if zone.rpartition("-")[0] == region)
+    if not here:
+        regions = sorted({zone.rpartition("-")[0] for zone in offering})
+        raise ConfigError(
+            f"region: no zone of {region} has {_what(config)}; regions that have it: "
+            f"{', '.join(regions) or 'none for this project'}\n"
+            f"  next: {_other_region(regions, config)}"
+        )
+    return here
+
+
+def _other_region(regions: Sequence[str], config: ClusterConfig) -> str:
+    return f"pulumi config set region {regions[0]}" if regions else _list_command(config)
+
+
+def _what(config: ClusterConfig) -> str:
+    return str(config.gpu_type) if config.machine_type in machine_types.N1 else config.machine_type
+
+
+def _list_command(config: ClusterConfig) -> str:
+    kind = "accelerator-types" if config.machine_type in machine_types.N1 else "machine-types"
+    return f"gcloud compute {kind} list --filter=name:{_what(config)} --project {config.project}"
 
 
 def _zones(project: str, region: str, opts: pulumi.InvokeOptions) -> Sequence[str] | None:

@@ -7,12 +7,13 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.local import Person, marked, wait_until
+from e2e.local_hosts import Operator, marked, wait_until
+from standins import object_stores
 
 SETTINGS = ("model=mlp", "epochs=4", "global_batch=64", "checkpoint_steps=5", "shift=0")
 TRAIN = ("train", "--preset", "digits", *(x for s in SETTINGS for x in ("--set", s)))
@@ -23,9 +24,9 @@ def run_id(out: str) -> str:
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
 
 
-def on_chief(person: Person, run: str) -> Path:
+def on_chief(operator: Operator, run: str) -> Path:
     """The run's folder on h1."""
-    return person.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{run}"
+    return operator.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/runs/{run}"
 
 
 def losses(results: Path) -> dict[int, float]:
@@ -35,9 +36,9 @@ def losses(results: Path) -> dict[int, float]:
     return {r["epoch"]: r["loss"] for r in records if r["kind"] == "epoch"}
 
 
-def kill_rank(person: Person, rank: int) -> None:
+def kill_rank(operator: Operator, rank: int) -> None:
     """kill -9 of one rank."""
-    home = f"\0RAILHEAD_HOME={person.home}".encode()
+    home = f"\0RAILHEAD_HOME={operator.home}".encode()
     this = f"\0OMPI_COMM_WORLD_RANK={rank}\0".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -50,27 +51,32 @@ def kill_rank(person: Person, rank: int) -> None:
                 continue
 
 
-def interrupted(person: Person, *words: str, after: str, seconds: float = 90) -> str:
+def interrupted(operator: Operator, *words: str, after: str, seconds: float = 90) -> str:
     """Start a run, and kill one rank when its checkpoint folder has a match for `after`."""
-    started = run_id(person.fab(*words, "--detach").ended(0).out)
-    folder = on_chief(person, started) / "checkpoints"
+    started = run_id(operator.fab(*words, "--detach").ended(0).out)
+    folder = on_chief(operator, started) / "checkpoints"
     wait_until(lambda: any(folder.glob(after)), seconds, f"there is {after}")
-    kill_rank(person, 1)
-    wait_until(lambda: not marked(person.home), 30, "no process of the run is left")
+    kill_rank(operator, 1)
+    wait_until(lambda: not marked(operator.home), 30, "no process of the run is left")
+    operator.fab("attach", "--run", started).ended(1, f"next: fab train --resume {started}")
     return started
 
 
 @contextmanager
-def only_first_host(person: Person) -> Iterator[None]:
-    """The cluster has one host meanwhile."""
-    path = person.home / ".railhead/clusters/ready/cluster.json"
+def changed_cluster(operator: Operator, change: Callable[[Any], Any]) -> Iterator[None]:
+    """The cluster document is another one meanwhile."""
+    path = operator.home / ".railhead/clusters/ready/cluster.json"
     whole = path.read_text()
-    document: dict[str, Any] = json.loads(whole)
-    path.write_text(json.dumps({**document, "hosts": document["hosts"][:1]}))
+    path.write_text(json.dumps({**json.loads(whole), **change(json.loads(whole))}))
     try:
         yield
     finally:
         path.write_text(whole)
+
+
+def only_first_host(operator: Operator) -> AbstractContextManager[None]:
+    """The cluster has one host meanwhile."""
+    return changed_cluster(operator, lambda document: {"hosts": document["hosts"][:1]})
 
 
 def close(one: dict[int, float], other: dict[int, float], tolerance: float = 1e-4) -> bool:
@@ -78,44 +84,44 @@ def close(one: dict[int, float], other: dict[int, float], tolerance: float = 1e-
 
 
 def test_a_killed_training_goes_on_and_its_losses_are_those_of_one_never_killed(
-    person: Person,
+    operator: Operator,
 ) -> None:
-    person.fab(*TRAIN).ended(0)
-    whole = losses(person.last)
-    killed = interrupted(person, *TRAIN, after="step-0000003?")
-    person.fab("status", "--run", killed).ended(0, "checkpoints: step-000000", "on h1")
+    operator.fab(*TRAIN).ended(0)
+    whole = losses(operator.last)
+    killed = interrupted(operator, *TRAIN, after="step-0000003?")
+    operator.fab("status", "--run", killed).ended(0, "checkpoints: step-000000", "on h1")
 
-    done = person.fab("train", "--resume", killed).ended(0, "succeeded", "from step")
+    done = operator.fab("train", "--resume", killed).ended(0, "succeeded", "from step")
     assert f"resuming run {killed} from step-000000" in done.out
-    again = losses(person.last)
+    again = losses(operator.last)
     assert 4 in again and 1 not in again and close(again, whole), (whole, again)
-    document = json.loads((person.last / "run.json").read_text())
+    document = json.loads((operator.last / "run.json").read_text())
     assert document["resumes"] == killed and document["program"]["settings"]["epochs"] == 4
-    assert not (person.last / "checkpoints").exists()
+    assert not (operator.last / "checkpoints").exists()
 
-    with only_first_host(person):
-        person.fab("train", "--resume", killed).ended(0, "over 1 rank", "from step")
-    alone = losses(person.last)
+    with only_first_host(operator):
+        operator.fab("train", "--resume", killed).ended(0, "over 1 rank", "from step")
+    alone = losses(operator.last)
     assert 4 in alone and 1 not in alone and close(alone, whole, 0.2), (whole, alone)
 
 
-def test_checkpoints_come_here_and_go_back_to_hosts_that_lost_them(person: Person) -> None:
-    killed = interrupted(person, *TRAIN, after="step-0000001?")
-    person.fab("fetch", "--run", killed, "--checkpoints").ended(0, "checkpoints/step-000000")
-    here = person.folder / "results" / killed / "checkpoints"
+def test_checkpoints_come_here_and_go_back_to_hosts_that_lost_them(operator: Operator) -> None:
+    killed = interrupted(operator, *TRAIN, after="step-0000001?")
+    operator.fab("fetch", "--run", killed, "--checkpoints").ended(0, "checkpoints/step-000000")
+    here = operator.folder / "results" / killed / "checkpoints"
     assert len(list(here.glob("step-*/manifest.json"))) == 1
-    shutil.rmtree(on_chief(person, killed))
-    done = person.fab("train", "--resume", killed).ended(0, "succeeded", "from step")
+    shutil.rmtree(on_chief(operator, killed))
+    done = operator.fab("train", "--resume", killed).ended(0, "succeeded", "from step")
     assert f"in {here}" in done.out
 
     shutil.rmtree(here)
-    shutil.rmtree(on_chief(person, killed), ignore_errors=True)
-    person.fab("train", "--resume", killed).ended(2, "has no checkpoint", "on h1, h2", str(here))
+    shutil.rmtree(on_chief(operator, killed), ignore_errors=True)
+    operator.fab("train", "--resume", killed).ended(2, "has no checkpoint", "on h1, h2", str(here))
 
 
-def test_what_contradicts_the_run_is_refused(person: Person) -> None:
-    person.fab("train", "--resume", "20200101-000000-aaaa").ended(2, "is not recorded here")
-    done = person.fab("train", "--preset", "smoke").ended(0)
+def test_what_contradicts_the_run_is_refused(operator: Operator) -> None:
+    operator.fab("train", "--resume", "20200101-000000-aaaa").ended(2, "is not recorded here")
+    done = operator.fab("train", "--preset", "smoke").ended(0)
     run = run_id(done.out)
     for words, said in {
         ("--preset", "digits"): "--preset digits contradicts",
@@ -123,7 +129,7 @@ def test_what_contradicts_the_run_is_refused(person: Person) -> None:
         ("--script", "other.py"): "--script other.py contradicts",
         ("--keras", "2"): "--keras 2 contradicts",
     }.items():
-        person.fab("train", "--resume", run, *words).ended(2, said, "goes on with the same")
+        operator.fab("train", "--resume", run, *words).ended(2, said, "goes on with the same")
 
 
 # As Keras' own guide writes it, but for where the backup goes.
@@ -147,21 +153,73 @@ model.fit(x, x.sum(1), epochs=6, verbose=0, shuffle=False, callbacks=[Stay(), ba
 """
 
 
-def test_a_program_with_backup_and_restore_goes_on_where_it_was_killed(person: Person) -> None:
-    person.write("train.py", BACKUP)
+def test_a_program_with_backup_and_restore_goes_on_where_it_was_killed(operator: Operator) -> None:
+    operator.write("train.py", BACKUP)
     words = ("train", "--script", "train.py", "--launcher", "tensorflow", "--keras", "3")
-    with only_first_host(person):
-        person.fab(*words).ended(0, "succeeded")
-        log = (person.last / "logs/rank-0.log").read_text()
+    with only_first_host(operator):
+        operator.fab(*words).ended(0, "succeeded")
+        log = (operator.last / "logs/rank-0.log").read_text()
         whole = [line for line in log.splitlines() if line.startswith("epoch")]
         assert len(whole) == 6
 
-        started = run_id(person.fab(*words, "--env", "PAUSE=2", "--detach").ended(0).out)
-        chief = on_chief(person, started)
+        started = run_id(operator.fab(*words, "--env", "PAUSE=2", "--detach").ended(0).out)
+        chief = on_chief(operator, started)
         wait_until(lambda: "epoch 3" in (chief / "logs/rank-0.log").read_text(), 60, "epoch 3")
-        kill_rank(person, 0)
-        wait_until(lambda: not marked(person.home), 30, "no process of the run is left")
-        person.fab("train", "--resume", started).ended(0, "succeeded")
-    log = (person.last / "logs/rank-0.log").read_text()
+        kill_rank(operator, 0)
+        wait_until(lambda: not marked(operator.home), 30, "no process of the run is left")
+        operator.fab("train", "--resume", started).ended(0, "succeeded")
+    log = (operator.last / "logs/rank-0.log").read_text()
     again = [line for line in log.splitlines() if line.startswith("epoch")]
     assert 0 < len(again) < 6 and again == whole[-len(again) :]
+
+
+def with_rights(operator: Operator, store: object_stores.S3) -> None:
+    """The hosts have the store's address and its keys, as a role would give them."""
+    config = f"""[default]
+region = {object_stores.REGION}
+endpoint_url = {store.endpoint}
+aws_access_key_id = {object_stores.KEY}
+aws_secret_access_key = {object_stores.SECRET}
+s3 =
+  addressing_style = path
+"""
+    for host in ("h1", "h2"):
+        folder = operator.home / f".railhead/clusters/ready/hosts/{host}/home/.aws"
+        folder.mkdir(exist_ok=True)
+        (folder / "config").write_text(config)
+
+
+def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
+    operator: Operator, s3_store: object_stores.S3
+) -> None:
+    s3_store.make_bucket("checkpoints-b")
+    with_rights(operator, s3_store)
+    bucket = {"bucket": "s3://checkpoints-b", "region": object_stores.REGION}
+    with changed_cluster(operator, lambda _: bucket):
+        env = s3_store.environ
+        operator.fab("bootstrap", env=env, seconds=300).ended(0)
+        words = [*TRAIN, "--set", "epochs=400", "--detach"]
+        run = run_id(operator.fab(*words, env=env).ended(0).out)
+        prefix = f"runs/{run}/"
+        wait_until(
+            lambda: f"{prefix}checkpoints/manifest.json" in s3_store.names("checkpoints-b", prefix),
+            90,
+            "a checkpoint is in the bucket",
+        )
+        assert marked(operator.home), "the run goes on"
+        operator.fab("status", env=env).ended(0, "checkpoints: step-", "; uploaded: step-")
+        kill_rank(operator, 1)
+        wait_until(
+            lambda: f"{prefix}manifest.json" in s3_store.names("checkpoints-b", prefix),
+            60,
+            "the results are in the bucket",
+        )
+        wait_until(lambda: not marked(operator.home), 30, "no process of the run is left")
+        for host in ("h1", "h2"):  # as if the machines had been made again
+            home = operator.home / f".railhead/clusters/ready/hosts/{host}/home"
+            shutil.rmtree(home / f".railhead/runs/{run}")
+        resumed = operator.fab("train", "--resume", run, "--detach", env=env).ended(0)
+        assert f"in s3://checkpoints-b/runs/{run}" in resumed.out
+        log = on_chief(operator, run_id(resumed.out)) / "results/metrics.jsonl"
+        wait_until(lambda: log.exists() and ", from step" in log.read_text(), 60, "it goes on")
+        operator.fab("cancel", env=env).ended(0)

@@ -48,10 +48,11 @@ class OnAws:
         return {**TAGS, "railhead:id": self.id}
 
     def schedules(self) -> list[dict[str, Any]]:
-        """What the Scheduler has."""
+        """What the Scheduler has, in the order of the instances' names."""
         scheduler = self.cloud.client("scheduler")
         names = [one["Name"] for one in scheduler.list_schedules()["Schedules"]]
-        return [scheduler.get_schedule(Name=name) for name in names]
+        found = [scheduler.get_schedule(Name=name) for name in names]
+        return sorted(found, key=lambda one: str(one["Description"]))
 
 
 def tags(one: dict[str, Any]) -> dict[str, str]:

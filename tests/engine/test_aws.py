@@ -34,7 +34,7 @@ def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
 
 
 def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
-    seen = aws.stack.preview().ended(0, "have 256, need 8 vCPU")
+    seen = aws.stack.preview().ended(0, "have 256, used by others 0, need 8 vCPU")
     assert set(seen.summary) == {"create"} and not aws.instances(), "a preview makes nothing"
     done = aws.stack.up().ended(0)
     assert done.summary == seen.summary
@@ -47,11 +47,11 @@ def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:
         check_machine(aws, one)
     check_doors(aws, hosts[0])
     check_bucket(aws, document["bucket"].removeprefix("s3://"))
-    (schedule,) = aws.schedules()
-    ids = json.loads(schedule["Target"]["Input"])["InstanceIds"]
-    assert ids == [one["InstanceId"] for one in hosts]
-    assert schedule["Name"] == document["deadlines"][0]["id"]
-    assert schedule["ScheduleExpression"] == f"at({document['deadlines'][0]['at'][:-1]})"
+    deadlines = {one["id"]: one for one in document["deadlines"]}
+    assert [one["host"] for one in deadlines.values()] == ["g4dn-1", "g4dn-2"]
+    for schedule, one in zip(aws.schedules(), hosts, strict=True):
+        assert json.loads(schedule["Target"]["Input"]) == {"InstanceIds": [one["InstanceId"]]}
+        assert schedule["ScheduleExpression"] == f"at({deadlines[schedule['Name']]['at'][:-1]})"
     aws.stack.destroy().ended(0)
     check_nothing_is_left(aws)
 
@@ -129,16 +129,17 @@ def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
     before = [one["InstanceId"] for one in aws.instances()]
     aws.stack.up("--expect-no-changes").ended(0, "keeps its image ami-0123456789abcdef0")
     aws.cloud.client("ec2").stop_instances(InstanceIds=before)
-    (schedule,) = aws.schedules()
-    kept = {key: schedule[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
-    aws.cloud.client("scheduler").update_schedule(
-        **kept, ScheduleExpression="at(2031-02-03T04:05:06)", ScheduleExpressionTimezone="UTC"
-    )
+    for schedule in aws.schedules():
+        kept = {key: schedule[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
+        aws.cloud.client("scheduler").update_schedule(
+            **kept, ScheduleExpression="at(2031-02-03T04:05:06)", ScheduleExpressionTimezone="UTC"
+        )
     aws.stack.refresh().ended(0)
     aws.stack.up("--expect-no-changes").ended(0)
     assert [one["InstanceId"] for one in aws.instances("stopped")] == before
-    assert aws.schedules()[0]["ScheduleExpression"] == "at(2031-02-03T04:05:06)"
-    assert aws.stack.output()["cluster"]["deadlines"][0]["at"] == "2031-02-03T04:05:06Z"
+    assert {one["ScheduleExpression"] for one in aws.schedules()} == {"at(2031-02-03T04:05:06)"}
+    deadlines = aws.stack.output()["cluster"]["deadlines"]
+    assert [one["at"] for one in deadlines] == ["2031-02-03T04:05:06Z"] * 2
 
 
 def test_a_stack_from_before_ids_gets_one_and_keeps_its_machines(aws: OnAws) -> None:
@@ -179,15 +180,9 @@ def test_a_change_changes_what_was_reported_and_no_more(aws: OnAws) -> None:
     aws.stack.config(count=3)
     grown = aws.stack.up().ended(0)
     assert [one["InstanceId"] for one in aws.instances()][:2] == first
-    (schedule,) = aws.schedules()
-    assert len(json.loads(schedule["Target"]["Input"])["InstanceIds"]) == 3
-    kinds = {(step.op, step.type.rsplit(":", 1)[-1]) for step in grown.steps}
-    assert kinds == {
-        ("create", "Instance"),
-        ("create", "Schedule"),
-        ("delete", "Schedule"),
-        ("update", "RolePolicy"),
-    }
+    assert len(aws.schedules()) == 3
+    kinds = sorted((step.op, step.type.rsplit(":", 1)[-1]) for step in grown.steps)
+    assert kinds == [("create", "Instance"), ("create", "Schedule")], "no other deadline moves"
     aws.stack.config(owner="bob")
     assert {step.op for step in aws.stack.up().ended(0).steps} == {"update"}
     assert all(tags(one)["railhead:owner"] == "bob" for one in aws.instances())
@@ -230,6 +225,36 @@ def test_data_of_other_buckets_is_read_with_a_role_that_comes_later(aws: OnAws) 
     listing, reading = rights
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["v1/*"]}}
     assert reading["Resource"] == ["arn:aws:s3:::images/v1", "arn:aws:s3:::images/v1/*"]
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
+def test_what_the_cloud_would_refuse_is_refused_at_preview(aws: OnAws) -> None:
+    """Nothing is made: what others use of a quota, an image, a disk, settings without effect."""
+    aws.stack.preview().ended(0, "account 123456789012, region us-east-1, as arn:aws:sts::")
+    aws.cloud.extra.quotas["L-DB2E81BA"] = 8
+    image = aws.cloud.extra.image
+    other = aws.cloud.client("ec2").run_instances(
+        ImageId=image, InstanceType="g5.xlarge", MinCount=1, MaxCount=1
+    )["Instances"][0]["InstanceId"]
+    aws.stack.preview().ended(1, "have 8, used by others 4, need 8 vCPU", "quotas request")
+    aws.stack.config(count=1).preview().ended(0, "have 8, used by others 4, need 4 vCPU")
+    aws.cloud.client("ec2").terminate_instances(InstanceIds=[other])
+    gone = aws.stack.config(image="ami-0aaaaaaaaaaaaaaaa").preview()
+    gone.ended(1, "image: ami-0aaaaaaaaaaaaaaaa is not in us-east-1", "pulumi config rm image")
+    small = aws.stack.config(image=None, disk_gb=60).preview()
+    small.ended(1, "disk_gb: 60 is less than the 75 GB", "pulumi config set disk_gb 75")
+    aws.stack.config(**{"disk_gb": None, "aws:profile": "work", "ssh_cidrs": "10.0.0.1/32"})
+    both = aws.stack.preview().ended(1, "export AWS_PROFILE=work", "10.0.0.1/32 is private")
+    assert "Traceback" not in both.text + gone.text + small.text
+    assert not aws.instances() and not aws.schedules()
+
+
+def test_a_cluster_without_gpus(aws: OnAws) -> None:
+    aws.stack.config(machine_type="m7i.large", count=1).up().ended(0, "L-1216C47A")
+    (host,) = aws.stack.output()["cluster"]["hosts"]
+    assert (host["slots"], host["gpu"]) == (1, None)
+    assert [one["InstanceType"] for one in aws.instances()] == ["m7i.large"]
     aws.stack.destroy().ended(0)
     check_nothing_is_left(aws)
 
@@ -277,7 +302,9 @@ def test_up_again_makes_what_was_missing(aws: OnAws) -> None:
 
 def test_too_small_a_quota_is_requested_and_then_used(aws: OnAws) -> None:
     aws.cloud.extra.quotas["L-DB2E81BA"] = 4
-    done = aws.stack.up().ended(1, "have 4, need 8 vCPU", "pulumi config set quotas request")
+    done = aws.stack.up().ended(
+        1, "have 4, used by others 0, need 8 vCPU", "pulumi config set quotas request"
+    )
     assert "Traceback" not in done.text
     assert not [one for one in aws.stack.resources() if one["type"].startswith("aws:")]
     aws.stack.config(quotas="request")

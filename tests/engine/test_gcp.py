@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine.aws import PUBLIC
 from standins.gcp.cloud import BUCKET, INSTANCE, MEMBER, Cloud
 from standins.gcp.plugin import serving
+from standins.gcp.rest import TOKEN, Rest
+from standins.gcp.rest import serving as serving_rest
 
 from bootstrap.inventory.document import from_document
 from tests.engine.stack import Done, Stack
@@ -42,7 +45,7 @@ def cloud() -> Cloud:
 @pytest.fixture
 def stack(engine: Path, tmp_path: Path, cloud: Cloud) -> Iterator[Stack]:
     key = tmp_path / "id.pub"
-    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ ann@desk\n")
+    key.write_text(f"{PUBLIC}\n")
     with serving(cloud) as port:
         found = Stack(engine, tmp_path / "project", "t4", providers={"gcp": port})
         found.config(
@@ -67,7 +70,9 @@ def instances(cloud: Cloud) -> list[str]:
 
 
 def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> None:
-    seen = stack.preview().ended(0, f"({ALL_GPUS}, global): have 8, need 2 GPU")
+    seen = stack.preview().ended(
+        0, f"({ALL_GPUS}, global): have 8, used by others unknown, need 2 GPU"
+    )
     assert len(changes(seen)) == 10 and not cloud.things
 
     assert changes(stack.up()) == changes(seen)
@@ -129,7 +134,11 @@ def test_what_replaces_machines_takes_the_old_ones_away_first(stack: Stack, clou
 def test_too_small_a_quota_is_reported_requested_and_then_used(stack: Stack, cloud: Cloud) -> None:
     cloud.quotas[T4] = rows(0, "us-central1")
     for done in (stack.preview(), stack.up()):
-        done.ended(1, f"({T4}, us-central1): have 0, need 2 GPU", "config set quotas request")
+        done.ended(
+            1,
+            f"({T4}, us-central1): have 0, used by others unknown, need 2 GPU",
+            "config set quotas request",
+        )
     assert not cloud.things
     assert not [one for one in stack.resources() if one["type"].startswith("gcp:")]
 
@@ -197,6 +206,52 @@ def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
     assert gone == {"delete BucketIAMMember t4-data-images/v1"}
     stack.destroy().ended(0)
     assert not cloud.things
+
+
+@pytest.fixture
+def rest(stack: Stack, cloud: Cloud) -> Iterator[Rest]:
+    """Google's REST APIs, which the program asks with the provider's token."""
+    found = Rest()
+    with serving_rest(found) as env:
+        stack.env |= env
+        cloud.token = TOKEN
+        yield found
+
+
+def test_what_the_cloud_would_refuse_is_refused_at_preview(
+    stack: Stack, cloud: Cloud, rest: Rest
+) -> None:
+    """Nothing is made: APIs, zones, what others use of quotas, images that there are not."""
+    rest.off = {"iam.googleapis.com"}
+    off = stack.preview().ended(1, "gcloud services enable iam.googleapis.com --project p-12345")
+    rest.off = set()
+    rest.quotas = {"us-central1": {"NVIDIA_T4_GPUS": (8, 8), "IN_USE_ADDRESSES": (8, 7)}}
+    used = stack.preview().ended(1, "have 8, used by others 8, need 2 GPU")
+    used.ended(1, "have 8, used by others 7, need 2 address", "pulumi config set quotas request")
+    rest.quotas = {}
+    rest.zones = {"nvidia-tesla-t4": ["us-east1-c"]}
+    zone = stack.preview().ended(1, "regions that have it: us-east1", "config set region us-east1")
+    rest.zones = {"nvidia-tesla-t4": ["us-central1-f"]}
+    family = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts"
+    image = stack.config(image=family).preview().ended(1, "404", "pulumi config rm image")
+    assert "Traceback" not in off.text + used.text + zone.text + image.text
+    stack.config(image=None).preview().ended(0, "zone us-central1-f")
+    assert not cloud.things
+
+
+def test_machines_with_gpus_of_their_own_and_without(
+    stack: Stack, cloud: Cloud, rest: Rest
+) -> None:
+    rest.zones = {"g2-standard-24": ["us-central1-b"], "e2-standard-4": ["us-central1-c"]}
+    stack.config(machine_type="g2-standard-24", count=1).up().ended(0)
+    (host,) = cloud.every(INSTANCE).values()
+    assert host.request.body["guestAccelerators"] == []
+    assert host.request.params["zone"] == "us-central1-b"
+    said = stack.output()["cluster"]["hosts"][0]
+    assert (said["slots"], said["gpu"]) == (2, {"type": "nvidia-l4", "count": 2})
+    stack.config(machine_type="e2-standard-4").up().ended(0)
+    said = stack.output()["cluster"]["hosts"][0]
+    assert (said["slots"], said["gpu"], said["zone"]) == (1, None, "us-central1-c")
 
 
 def test_in_a_network_that_is_there(stack: Stack, cloud: Cloud) -> None:

@@ -28,16 +28,31 @@ def test_every_key_has_its_row() -> None:
 
 
 def test_every_machine_type_is_listed_with_its_price() -> None:
-    rows = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| (\d+ \S+) \| (\S+) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z0-9.]+)` \| (\d+) \| ([^|]+) \| (\S+) \|$", PAGE, re.MULTILINE)
     has = [
-        (m.name, str(m.vcpus), f"{m.gpus} {m.gpu}", f"{m.usd_per_hour:g}")
+        (m.name, str(m.vcpus), f"{m.gpus} {m.gpu}" if m.gpu else "none", str(m.usd_per_hour))
         for m in aws.TYPES.values()
     ]
     assert rows == has
-    assert aws.PRICES.date in PAGE
+    for date in {aws.PRICES.date, *dict(aws.PRICES.dates).values()}:
+        assert date in PAGE
+
+
+def test_every_machine_type_of_google_is_listed() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) (\S+) \|$", PAGE, re.MULTILINE)
+    has = [(name, str(v), str(count), gpu) for name, (v, gpu, count) in gcp.WITH_GPUS.items()]
+    assert rows == has
+    for start in ("n1", "e2", "n2"):
+        (sizes,) = re.findall(rf"^\| {start} \| `{start}-standard-` ([^|]+) \|", PAGE, re.MULTILINE)
+        names = [f"{start}-standard-{size}" for size in re.findall(r"\d+", sizes)]
+        assert names == [name for name in gcp.NAMES if name.startswith(start)]
 
 
 def test_every_zone_with_gpus_is_listed() -> None:
-    for region in gcp.T4_ZONES:
-        zones = ", ".join(gcp.zones_with("nvidia-tesla-t4", region))
-        assert f"| {region} | {zones} |" in PAGE
+    rows = re.findall(r"^\| (nvidia-\S+) \| (\S+) \| (\S+-[a-z].*) \|$", PAGE, re.MULTILINE)
+    has = [
+        (gpu, region, ", ".join(gcp.zones_with(gpu, region)))
+        for gpu, regions in gcp.ZONES.items()
+        for region in regions
+    ]
+    assert rows == has

@@ -16,6 +16,7 @@ from stacks.machine_types import MachineType
 from stacks.outputs import HostFacts, cluster_document
 from stacks.settings import ClusterConfig
 from stacks.summary import summary
+from tests.stacks.aws.test_quota import code_of
 
 GOLDEN = Path(__file__).parents[1] / "cases" / "documents"
 AWS = ClusterConfig("aws", "aws-g4dn", 2, "ann", 8.0, region="us-east-1", ssh_user="ubuntu")
@@ -55,20 +56,39 @@ def test_aws_counts_vcpus_by_family_and_market(machine: MachineType, spot: bool)
     config = replace(AWS, machine_type=machine.name, spot=spot, count=3)
     (need,) = config.quota_needs
     assert (need.amount, need.unit, need.service) == (3 * machine.vcpus, "vCPU", "ec2")
-    codes = {"p": ("L-417A185B", "L-7212CCBC"), "g": ("L-DB2E81BA", "L-3819A6DF")}
-    assert need.code == codes[machine.name[0]][spot]
+    assert need.code == code_of(machine.name, spot)
 
 
 @pytest.mark.parametrize("spot", [False, True])
 @pytest.mark.parametrize("cards", [1, 2, 4])
 def test_gcp_counts_cards_here_and_everywhere(cards: int, spot: bool) -> None:
     config = replace(GCP, gpu_count=cards, spot=spot, count=2)
-    everywhere, here = config.quota_needs
+    everywhere, here = [need for need in config.quota_needs if need.unit == "GPU"]
     assert everywhere.amount == here.amount == 2 * cards
     assert (everywhere.code, everywhere.place) == ("GPUS-ALL-REGIONS-per-project", "global")
     start = "PREEMPTIBLE-" if spot else ""
     assert here.code == f"{start}NVIDIA-T4-GPUS-per-project-region"
     assert here.place == "europe-west4"
+
+
+@pytest.mark.parametrize(
+    ("changes", "others"),
+    [
+        ({}, {"CPUS-ALL-REGIONS": 16, "CPUS": 16, "IN-USE-ADDRESSES": 2, "SSD-TOTAL-GB": 200}),
+        ({"spot": True, "disk_gb": 60}, {"CPUS-ALL-REGIONS": 16, "IN-USE-ADDRESSES": 2,
+                                         "SSD-TOTAL-GB": 120}),
+        ({"machine_type": "a2-highgpu-1g"}, {"CPUS-ALL-REGIONS": 24, "A2-CPUS": 24,
+                                             "IN-USE-ADDRESSES": 2, "SSD-TOTAL-GB": 200}),
+        ({"machine_type": "n2-standard-4"}, {"CPUS-ALL-REGIONS": 8, "N2-CPUS": 8,
+                                             "IN-USE-ADDRESSES": 2, "SSD-TOTAL-GB": 200}),
+    ],
+)  # fmt: skip
+def test_gcp_counts_vcpus_addresses_and_disks_too(
+    changes: dict[str, Any], others: dict[str, int]
+) -> None:
+    config = replace(GCP, count=2, **changes)
+    needs = {need.code: need.amount for need in config.quota_needs if need.unit != "GPU"}
+    assert {code.partition("-per-project")[0]: amount for code, amount in needs.items()} == others
 
 
 def test_local_hosts_need_no_quota() -> None:
@@ -77,8 +97,20 @@ def test_local_hosts_need_no_quota() -> None:
 
 def test_a_quota_that_cannot_be_read_is_unknown_not_zero() -> None:
     (need,) = AWS.quota_needs
-    assert "have unknown" in quotas.comparison(need, None)
-    assert "need 96 vCPU" in quotas.comparison(need, 8)
+    unknown = quotas.QuotaState()
+    assert "have unknown" in quotas.comparison(need, unknown) and not unknown.lacks(need)
+    assert "used by others unknown, need 96 vCPU" in quotas.comparison(need, quotas.QuotaState(8))
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "lacks"),
+    [(96, 0, False), (95, 0, True), (96, 1, True), (97, 1, False), (96, None, False), (None, 9, 0)],
+)
+def test_a_quota_lacks_what_others_use(
+    limit: float | None, used: float | None, lacks: bool
+) -> None:
+    (need,) = AWS.quota_needs
+    assert quotas.QuotaState(limit, used).lacks(need) == lacks
 
 
 @pytest.mark.parametrize(
@@ -96,8 +128,12 @@ def test_an_unknown_price_is_not_guessed(changes: dict[str, Any], per_hour: floa
     assert (found["per_hour"] if found else None) == per_hour
 
 
-def test_every_machine_of_aws_has_a_price() -> None:
+def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
     assert all(machine.usd_per_hour for machine in TYPES.values())
+    dates = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
+    assert {name: found["date"] for name, found in dates.items() if found}.keys() == TYPES.keys()
+    assert dates["g4dn.xlarge"] and dates["g4dn.xlarge"]["date"] == "2026-07-20"
+    assert dates["m7i.large"] and dates["m7i.large"]["date"] == "2026-02-09"
 
 
 @pytest.mark.parametrize(

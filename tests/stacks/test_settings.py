@@ -15,6 +15,12 @@ from stacks.validators import ConfigError
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 
 
+ECDSA = (
+    "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBOF1xOdIRcc43HsakJ"
+    "pnzpC0h6z/T8ZQ1mhcOWkBMPdV+FKJYR3Wvko/aqDnMj9+rWRASkzzsaHq8dudhnOwghY= ann"
+)
+
+
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     """A folder with a pair of keys, of which the private half is not one."""
@@ -96,27 +102,48 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "name", "Dev", "'Dev' is not a cluster's name"),
         ("aws", "name", "../x", "'../x' is not a cluster's name"),
         ("aws", "machine_type", "g4dn.xlrge", "did you mean g4dn.xlarge?"),
-        ("aws", "machine_type", "p5.48xlarge", "is none of p3.2xlarge"),
-        ("aws", "region", "us-east-9", "is none of us-east-1"),
-        ("aws", "region", "us-central1", "is none of us-east-1"),
+        ("aws", "machine_type", "p6-b200.48xlarge", "is none of p3.2xlarge"),
+        ("aws", "region", "us-central1", "is not a region of aws"),
+        ("aws", "region", "us-gov-west-1", "a partition of AWS of its own"),
         ("aws", "zones", "us-west-2a", "'us-west-2a' is not in the region us-east-1"),
         ("aws", "zones", "us-east-1a,us-east-1a", "names a zone twice"),
         ("aws", "zones", "here", "'here' is not a zone"),
         ("aws", "image", "windows", "is none of dlami-base-ubuntu-22.04"),
         ("aws", "ssh_cidrs", "0.0.0.0/0", "0.0.0.0/0 is wider than /16"),
         ("aws", "ssh_cidrs", "0.0.0.0/1", "0.0.0.0/1 is wider than /16"),
-        ("aws", "ssh_cidrs", "10.0.0.0/15", "10.0.0.0/15 is wider than /16"),
-        ("aws", "ssh_cidrs", "::/0", "::/0 is wider than /48"),
-        ("aws", "ssh_cidrs", "2001:db8::/47", "2001:db8::/47 is wider than /48"),
+        ("aws", "ssh_cidrs", "203.0.0.0/15", "203.0.0.0/15 is wider than /16"),
+        ("aws", "ssh_cidrs", "203.0.113.7/32,::/0", "::/0 is wider than /48"),
+        ("aws", "ssh_cidrs", "203.0.113.7/32,2001:db8::/47", "2001:db8::/47 is wider than /48"),
+        ("aws", "ssh_cidrs", "2001:db8::7/128", "hosts on AWS have IPv4 addresses only"),
+        ("gcp", "ssh_cidrs", "2001:db8::/64", "2001:db8::/64 is IPv6"),
+        ("aws", "ssh_cidrs", "10.1.2.3/32", "10.1.2.3/32 is private, multicast or reserved"),
+        ("gcp", "ssh_cidrs", "192.168.1.0/24", "192.168.1.0/24 is private, multicast"),
+        ("aws", "ssh_cidrs", "224.0.0.1/32", "224.0.0.1/32 is private, multicast"),
+        ("aws", "ssh_cidrs", "100.64.0.1/32", "100.64.0.1/32 is private, multicast"),
+        ("aws", "ssh_cidrs", "203.0.113.7/32,fe80::1/128", "fe80::1/128 is private, multicast"),
+        ("aws", "ssh_cidrs", "203.0.113.7/32, 203.0.113.7", "203.0.113.7/32 is there twice"),
         ("aws", "ssh_cidrs", "203.0.113.7/32,0.0.0.0/0", "0.0.0.0/0 is wider than /16"),
         ("aws", "ssh_cidrs", "203.0.113.7/24", "has host bits set"),
         ("aws", "ssh_cidrs", "anywhere", "'anywhere' is not a network"),
         ("aws", "ssh_cidrs", None, "ssh_cidrs: not set."),
         ("aws", "public_key_file", "/nowhere/id.pub", "cannot be read"),
+        ("aws", "public_key_file", "~no-such-user/x.pub", "~no-such-user/x.pub cannot be read"),
+        ("aws", "public_key_file", "~nobody/x.pub", "~nobody/x.pub cannot be read"),
+        ("aws", "name", "MyStack", "Where it is not set, it is the name of the stack"),
+        ("aws", "ssh_user", "ec2-user", "'ec2-user' cannot log in: the user of our images is"),
+        ("aws", "ssh_user", "root", "AWS's images refuse logins of root"),
+        ("gcp", "ssh_user", "root", "'root' cannot log in to Google's images"),
+        ("gcp", "ssh_user", "nobody", "'nobody' cannot log in to Google's images"),
+        ("gcp", "oslogin", "true", "ssh_user: OS Login gives every account a user name"),
         ("aws", "bucket_name", "Results", "'Results' is not a bucket's name"),
         ("aws", "bucket_name", "a", "'a' is not a bucket's name"),
         ("aws", "bucket_name", "xn--a", "begins with 'xn--'"),
         ("gcp", "bucket_name", "google-me", "begins with 'goog'"),
+        ("gcp", "bucket_name", "my-g00gle-data", "contains 'g00gle', which Google refuses"),
+        ("gcp", "name", "my-google-gpus", "railhead-my-google-gpus would contain 'google'"),
+        ("aws", "bucket_name", "amzn-s3-demo-x", "begins with 'amzn-s3-demo-'"),
+        ("aws", "bucket_name", "x-s3alias", "ends with '-s3alias', which S3 refuses"),
+        ("aws", "bucket_name", "x--ol-s3", "ends with '--ol-s3'"),
         ("aws", "data_buckets", "data", "'data' is not an address as in s3://BUCKET/FOLDER"),
         ("aws", "data_buckets", "s3://B/x", "'s3://B/x' is not an address"),
         ("aws", "data_buckets", "s3://b-1/x*", "has the part 'x*'"),
@@ -153,9 +180,8 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("gcp", "gpu_type", "nvidia-tesla-t5", "did you mean nvidia-tesla-t4?"),
         ("gcp", "machine_type", "n1-standard-3", "is none of n1-standard-1"),
         ("gcp", "machine_type", "n1-standard-64", "more than the 48 vCPUs"),
-        ("gcp", "region", "us-west7", "no zone of us-west7 is known to have nvidia-tesla-t4"),
         ("gcp", "region", "us-east-1", "is not a region of gcp"),
-        ("gcp", "zones", "us-central1-d", "in us-central1 there are us-central1-a"),
+        ("gcp", "image", "projects/p/images/x", "'projects/p/images/x' is no path as in"),
         ("gcp", "zones", "europe-west4-a", "is not in the region us-central1"),
         ("gcp", "quotas", "request", "contact_email: not set"),
         ("gcp", "contact_email", "ann", "is not an e-mail address"),
@@ -181,13 +207,41 @@ def test_a_wrong_value_is_refused_with_rule_value_and_choices(
             {"machine_type": "p3.2xlarge", "image": "dlami-base-ubuntu-22.04"},
             "does not support V100",
         ),
+        ({"machine_type": "p4d.24xlarge", "image": "ubuntu-22.04"}, "need NVIDIA's Fabric Manager"),
+        ({"bucket": "false", "bucket_name": "mine"}, "names a bucket, and bucket is false"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
     keys: Path, changes: dict[str, str], says: str
 ) -> None:
-    (line,) = refused(config_of(keys, "aws", **changes))
-    assert says in line
+    line, next_command = refused(config_of(keys, "aws", **changes))
+    assert says in line and next_command.startswith("  next: pulumi config ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"machine_type": "g2-standard-8", "gpu_count": "1"}, "g2-standard-8 has its own"),
+        ({"machine_type": "n2-standard-8", "gpu_type": "nvidia-tesla-t4"}, "has no GPUs"),
+        ({"machine_type": "a2-highgpu-3g"}, "did you mean a2-highgpu-"),
+    ],
+)
+def test_gpus_that_a_machine_of_google_does_not_take_are_refused(
+    keys: Path, changes: dict[str, str], says: str
+) -> None:
+    assert says in refused(config_of(keys, "gcp", **changes))[0]
+
+
+def test_an_image_of_ones_own_may_have_another_user(keys: Path) -> None:
+    values = config_of(keys, "aws", image="ami-0a1b2c3d", ssh_user="ec2-user")
+    assert settings.read(values, stack="dev").ssh_user == "ec2-user"
+
+
+def test_a_cluster_without_gpus_gets_ubuntu_and_one_rank_per_host(keys: Path) -> None:
+    for cloud, kind in (("aws", "m7i.xlarge"), ("gcp", "e2-standard-4")):
+        config = settings.read(config_of(keys, cloud, machine_type=kind), stack="dev")
+        assert config.machine and (config.machine.gpu, config.machine.slots) == (None, 1)
+        assert config.image.startswith("ubuntu-22") and not config.gpu_type
 
 
 @pytest.mark.parametrize(
@@ -200,6 +254,11 @@ def test_values_that_contradict_each_other_are_refused(
         ("", "is not one public ssh key"),
         (f"{PUBLIC}\n{PUBLIC}\n", "is not one public ssh key"),
         ("hello\n", "is not one public ssh key"),
+        (PUBLIC.rpartition(" ")[0][:-8], "what follows ssh-ed25519 is no key, or not all of it"),
+        (PUBLIC.rpartition(" ")[0][:-9] + "*", "what follows ssh-ed25519 is no key"),
+        ("ssh-ed25519", "it is no key of ssh-ed25519"),
+        (PUBLIC.replace("ssh-ed25519", "ssh-rsa"), "it is no key of ssh-rsa"),
+        (ECDSA, "EC2 accepts ssh-ed25519 and ssh-rsa, and this is ecdsa-sha2-nistp256"),
     ],
 )
 def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says: str) -> None:
@@ -208,13 +267,87 @@ def test_a_file_that_is_no_public_key_is_refused(keys: Path, content: str, says:
 
 
 def test_all_mistakes_are_reported_together(keys: Path) -> None:
-    lines = refused(config_of(keys, "aws", count="0", spot="maybe", colour="red"))
-    assert [line.split(":")[0] for line in lines] == ["colour", "count", "spot"]
+    """Wrong values and contradictions; a rule that needs a wrong value says nothing."""
+    wrong = config_of(
+        keys, "aws", count="0", spot="maybe", colour="red", region="here", placement="true",
+        ssh_cidrs="10.0.0.1/32", bucket="false", bucket_name="mine",
+    )  # fmt: skip
+    lines = [line for line in refused(wrong) if not line.startswith("  next: ")]
+    assert [line.split(":")[0] for line in lines] == [
+        "colour", "count", "region", "spot", "ssh_cidrs", "bucket_name",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ({"aws:profile": "work"}, "export AWS_PROFILE=work && pulumi config rm aws:profile"),
+        ({"aws:region": "eu-west-1"}, "pulumi config set region eu-west-1 && pulumi config rm aws"),
+        ({"aws:skipMetadataApiCheck": "true"}, "pulumi config rm aws:skipMetadataApiCheck"),
+        ({"gcp:project": "p-12345"}, "pulumi config rm gcp:project"),
+    ],
+)
+def test_settings_of_pulumis_own_packages_count_or_are_refused(
+    keys: Path, others: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        settings.read(config_of(keys, "aws"), stack="dev", others=others)
+    assert says in str(refusal.value) and "has no effect" in str(refusal.value)
+
+
+def test_a_region_that_the_stack_has_anyway_is_no_mistake(keys: Path) -> None:
+    others = {"aws:region": "us-east-1", "railhead:region": "us-east-1", "pulumi:tags": "{}"}
+    assert settings.read(config_of(keys, "aws"), stack="dev", others=others).region == "us-east-1"
+
+
+# For every key a value that is wrong by itself, or with the others.
+WRONG = {
+    "cloud": "azure", "name": "MyStack", "count": "0", "owner": "---", "deadline_hours": "0",
+    "region": "here", "zones": "here", "machine_type": "x1", "gpu_type": "nvidia-x",
+    "gpu_count": "3", "project": "X", "spot": "maybe", "placement": "maybe", "disk_gb": "1",
+    "disk_mbps": "1", "image": "windows", "ssh_cidrs": "anywhere", "allow_wide_cidr": "maybe",
+    "ssh_user": "root", "public_key_file": "/nowhere", "host_keys": "none", "network": "-",
+    "bucket": "maybe", "bucket_name": "-", "data_buckets": "x", "quotas": "maybe",
+    "contact_email": "ann", "price_per_hour": "free", "oslogin": "maybe",
+}  # fmt: skip
+
+
+def messages(lines: list[str]) -> list[list[str]]:
+    """Each message with the lines that belong to it."""
+    found: list[list[str]] = []
+    for line in lines:
+        if line.startswith(" "):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return found
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "local"])
+def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
+    keys: Path, cloud: str
+) -> None:
+    assert WRONG.keys() == {key.name for key in KEYS}
+    mine = [key for key in KEYS if cloud in key.clouds]
+    for key in mine:
+        for text in (WRONG[key.name], *([None] if key.required else [])):
+            for message in messages(refused(config_of(keys, cloud, **{key.name: text}))):
+                assert len(message) == 2 and message[1].startswith("  next: "), message
+
+
+def test_the_command_of_every_key_sets_a_value_that_its_reader_takes(keys: Path) -> None:
+    for key in KEYS:
+        for cloud in key.clouds:
+            command = key.command(cloud)
+            verb, name, *rest = command.removeprefix("pulumi config ").split("   #")[0].split()
+            assert verb in ("set", "rm") and name == key.name
+            if verb == "set":
+                assert key.read(key.name, rest[0]) is not None
 
 
 def test_a_wide_network_can_be_allowed(keys: Path) -> None:
-    values = config_of(keys, "aws", ssh_cidrs="10.0.0.0/8", allow_wide_cidr="true")
-    assert settings.read(values, stack="dev").ssh_cidrs == ("10.0.0.0/8",)
+    values = config_of(keys, "aws", ssh_cidrs="203.0.0.0/8", allow_wide_cidr="true")
+    assert settings.read(values, stack="dev").ssh_cidrs == ("203.0.0.0/8",)
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name.startswith("p3.")])

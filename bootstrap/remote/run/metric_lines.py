@@ -30,7 +30,7 @@ else:  # on a host they are in the same folder
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched
-GRACE = 5.0  # seconds for the last lines after the run's end
+GRACE = 15.0  # seconds for the last lines after the run's end
 Add = Callable[[dict[str, Any]], None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,15 +28,46 @@ FOLDER = TemporaryDirectory(prefix="railhead-keys-")
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 
 
+def refuse(_: dict[str, Any]) -> dict[str, Any]:
+    """An answer of an AWS that lets nobody ask."""
+    raise Refused("AccessDenied")
+
+
 def world(
     *,
     quota: float | None = 9999.0,
     sold_in: Sequence[str] = ZONES,
     subnets: dict[str, list[str]] | None = None,
     machines: Sequence[str] = (),
+    running: Mapping[str, str] | None = None,
+    spot: Sequence[str] = (),
+    image_gb: int = 75,
+    architecture: str = "x86_64",
 ) -> World:
     """An account with so much quota (None: no right to read it), zones that sell the type, the
-    subnets of an existing VPC by zone, and machines of this stack."""
+    subnets of an existing VPC by zone, machines of this stack, the types of all machines that run
+    by their ids, and which of them are spot machines."""
+
+    def instances(args: dict[str, Any]) -> dict[str, Any]:
+        asked = {one["name"]: one["values"] for one in args.get("filters") or ()}
+        if args.get("instanceTags"):
+            return {"ids": list(machines)}
+        starts = tuple(text.rstrip("*") for text in asked["instance-type"])
+        found = [id for id, kind in (running or {}).items() if kind.startswith(starts)]
+        return {"ids": [id for id in found if "instance-lifecycle" not in asked or id in spot]}
+
+    def ami(args: dict[str, Any]) -> dict[str, Any]:
+        ((asked,),) = [one["values"] for one in args["filters"]]
+        if not image_gb:
+            raise Refused("Your query returned no results")
+        disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
+        return {
+            "id": asked,
+            "name": "an image",
+            "architecture": architecture,
+            "rootDeviceName": "/dev/sda1",
+            "blockDeviceMappings": [{**disk, "ebs": {"volume_size": str(image_gb)}}],
+        }
 
     def have(args: dict[str, Any]) -> dict[str, Any]:
         if quota is None:
@@ -49,11 +80,19 @@ def world(
         return {"ids": (subnets or {}).get(request["availability-zone"], [])}
 
     answers: dict[str, Answer] = {
-        "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": "123456789012"},
+        "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {
+            "accountId": "123456789012",
+            "arn": "arn:aws:iam::123456789012:user/ann",
+        },
+        "aws:ec2/getAmi:getAmi": ami,
+        "aws:ec2/getInstance:getInstance": lambda args: {
+            "instanceType": (running or {})[args["instanceId"]]
+        },
+        "aws:ec2/getInstanceType:getInstanceType": lambda _: {"defaultVcpus": 4},
         "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": lambda _: {
             "locations": list(reversed(sold_in))
         },
-        "aws:ec2/getInstances:getInstances": lambda _: {"ids": list(machines)},
+        "aws:ec2/getInstances:getInstances": instances,
         "aws:ec2/getSubnets:getSubnets": in_zone,
         "aws:ssm/getParameter:getParameter": lambda args: {"value": f"ami-of-{args['name'][-60:]}"},
         "aws:servicequotas/getServiceQuota:getServiceQuota": have,

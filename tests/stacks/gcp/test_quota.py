@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResult as Detail
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
+from standins.gcp.rest import Rest
 
 from stacks.gcp.quota import amount_in
 from tests.stacks.mocks import refused
 
-from .world import ALL_GPUS, INSTANCE, PREFERENCE, T4, T4_SPOT, cluster, config, made, row, world
+from .world import (
+    ALL_GPUS,
+    INSTANCE,
+    PREFERENCE,
+    T4,
+    T4_SPOT,
+    asking,
+    cluster,
+    config,
+    made,
+    row,
+    world,
+)
 from .world import refuse as no_right
 
 ASKING: dict[str, Any] = {"quotas": "request", "contact_email": "ann@example.com"}
@@ -61,16 +74,18 @@ def test_just_enough_is_enough_and_one_less_is_not(count: int, cards: int, spot:
         {**enough, ALL_GPUS: [row(str(need - 1))]},
     ):
         message, left = refused(cluster(config(**changes)), world(small))
-        assert f"have {need - 1}, need {need} GPU" in message
+        assert f"have {need - 1}, used by others unknown, need {need} GPU" in message
         assert not left.kinds
 
 
 def test_available_and_needed_amounts_are_always_logged() -> None:
     text = made().text
     assert (
-        f"INFO: quota nvidia-tesla-t4 in us-central1 ({T4}, us-central1): have 16, need 2" in text
-    )
-    assert f"({ALL_GPUS}, global): have 64, need 2 GPU" in text
+        f"INFO: quota nvidia-tesla-t4 in us-central1 ({T4}, us-central1): have 16, used by others "
+        "unknown, need 2 GPU"
+    ) in text
+    assert f"({ALL_GPUS}, global): have 64, used by others unknown, need 2 GPU" in text
+    assert "(SSD-TOTAL-GB-per-project-region, us-central1): have 9999" in text
 
 
 def test_a_refusal_reports_how_to_ask() -> None:
@@ -122,3 +137,57 @@ def test_a_request_that_could_be_a_decrease_is_refused() -> None:
     message, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
     assert "a request without it could decrease the quota" in message
     assert not left.kinds
+
+
+REGION = {"NVIDIA_T4_GPUS": (16, 15), "CPUS": (72, 8), "IN_USE_ADDRESSES": (8, 0)}
+
+
+def test_what_others_use_counts() -> None:
+    with asking(Rest(quotas={"us-central1": REGION})) as token:
+        message, left = refused(cluster(config()), world(**token))
+    assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in message
+    assert not left.kinds
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "says"),
+    [
+        ("CPUS", (8, 0), "(CPUS-per-project-region, us-central1): have 8, used by others 0, need"),
+        ("IN_USE_ADDRESSES", (4, 3), "have 4, used by others 3, need 2 address"),
+        ("SSD_TOTAL_GB", (250, 100), "have 250, used by others 100, need 200 GB"),
+    ],
+)
+def test_cpus_addresses_and_disks_are_read_where_cloud_quotas_has_no_value(
+    metric: str, limit: tuple[float, float], says: str
+) -> None:
+    with asking(Rest(quotas={"us-central1": {metric: limit}})) as token:
+        there = world(**token, getSQuotaInfo=no_right)
+        message, left = refused(cluster(config()), there)
+    assert says in message and not left.kinds
+
+
+def test_own_machines_are_no_others() -> None:
+    """An `up` that makes no machine is not refused because others have filled the quota; one
+    that makes another needs room for it."""
+    own = {"t4-1": "RUNNING", "t4-2": "TERMINATED"}
+    region = {"NVIDIA_T4_GPUS": (16, 16), "SSD_TOTAL_GB": (500, 300)}
+    with asking(Rest(quotas={"us-central1": region}, instances=own)) as token:
+        text = made(world(**token)).text
+        assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in text
+        assert "have 9999, used by others 100, need 200 GB" in text, "a stopped machine has a disk"
+        message, _ = refused(cluster(config(count=3)), world(**token))
+    assert "have 16, used by others 15, need 3 GPU" in message
+
+
+def test_a_request_has_room_for_what_others_use() -> None:
+    with asking(Rest(quotas={"us-central1": REGION})) as token:
+        asked = made(world(**token), **ASKING).one(PREFERENCE).inputs
+    assert asked["quotaConfig"] == {"preferredValue": "17"}
+
+
+def test_what_compute_does_not_say_is_unknown() -> None:
+    with asking(Rest(refused={"compute.regions.get": 403})) as token:
+        everything = made(world(**token))
+    assert "Compute does not say what is in use: HTTP 403" in everything.text
+    assert "used by others unknown" in everything.text
+    assert len(everything.every(INSTANCE)) == 2

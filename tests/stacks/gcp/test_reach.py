@@ -50,12 +50,6 @@ def test_the_own_network_reaches_google_without_the_internet() -> None:
     assert subnet["privateIpGoogleAccess"] is True and subnet["region"] == "us-central1"
 
 
-def test_ipv6_could_never_connect() -> None:
-    message, made = refused(cluster(config(ssh_cidrs=("2001:db8::/64",))), world())
-    assert message == "ssh_cidrs: 2001:db8::/64 is IPv6; hosts on gcp have IPv4 addresses only"
-    assert not made.resources and not made.calls
-
-
 @pytest.mark.parametrize(
     ("subnets", "has"), [([], "none"), (["a", "b"], "a, b"), (["elsewhere"], "none")]
 )
@@ -66,5 +60,5 @@ def test_a_network_needs_one_subnet_in_the_region(subnets: list[str], has: str) 
         return {"selfLink": "n", "subnetworksSelfLinks": links}
 
     message, made = refused(cluster(config(network="net")), world(getNetwork=answer))
-    assert message == f"network: net must have one subnet in us-central1, and has {has}"
+    assert message.startswith(f"network: net must have one subnet in us-central1, and has {has}\n")
     assert not made.kinds

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import grpc  # type: ignore[import-untyped]
 import pulumi
+from standins.gcp.rest import TOKEN, Rest, serving
 
 from stacks.gcp.cluster import Cluster
 from stacks.settings import ClusterConfig
@@ -66,6 +70,10 @@ ENOUGH = {
 }
 
 
+# Of CPUs, addresses and disks.
+PLENTY = [row("9999", "us-central1"), row("9999")]
+
+
 class Refused(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
     """What an engine answers where the cloud refuses."""
 
@@ -94,9 +102,15 @@ def world(
             "selfLink": f"projects/p-12345/global/networks/{args['name']}",
             "subnetworksSelfLinks": ["projects/p-12345/regions/us-central1/subnetworks/s-1"],
         },
-        "getSQuotaInfo": lambda args: {"dimensionsInfos": rows[args["quotaId"]]},
+        "getSQuotaInfo": lambda args: {"dimensionsInfos": rows.get(args["quotaId"], PLENTY)},
+        "getClientConfig": refuse,  # no token: REST is not asked
+        "getClientOpenIdUserInfo": lambda args: {"email": "ann@example.com"},
     }
-    folder = {"getSQuotaInfo": "cloudquota"}
+    folder = {
+        "getSQuotaInfo": "cloudquota",
+        "getClientConfig": "organizations",
+        "getClientOpenIdUserInfo": "organizations",
+    }
     return World(
         {
             f"gcp:{folder.get(name, 'compute')}/{name}:{name}": answer
@@ -109,6 +123,13 @@ def world(
             "pulumi:pulumi:StackReference": lambda name, inputs: {"outputs": {"next": ""}},
         },
     )
+
+
+@contextmanager
+def asking(rest: Rest) -> Iterator[dict[str, Any]]:
+    """The answer for a world in which the program has a token, while REST answers it."""
+    with serving(rest) as env, patch.dict(os.environ, env):
+        yield {"getClientConfig": lambda args: {"accessToken": TOKEN}}
 
 
 def cluster(config: ClusterConfig) -> Callable[[], None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from botocore.exceptions import ClientError
+from standins.aws import moto_plus
 from standins.aws.kinds import Aws, Inputs
 
 
@@ -45,6 +47,38 @@ def instances(aws: Aws, args: Inputs) -> Inputs:
     }
 
 
+def instance(aws: Aws, args: Inputs) -> Inputs:
+    held = aws("ec2").describe_instances(InstanceIds=[args["instanceId"]])["Reservations"]
+    one = held[0]["Instances"][0]
+    return {"id": one["InstanceId"], "instanceType": one["InstanceType"]}
+
+
+def instance_type(aws: Aws, args: Inputs) -> Inputs:
+    said = aws("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])
+    (found,) = said["InstanceTypes"]
+    vcpus = found["VCpuInfo"]["DefaultVCpus"]
+    return {"id": args["instanceType"], "defaultVcpus": vcpus}
+
+
+def ami(aws: Aws, args: Inputs) -> Inputs:
+    """Of the images that a test has: moto's own list is another one."""
+    ((asked,),) = [one["values"] for one in args["filters"] if one["name"] == "image-id"]
+    if asked not in moto_plus.extra.images:
+        raise ClientError(
+            {"Error": {"Code": "NotFound", "Message": "Your query returned no results."}},
+            "DescribeImages",
+        )
+    disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
+    size = str(moto_plus.extra.images[asked])
+    return {
+        "id": asked,
+        "name": f"the image {asked}",
+        "architecture": "x86_64",
+        "rootDeviceName": "/dev/sda1",
+        "blockDeviceMappings": [{**disk, "ebs": {"volume_size": size}}],
+    }
+
+
 def subnets(aws: Aws, args: Inputs) -> Inputs:
     found = aws("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
     return {"id": aws("ec2").meta.region_name, "ids": [one["SubnetId"] for one in found]}
@@ -80,6 +114,9 @@ INVOKES: dict[str, Callable[[Aws, Inputs], Inputs]] = {
     "aws:index/getCallerIdentity:getCallerIdentity": caller_identity,
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": type_offerings,
     "aws:ec2/getInstances:getInstances": instances,
+    "aws:ec2/getAmi:getAmi": ami,
+    "aws:ec2/getInstance:getInstance": instance,
+    "aws:ec2/getInstanceType:getInstanceType": instance_type,
     "aws:ec2/getSubnets:getSubnets": subnets,
     "aws:ssm/getParameter:getParameter": parameter,
     "aws:servicequotas/getServiceQuota:getServiceQuota": service_quota,

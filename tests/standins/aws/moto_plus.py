@@ -28,9 +28,20 @@ QUOTAS = {
     "L-7212CCBC": "All P4, P3 and P2 Spot Instance Requests",
     "L-DB2E81BA": "Running On-Demand G and VT instances",
     "L-3819A6DF": "All G and VT Spot Instance Requests",
+    "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    "L-34B43A08": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
 }
 V100S = {"p3.2xlarge": (8, 1), "p3.8xlarge": (32, 4), "p3.16xlarge": (64, 8)}
-IMAGES = ("/aws/service/deeplearning/ami/", "/aws/service/canonical/ubuntu/server/")
+IMAGE_SIZES = {"ami-0123456789abcdef0": 75, "ami-0fedcba9876543210": 75}
+_DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-"
+_UBUNTU = "/aws/service/canonical/ubuntu/server/"
+# The public parameters that AWS has, of all that one could think of.
+IMAGES = (
+    f"{_DLAMI}22.04/latest/ami-id",
+    f"{_DLAMI}24.04/latest/ami-id",
+    f"{_UBUNTU}22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+    f"{_UBUNTU}24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+)
 
 
 @dataclass
@@ -42,6 +53,7 @@ class Extra:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     retired: set[str] = field(default_factory=set)  # types that no zone sells
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
+    images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
 
 
 extra = Extra()
@@ -179,7 +191,7 @@ def _add_images() -> None:
 
     def check(self: Any, key: str) -> None:
         load(self, key)
-        if str(key or "").startswith(IMAGES):
+        if key in IMAGES:
             dict.__setitem__(self, key, [_image(self, key)])
 
     _put(ParameterDict, _check_loading_status=check)

@@ -55,6 +55,18 @@ PATHS = {
 }
 
 
+# The image families that Google has, of all that one could think of (read in 2026).
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "deeplearning-platform-release": (
+        "common-cu129-ubuntu-2204-nvidia-580",
+        "common-cu129-ubuntu-2404-nvidia-580",
+        "pytorch-2-9-cu129-ubuntu-2204-nvidia-580",
+        "pytorch-2-9-cu129-ubuntu-2404-nvidia-580",
+    ),
+    "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64"),
+}
+
+
 class Refused(Exception):
     """What Google answers to a request that is well formed and cannot be done."""
 
@@ -75,7 +87,10 @@ class Cloud:
     things: dict[str, Thing] = field(default_factory=dict)
     quotas: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     image: str = "v20261101"  # which one a family names today
+    gone: set[str] = field(default_factory=set)  # images that were removed
     zones: str = "abcf"
+    token: str = ""  # what the provider has for REST; none where a test does not serve it
+    settings: dict[str, Any] = field(default_factory=dict)  # of the provider
     objects: dict[str, int] = field(default_factory=dict)  # how many lie in a bucket
     refuse: dict[str, str] = field(default_factory=dict)  # a name and why it cannot be made
     defaults: dict[str, str] = field(default_factory=dict)  # the provider's own labels
@@ -127,6 +142,7 @@ class Cloud:
             "gcp:compute/getImage:getImage": self._image,
             "gcp:compute/getNetwork:getNetwork": self._network,
             "gcp:cloudquota/getSQuotaInfo:getSQuotaInfo": self._quota,
+            "gcp:organizations/getClientConfig:getClientConfig": self._client,
         }
         if token not in answers:
             raise Wrong(f"the stand-in does not know {token}")
@@ -151,7 +167,15 @@ class Cloud:
         return {"id": region, "names": [f"{region}-{letter}" for letter in self.zones]}
 
     def _image(self, project: str, family: str = "", name: str = "") -> dict[str, Any]:
+        if family and family not in FAMILIES.get(project, ()) or name in self.gone:
+            path = f"projects/{project}/global/images/{name or f'family/{family}'}"
+            raise Refused(f"404: The resource '{path}' was not found")
         return {"id": family, "name": name or f"{family}-{self.image}", "diskSizeGb": 50}
+
+    def _client(self) -> dict[str, Any]:
+        if not self.token:
+            raise Refused("the credentials have no token")
+        return {"id": "c", "accessToken": self.token, "project": self.settings.get("project", "")}
 
     def _network(self, project: str, name: str) -> dict[str, Any]:
         if name != "default":
@@ -163,6 +187,9 @@ class Cloud:
         }
 
     def _quota(self, parent: str, service: str, quotaId: str) -> dict[str, Any]:  # noqa: N803
+        pays = self.settings.get("billingProject") and self.settings.get("userProjectOverride")
+        if not pays:  # as with a user's credentials
+            raise Refused("403: The cloudquotas.googleapis.com API requires a quota project")
         if quotaId not in self.quotas:
             raise Refused("403: Permission 'cloudquotas.quotas.get' denied")
         return {"id": quotaId, "dimensionsInfos": self.quotas[quotaId]}

@@ -62,8 +62,8 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         return _diff(_changes(_plain(request.olds), _plain(request.news)), ())
 
     def Configure(self, request: Any, context: Any) -> Any:
-        labels = _plain(request.args).get("defaultLabels") or "{}"
-        self.cloud.defaults = json.loads(labels)
+        self.cloud.settings = _plain(request.args)
+        self.cloud.defaults = json.loads(self.cloud.settings.get("defaultLabels") or "{}")
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Check(self, request: Any, context: Any) -> Any:

@@ -1,0 +1,49 @@
+"""The APIs that must be enabled in the project: one that is not breaks an `up` in the middle."""
+
+from __future__ import annotations
+
+import pulumi
+
+from stacks.gcp.rest import Google, Unanswered
+from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
+
+
+def needed(config: ClusterConfig) -> tuple[str, ...]:
+    """The APIs that this stack uses, as in "compute.googleapis.com"."""
+    names = ["compute", "cloudquotas"]
+    if config.bucket or config.data_buckets:
+        names += ["iam", "storage"]
+    if config.oslogin:
+        names += ["oslogin", "cloudresourcemanager"]
+    return tuple(f"{name}.googleapis.com" for name in names)
+
+
+def check(config: ClusterConfig, google: Google | None) -> None:
+    """Look up which APIs are enabled. What cannot be asked is logged.
+
+    Raises:
+        ConfigError: one is not; the message has the command that enables them.
+    """
+    if google is None:
+        return
+    names = needed(config)
+    project = f"projects/{config.project}"
+    query = "&".join(f"names={project}/services/{name}" for name in names)
+    try:
+        found = google.get("serviceusage", f"v1/{project}/services:batchGet?{query}")
+    except Unanswered as why:
+        pulumi.log.warn(
+            f"the APIs of {config.project} cannot be listed: {why}; needed: {', '.join(names)}"
+        )
+        return
+    states = {
+        str(one.get("name", "")).rpartition("/")[2]: one.get("state")
+        for one in found.get("services", ())
+    }
+    off = [name for name in names if states.get(name) != "ENABLED"]
+    if off:
+        raise ConfigError(
+            f"project: these APIs are not enabled in {config.project}: {', '.join(off)}\n"
+            f"  next: gcloud services enable {' '.join(off)} --project {config.project}"
+        )

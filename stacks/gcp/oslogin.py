@@ -1,0 +1,75 @@
+"""OS Login: whether whoever runs the command can enter the machines that it makes."""
+
+from __future__ import annotations
+
+from urllib import parse
+
+import pulumi
+from pulumi_gcp import organizations
+
+from stacks.gcp.rest import Google, Unanswered
+from stacks.settings import ClusterConfig
+from stacks.validators import ConfigError
+
+ROLE = "roles/compute.osAdminLogin"  # a login with sudo
+ACT_AS = "iam.serviceAccounts.actAs"
+LOGIN = "compute.instances.osAdminLogin"
+ROLES = {LOGIN: ROLE, ACT_AS: "roles/iam.serviceAccountUser"}
+
+
+def check(config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions) -> None:
+    """Look up the rights, the user name and the key. What cannot be asked is logged.
+
+    Raises:
+        ConfigError: the account has no right to log in, another user name, or not this key.
+    """
+    if not config.oslogin:
+        return
+    try:
+        email = organizations.get_client_open_id_user_info(opts=opts).email
+        if google is None:
+            raise Unanswered("there is no token")
+        missing = _missing(config, google)
+        profile = google.get("oslogin", f"v1/users/{parse.quote(email)}/loginProfile")
+    except Exception as why:  # Unanswered, or the type that a failed invoke raises
+        pulumi.log.warn(
+            f"OS Login cannot be asked: {why}; you need {ROLE}, and your key in your profile"
+        )
+        return
+    if missing:
+        raise ConfigError(_rights(config, email, missing))
+    _check_profile(config, profile)
+
+
+def _missing(config: ClusterConfig, google: Google) -> tuple[str, ...]:
+    """The permissions that the account lacks. A machine with a service account needs actAs."""
+    needed = [LOGIN, ACT_AS] if config.bucket or config.data_buckets else [LOGIN]
+    path = f"v1/projects/{config.project}:testIamPermissions"
+    found = google.post("cloudresourcemanager", path, {"permissions": needed})
+    return tuple(one for one in needed if one not in found.get("permissions", ()))
+
+
+def _rights(config: ClusterConfig, email: str, missing: tuple[str, ...]) -> str:
+    kind = "serviceAccount" if email.endswith(".gserviceaccount.com") else "user"
+    return (
+        f"oslogin: {email} cannot log in to the machines: no permission {' and '.join(missing)}\n"
+        f"  next: gcloud projects add-iam-policy-binding {config.project} "
+        f"--member={kind}:{email} --role={ROLES[missing[0]]}"
+    )
+
+
+def _check_profile(config: ClusterConfig, profile: dict[str, object]) -> None:
+    accounts, keys = profile.get("posixAccounts") or [], profile.get("sshPublicKeys") or {}
+    assert isinstance(accounts, list) and isinstance(keys, dict)
+    users = [str(one.get("username")) for one in accounts]
+    if users and config.ssh_user not in users:
+        raise ConfigError(
+            f"ssh_user: {config.ssh_user!r} is not your OS Login user, which is "
+            f"{' or '.join(users)}\n  next: pulumi config set ssh_user {users[0]}"
+        )
+    own = config.public_key.split()[:2]
+    if not any(str(one.get("key", "")).split()[:2] == own for one in keys.values()):
+        raise ConfigError(
+            "public_key_file: this key is not in your OS Login profile\n"
+            "  next: gcloud compute os-login ssh-keys add --key-file=PUBLIC_KEY_FILE"
+        )

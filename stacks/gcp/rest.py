@@ -1,0 +1,92 @@
+"""Questions to Google's REST APIs that Pulumi's provider cannot ask, with the provider's token.
+
+Nothing is changed by them. A question without an answer is no error here: what cannot be asked is
+unknown, and the caller says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib import error, parse, request
+
+import pulumi
+from pulumi_gcp import organizations
+
+ADDRESSES = {
+    "compute": "https://compute.googleapis.com/compute/v1/",
+    "serviceusage": "https://serviceusage.googleapis.com/",
+    "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
+    "oslogin": "https://oslogin.googleapis.com/",
+}
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other addresses
+SECONDS = 30
+
+
+class Unanswered(Exception):
+    """Google refused, or could not be reached; the message has its words."""
+
+
+@dataclass(frozen=True)
+class Google:
+    """Asks in the name of whoever runs the command; `project` pays for the requests."""
+
+    project: str
+    token: str = field(repr=False)
+
+    def get(self, api: str, path: str, **query: str) -> dict[str, Any]:
+        """The JSON at a path of an API.
+
+        Raises:
+            Unanswered: there is none.
+        """
+        return self._ask(api, f"{path}?{parse.urlencode(query)}" if query else path, None)
+
+    def post(self, api: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON that answers a question with a body.
+
+        Raises:
+            Unanswered: there is none.
+        """
+        return self._ask(api, path, json.dumps(body).encode())
+
+    def _ask(self, api: str, path: str, body: bytes | None) -> dict[str, Any]:
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "X-Goog-User-Project": self.project,
+            "Content-Type": "application/json",
+        }
+        asked = request.Request(address(api) + path, body, headers)
+        try:
+            with request.urlopen(asked, timeout=SECONDS) as answer:
+                found: dict[str, Any] = json.load(answer)
+        except error.HTTPError as refusal:
+            raise Unanswered(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None
+        except (OSError, ValueError) as failure:
+            raise Unanswered(str(failure)) from None
+        return found
+
+
+def address(api: str) -> str:
+    """Where an API is, with a slash at the end."""
+    return os.environ.get(OVERRIDE + api.upper(), ADDRESSES[api]).rstrip("/") + "/"
+
+
+def connect(project: str, opts: pulumi.InvokeOptions) -> Google | None:
+    """Google, by the token that the provider has; None where it has none."""
+    try:
+        token = organizations.get_client_config(opts=opts).access_token
+    except Exception as failure:  # the type that a failed invoke raises
+        pulumi.log.warn(f"Google gave no token, so not everything is checked: {failure}")
+        return None
+    return Google(project, token) if token else None
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")

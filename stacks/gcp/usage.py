@@ -1,0 +1,70 @@
+"""What Compute counts now: every quota of the region and of the project, with its use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.zone import Location
+from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState
+from stacks.settings import ClusterConfig
+
+RUNNING = ("PROVISIONING", "STAGING", "RUNNING", "STOPPING", "SUSPENDING")
+ALWAYS = "SSD-TOTAL-GB"  # counted for stopped machines too
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Limits and use by place and metric, and this stack's own machines: how many exist, and how
+    many of them run."""
+
+    states: Mapping[tuple[str, str], QuotaState]
+    exist: int
+    run: int
+
+
+def read(config: ClusterConfig, location: Location, google: Google | None) -> Usage | None:
+    """What Compute answers; None where it does not."""
+    if google is None:
+        return None
+    project = f"projects/{location.project}"
+    try:
+        places = {
+            EVERYWHERE: google.get("compute", project),
+            location.region: google.get("compute", f"{project}/regions/{location.region}"),
+        }
+        ours = google.get(
+            "compute",
+            f"{project}/zones/{location.zone}/instances",
+            filter=f"labels.railhead-cluster={config.name}",
+        )
+    except Unanswered as why:
+        pulumi.log.warn(f"Compute does not say what is in use: {why}")
+        return None
+    states = {
+        (place, str(row["metric"])): QuotaState(row.get("limit"), row.get("usage"))
+        for place, answer in places.items()
+        for row in answer.get("quotas", ())
+    }
+    own = ours.get("items", ())
+    return Usage(states, len(own), sum(one.get("status") in RUNNING for one in own))
+
+
+def state(need: QuotaNeed, count: int, usage: Usage | None) -> QuotaState:
+    """The limit of a quota, and what others use of it: without the machines of this stack, each
+    of which uses as much as one of the `count` that it needs."""
+    if usage is None:
+        return QuotaState()
+    found = usage.states.get((need.place, metric(need.code)), QuotaState())
+    if found.used is None:
+        return found
+    own = usage.exist if need.code.startswith(ALWAYS) else usage.run
+    return QuotaState(found.limit, max(0.0, found.used - own * need.amount / count))
+
+
+def metric(code: str) -> str:
+    """Compute's name of a quota: NVIDIA_T4_GPUS of NVIDIA-T4-GPUS-per-project-region."""
+    return code.partition("-per-project")[0].replace("-", "_")

@@ -1,0 +1,143 @@
+"""Checkpoints on hosts, in the bucket and here: only whole ones count, and nothing is trusted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.clouds.aws.s3 import open_bucket
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.remote.run import live_upload, upload
+from bootstrap.runs import checkpoints, restore
+from bootstrap.runs.start import Run
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
+
+STEPS = {
+    "step-00000010/state.npz": "old",
+    "step-00000010/manifest.json": "{}",
+    "step-00000020/state.npz": "new",
+    "step-00000020/manifest.json": "{}",
+    "step-00000030/state.npz": "torn",
+    ".step-00000040.partial/manifest.json": "{}",
+    "step-00000020/.hidden": "x",
+}
+NEWEST = {"step-00000020/state.npz": "new", "step-00000020/manifest.json": "{}"}
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def content(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run("r1", tmp_path / "results" / "r1")
+
+
+@pytest.fixture
+def bucket(s3: Any, tmp_path: Path) -> Bucket:
+    """A bucket with the checkpoints of STEPS, as a supervisor uploads them."""
+    folder = tmp_path / "host"
+    write(folder / "checkpoints", STEPS)
+    sender = live_upload.CheckpointUpload(str(folder), upload.destination("s3://results-b/runs/r1"))
+    assert sender.step()
+    return Bucket(open_bucket("results-b", "us-east-1"))
+
+
+def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Run) -> None:
+    facts = session.facts()
+    session.start_agent(facts.python or "")
+    write(Path(facts.home) / ".railhead/runs/r1/checkpoints", STEPS)
+    found = checkpoints.on_host(session, run)
+    assert found.newest == "step-00000020" and len(found.files) == 4
+    assert "step-00000020" in str(found)
+    checkpoints.fetch_from_host(session, run)
+    assert content(run.results / "checkpoints") == NEWEST
+    assert checkpoints.here(run).newest == "step-00000020"
+    line = checkpoints.status_lines(session, run)
+    assert len(line) == 1 and line[0].startswith("checkpoints: step-00000020")
+
+
+def test_files_of_a_program_come_all(session: Session, run: Run) -> None:
+    facts = session.facts()
+    session.start_agent(facts.python or "")
+    own = {"backup/ckpt-1.index": "i", "a[1]*.h5": "w"}
+    write(Path(facts.home) / ".railhead/runs/r2/checkpoints", own)
+    other = Run("r2", run.results)
+    checkpoints.fetch_from_host(session, other)
+    assert content(run.results / "checkpoints") == own
+
+
+def test_the_newest_checkpoint_comes_from_the_bucket(bucket: Bucket, run: Run) -> None:
+    assert checkpoints.in_bucket(bucket, run).newest == "step-00000020"
+    checkpoints.fetch_from_bucket(bucket, run)
+    assert content(run.results / "checkpoints") == NEWEST
+    assert checkpoints.in_bucket(bucket, Run("r2", run.results)).files == ()
+
+
+def test_an_object_that_is_not_that_of_the_manifest_is_refused(
+    bucket: Bucket, s3: Any, run: Run
+) -> None:
+    for entry in json.loads(bucket.read("runs/r1/checkpoints/manifest.json") or b"")["files"]:
+        key = f"runs/r1/checkpoints/files/{entry['object']:04d}"
+        s3.put_object(Bucket="results-b", Key=key, Body=b"x" * entry["bytes"])
+    with pytest.raises(RailheadError, match="is not the one of its manifest"):
+        checkpoints.fetch_from_bucket(bucket, run)
+    assert not content(run.results)
+
+
+BROKEN = ["5", "{}", '{"files": [{}]}', '{"files": [{"path": "../x", "bytes": 1, "sha256": "0"}]}']
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_manifest_that_is_none_is_refused(s3: Any, run: Run, text: str) -> None:
+    s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/manifest.json", Body=text.encode())
+    with pytest.raises(Hostile):
+        checkpoints.in_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+
+
+def test_a_run_without_checkpoints_names_the_places(run: Run) -> None:
+    refused = checkpoints.refuse_none(run, ["on a, b", "in s3://b"])
+    assert isinstance(refused, UsageError)
+    assert "run r1 has no checkpoint: looked on a, b, in s3://b" in str(refused)
+
+
+def copy(old: Path, new: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = ["sh", "-c", restore.COPY, "copy", str(old), str(new)]
+    return subprocess.run(argv, capture_output=True, text=True, env={"PATH": env["path"]})
+
+
+def test_a_copy_has_everything_but_hidden_names_and_may_be_written(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    write(old, STEPS)
+    write(new, {".keep": ""})
+    (old / "step-00000010/state.npz").chmod(0o444)
+    assert copy(old, new, path="/usr/bin:/bin").returncode == 0
+    visible = {name: text for name, text in STEPS.items() if "/." not in f"/{name}"}
+    assert content(new) == visible
+    assert (new / "step-00000010/state.npz").stat().st_mode & 0o200
+
+
+def test_no_space_is_found_before_the_copy(tmp_path: Path) -> None:
+    old, new, tools = tmp_path / "old", tmp_path / "new", tmp_path / "bin"
+    write(old, STEPS)
+    new.mkdir()
+    tools.mkdir()
+    (tools / "df").write_text("#!/bin/sh\necho x\necho '/dev/x 9 9 1 90% /'\n")
+    (tools / "df").chmod(0o755)
+    done = copy(old, new, path=f"{tools}:/usr/bin:/bin")
+    assert done.returncode == 1 and "disk full: the checkpoints have" in done.stdout
+    assert not content(new)

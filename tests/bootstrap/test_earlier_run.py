@@ -1,0 +1,139 @@
+"""`--resume` takes program and options from the record of a run; what contradicts it is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
+from bootstrap.runs.request import RunRequest, TrainArgs, read_request
+
+SCRIPT = TrainArgs(
+    script="train.py",
+    args="--epochs '3 4'",
+    env=("A=1", "B=x=y"),
+    launcher="tensorflow",
+    metrics=("loss=l ([0-9]+)",),
+    outputs=("*.h5",),
+)
+TRAINING = TrainArgs(preset="smoke", settings=("seed=7",), strategy="auto")
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a script, in which the first command is typed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
+    """A run with these options, recorded as one that was started."""
+    request = read_request(args)
+    document = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
+    document |= {"program": request.program.document(), "env": dict(request.options.env)}
+    local_state.save_run(document, Path("results/r1"), request.record)
+    return request
+
+
+@pytest.mark.parametrize("args", [SCRIPT, TRAINING], ids=["script", "training"])
+def test_the_same_program_and_options_from_another_folder(
+    project: Path, args: TrainArgs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = recorded(args)
+    monkeypatch.chdir(project.parent)
+    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    assert again.options == replace(before.options, resumes="r1")
+    assert again.program == before.program and again.bundle.digest == before.bundle.digest
+    assert changed_program(earlier_run("r1"), again) == []
+    assert Path.cwd() == project.parent
+
+
+def test_a_resumed_run_can_be_resumed(project: Path) -> None:
+    recorded(TRAINING)
+    again, args = resumed_request(earlier_run("r1"), TrainArgs())
+    assert read_request(args).program == again.program
+    assert json.loads(json.dumps(again.record))["folder"] == str(project)
+
+
+def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: Path) -> None:
+    recorded(TRAINING)
+    path = next((local_state.home() / "clusters").glob("*/runs/r1.json"))
+    entry = json.loads(path.read_text())
+    entry["document"]["program"]["settings"]["epochs"] = 99
+    path.write_text(json.dumps(entry))
+    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    assert again.program.settings["epochs"] == 99 and again.program.settings["seed"] == 7
+
+
+CONTRADICTIONS: dict[str, tuple[TrainArgs, TrainArgs]] = {
+    "--preset digits contradicts run r1, which has smoke": (TRAINING, TrainArgs(preset="digits")),
+    "--set seed=8 contradicts run r1, which has seed=7": (
+        TRAINING,
+        TrainArgs(settings=("seed=8",)),
+    ),
+    "--script train.py contradicts run r1, which has none": (
+        TRAINING,
+        TrainArgs(script="train.py"),
+    ),
+    "--keras 2 contradicts run r1, which has none": (SCRIPT, TrainArgs(keras="2")),
+    "--metric x=(.) contradicts": (SCRIPT, TrainArgs(metrics=("x=(.)",))),
+    "--script other.py contradicts run r1, which has train.py": (
+        SCRIPT,
+        TrainArgs(script="other.py"),
+    ),
+    "--sagemaker True contradicts": (SCRIPT, TrainArgs(sagemaker=True)),
+}
+
+
+@pytest.mark.parametrize("message", CONTRADICTIONS)
+def test_an_option_that_contradicts_the_run_is_refused(project: Path, message: str) -> None:
+    before, given = CONTRADICTIONS[message]
+    recorded(before)
+    with pytest.raises(UsageError) as refused:
+        resumed_request(earlier_run("r1"), given)
+    assert message in refused.value.message
+
+
+def test_options_that_agree_with_the_run_are_taken(project: Path) -> None:
+    recorded(SCRIPT)
+    given = TrainArgs(script=str(project / "train.py"), env=("A=1",), launcher="tensorflow")
+    assert resumed_request(earlier_run("r1"), given)[0].options.resumes == "r1"
+
+
+def test_a_changed_script_is_reported(project: Path) -> None:
+    recorded(SCRIPT)
+    (project / "train.py").write_text("print(2)\n")
+    again, _ = resumed_request(earlier_run("r1"), TrainArgs())
+    assert changed_program(earlier_run("r1"), again) == [
+        "the program has changed since run r1: its present files are used"
+    ]
+
+
+def test_records_that_do_not_suffice_are_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="'r2' is not recorded here"):
+        earlier_run("r2")
+    recorded(SCRIPT)
+    monkeypatch.chdir(project.parent)
+    project.rename(project.with_name("moved"))
+    with pytest.raises(UsageError, match="No such file or directory"):
+        resumed_request(earlier_run("r1"), TrainArgs())
+    old: dict[str, Any] = {"run_id": "r3", "cluster": "c"}
+    local_state.save_run(old, Path("results/r3"))
+    with pytest.raises(UsageError, match="did not record its options"):
+        earlier_run("r3")
+
+
+def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:
+    record = SCRIPT.record()
+    assert TrainArgs.of_record({**record, "options": {**record["options"], "new": 1}}) == SCRIPT

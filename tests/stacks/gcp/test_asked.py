@@ -1,0 +1,139 @@
+"""What is asked of Google before anything is made: APIs, zones with the machines, OS Login."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from standins.gcp.rest import Rest
+
+from stacks.gcp import machine_types
+from tests.stacks.mocks import refused
+
+from .world import INSTANCE, asking, cluster, config, made, world
+
+T4 = "nvidia-tesla-t4"
+KEY = "ssh-ed25519 AAAA"
+LOGIN: dict[str, Any] = {"oslogin": True, "ssh_user": "ann_example_com"}
+RIGHTS = {"compute.instances.osAdminLogin", "iam.serviceAccounts.actAs"}
+
+
+def denied(rest: Rest, **changes: Any) -> str:
+    """Why there is no cluster, and that nothing was made for it."""
+    with asking(rest) as token:
+        message, left = refused(cluster(config(**changes)), world(**token))
+    assert not left.kinds
+    return message
+
+
+def test_apis_that_are_not_enabled_are_named_before_anything_is_made() -> None:
+    message = denied(Rest(off={"cloudquotas.googleapis.com", "iam.googleapis.com"}))
+    assert "project: these APIs are not enabled in p-12345: cloudquotas.googleapis.com, iam" in (
+        message
+    )
+    enable = "gcloud services enable cloudquotas.googleapis.com iam.googleapis.com"
+    assert f"  next: {enable} --project p-12345" in message
+    everywhere = Rest(zones={T4: ["us-central1-a"]}, off={"iam.googleapis.com"})
+    with asking(everywhere) as token:
+        assert made(world(**token), bucket=False).every(INSTANCE), "no account, no API for it"
+
+
+def test_the_project_pays_for_requests_with_a_users_credentials() -> None:
+    (provider,) = made().every("pulumi:providers:gcp")
+    assert provider.inputs["userProjectOverride"] == "true"
+    assert provider.inputs["billingProject"] == "p-12345"
+
+
+def test_computes_list_of_zones_counts_before_our_table() -> None:
+    there = Rest(zones={T4: ["us-central1-b", "us-central1-f", "us-east7-a"]})
+    with asking(there) as token:
+        hosts = made(world(**token)).every(INSTANCE)
+        assert {host.inputs["zone"] for host in hosts} == {"us-central1-b"}
+        in_f = made(world(**token), zones=("us-central1-a", "us-central1-f")).every(INSTANCE)
+        assert {host.inputs["zone"] for host in in_f} == {"us-central1-f"}
+    message = denied(there, zones=("us-central1-a",))
+    assert "zones: us-central1-a has no nvidia-tesla-t4; in us-central1 there are us-central1-b, us"
+    assert "  next: pulumi config rm zones" in message
+
+
+def test_a_region_without_the_gpus_names_one_with_them() -> None:
+    message = denied(Rest(zones={T4: ["us-east7-a", "us-west1-a"]}))
+    assert "region: no zone of us-central1 has nvidia-tesla-t4; regions that have it: us-east7" in (
+        message
+    )
+    assert "  next: pulumi config set region us-east7" in message
+
+
+def test_v100_zones_are_asked_of_compute() -> None:
+    there = Rest(zones={"nvidia-tesla-v100": ["us-central1-c"]})
+    with asking(there) as token:
+        hosts = made(world(**token), gpu_type="nvidia-tesla-v100", image="ubuntu-2204")
+    assert {host.inputs["zone"] for host in hosts.every(INSTANCE)} == {"us-central1-c"}
+
+
+@pytest.mark.parametrize(
+    "name", ["g2-standard-24", "a2-highgpu-1g", "a2-ultragpu-8g", "e2-standard-2", "n2-standard-8"]
+)
+def test_machines_that_are_no_n1_have_no_attached_gpus(name: str) -> None:
+    """And their zones are those that have the machine type."""
+    there = Rest(zones={name: ["us-central1-b"]})
+    with asking(there) as token:
+        cluster = made(world(**token), machine_type=name, gpu_type=None, gpu_count=None)
+    (host, _) = cluster.every(INSTANCE)
+    assert host.inputs["machineType"] == name and host.inputs["zone"] == "us-central1-b"
+    assert "guestAccelerators" not in host.inputs
+    machine = machine_types.machine_type(name, None, None)
+    (document, _) = cluster.outputs["cluster"]["hosts"]
+    assert document["slots"] == (machine.gpus or 1)
+    cards = {"type": machine.gpu, "count": machine.gpus} if machine.gpu else None
+    assert document.get("gpu") == cards
+
+
+def test_without_an_answer_our_table_decides_and_a_zone_is_taken_at_its_word() -> None:
+    there = Rest(refused={"compute.acceleratorTypes.aggregatedList": 403})
+    with asking(there) as token:
+        cluster = made(world(**token))
+        assert "Compute does not list its acceleratorTypes, our table decides" in cluster.text
+        assert cluster.every(INSTANCE)[0].inputs["zone"] == "us-central1-a"
+    hosts = made(gpu_type="nvidia-tesla-v100", image="ubuntu-2204", zones=("us-central1-f",))
+    assert hosts.every(INSTANCE)[0].inputs["zone"] == "us-central1-f"
+
+
+@pytest.mark.parametrize(
+    ("rest", "changes", "says"),
+    [
+        (
+            Rest(users=["ann_example_com"], keys=[KEY]),
+            LOGIN,
+            "oslogin: ann@example.com cannot log in to the machines: no permission compute.inst",
+        ),
+        (
+            Rest(users=["ann_example_com"], keys=[KEY], permissions=RIGHTS),
+            {**LOGIN, "ssh_user": "ann"},
+            "ssh_user: 'ann' is not your OS Login user, which is ann_example_com",
+        ),
+        (
+            Rest(users=["ann_example_com"], keys=["ssh-ed25519 BBBB"], permissions=RIGHTS),
+            LOGIN,
+            "public_key_file: this key is not in your OS Login profile",
+        ),
+    ],
+)
+def test_machines_that_nobody_could_enter_are_refused(
+    rest: Rest, changes: dict[str, Any], says: str
+) -> None:
+    rest.zones = {T4: ["us-central1-a"]}
+    message = denied(rest, **changes)
+    assert says in message and "\n  next: " in message
+
+
+def test_with_the_role_the_key_and_the_user_os_login_is_accepted() -> None:
+    rest = Rest(users=["ann_example_com"], keys=[f"{KEY} ann"], permissions=RIGHTS)
+    rest.zones = {T4: ["us-central1-a"]}
+    with asking(rest) as token:
+        assert made(world(**token), **LOGIN).every(INSTANCE)
+        alone = Rest(users=["ann_example_com"], keys=[KEY], permissions=RIGHTS - {"x"})
+        alone.permissions.discard("iam.serviceAccounts.actAs")
+    alone.zones = rest.zones
+    with asking(alone) as token:
+        assert made(world(**token), **LOGIN, bucket=False).every(INSTANCE), "no account to act as"

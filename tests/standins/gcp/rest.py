@@ -1,0 +1,186 @@
+"""What the stacks ask of Google's REST APIs, served on this machine.
+
+Every request is held to Google's own descriptions: a path, a method or a parameter that is not in
+them ends with 400, one without the token or the project that pays with 401.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib import parse
+
+from .discovery import DOCUMENTS
+
+APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+TOKEN = "ya29.of-a-test"
+T4 = "nvidia-tesla-t4"
+
+
+@dataclass
+class Rest:
+    """A project, as the APIs show it. `zones` are those of a machine type or GPU type; a method
+    in `refused` answers with that status."""
+
+    project: str = "p-12345"
+    off: set[str] = field(default_factory=set)  # APIs that are not enabled
+    quotas: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    zones: dict[str, list[str]] = field(default_factory=lambda: {T4: ["us-central1-a"]})
+    instances: dict[str, str] = field(default_factory=dict)  # of this stack, with their status
+    permissions: set[str] = field(default_factory=set)
+    users: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)  # by method, as in compute.regions.get
+    asked: list[str] = field(default_factory=list)
+
+    def answer(self, method: str, params: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        """The status and the JSON of a call of a REST method."""
+        self.asked.append(method)
+        if method in self.refused:
+            return self.refused[method], _error(self.refused[method], f"{method} is refused")
+        answers = {
+            "serviceusage.services.batchGet": self._services,
+            "compute.projects.get": lambda _: self._quotas("global"),
+            "compute.regions.get": lambda params: self._quotas(params["region"]),
+            "compute.instances.list": self._instances,
+            "compute.acceleratorTypes.aggregatedList": lambda p: self._types("acceleratorTypes", p),
+            "compute.machineTypes.aggregatedList": lambda p: self._types("machineTypes", p),
+            "oslogin.users.getLoginProfile": self._profile,
+        }
+        if method == "cloudresourcemanager.projects.testIamPermissions":
+            return 200, {"permissions": sorted(self.permissions & set(body["permissions"]))}
+        if method not in answers:
+            return 400, _error(400, f"the stand-in does not know {method}")
+        return 200, answers[method](params)
+
+    def _services(self, params: Mapping[str, str]) -> Any:
+        names = params["names"].split("\n")  # a parameter that is there several times
+        return {
+            "services": [
+                {"name": name, "state": "DISABLED" if _last(name) in self.off else "ENABLED"}
+                for name in names
+            ]
+        }
+
+    def _quotas(self, place: str) -> Any:
+        rows = self.quotas.get(place, {})
+        return {
+            "quotas": [
+                {"metric": metric, "limit": limit, "usage": used}
+                for metric, (limit, used) in rows.items()
+            ]
+        }
+
+    def _instances(self, params: Mapping[str, str]) -> Any:
+        assert params["filter"].startswith("labels.railhead-cluster=")
+        return {"items": [{"name": n, "status": s} for n, s in self.instances.items()]}
+
+    def _types(self, kind: str, params: Mapping[str, str]) -> Any:
+        """Two pages, and zones without any, as Compute has them."""
+        name = params["filter"].removeprefix("name=")
+        every = [f"zones/{zone}" for zone in self.zones.get(name, ())]
+        if "pageToken" not in params:
+            empty = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
+            first = {zone: _listed(kind, name) for zone in every[:1]}
+            return {"items": {**empty, **first}, "nextPageToken": "2"}
+        return {"items": {zone: _listed(kind, name) for zone in every[1:]}}
+
+    def _profile(self, params: Mapping[str, str]) -> Any:
+        return {
+            "name": "1",
+            "posixAccounts": [{"username": user} for user in self.users],
+            "sshPublicKeys": {str(n): {"key": key} for n, key in enumerate(self.keys)},
+        }
+
+
+def _listed(kind: str, name: str) -> dict[str, Any]:
+    cards = {"maximumCardsPerInstance": 4} if kind == "acceleratorTypes" else {}
+    return {kind: [{"name": name, **cards}]}
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _error(code: int, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+@contextmanager
+def serving(rest: Rest) -> Iterator[dict[str, str]]:
+    """The environment by which programs ask this one, while the block runs."""
+    methods = _methods()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._do(None)
+
+        def do_POST(self) -> None:
+            self._do(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _do(self, body: Any) -> None:
+            status, answer = self._answer(body)
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def _answer(self, body: Any) -> tuple[int, Any]:
+            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+                return 401, _error(401, "no token")
+            if self.headers["X-Goog-User-Project"] != rest.project:
+                return 401, _error(401, "no project pays")
+            path, _, query = self.path.partition("?")
+            api, path = path.strip("/").split("/", 1)
+            given = {key: "\n".join(values) for key, values in parse.parse_qs(query).items()}
+            for id, (verb, pattern, known) in methods.items():
+                matched = re.fullmatch(pattern, path)
+                if matched and verb == self.command and id.startswith(f"{api}."):
+                    strange = given.keys() - known
+                    if strange:
+                        return 400, _error(400, f"{id} has no parameter {', '.join(strange)}")
+                    return rest.answer(id, {**given, **matched.groupdict()}, body)
+            return 400, _error(400, f"there is no {self.command} {self.path}")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        found = {f"{OVERRIDE}{api.upper()}": f"{base}/{api}/" for api in APIS}
+        yield {**found, f"{OVERRIDE}COMPUTE": f"{base}/compute/compute/v1/"}
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@functools.cache
+def _methods() -> dict[str, tuple[str, str, set[str]]]:
+    """Every method of the APIs by id: its verb, the pattern of its path, its parameters."""
+    found = {}
+    for api in APIS:
+        said = json.loads((DOCUMENTS / f"{api}.v1.json").read_text())
+        for method in _every_method(said):
+            path = method.get("flatPath", method["path"])
+            base = str(said.get("servicePath", ""))
+            pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/:]+)", re.escape(base + path))
+            known = {*method.get("parameters", {}), *said["parameters"]}
+            found[method["id"]] = (method["httpMethod"], pattern, known)
+    return found
+
+
+def _every_method(said: Mapping[str, Any]) -> Iterator[Any]:
+    yield from said.get("methods", {}).values()
+    for resource in said.get("resources", {}).values():
+        yield from _every_method(resource)
