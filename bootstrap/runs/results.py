@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-<<<<<<< HEAD
 import os
-=======
->>>>>>> dev
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -17,6 +13,7 @@ from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.runs.events import EVENT_FILE, event_file
+from bootstrap.runs.hints import hint_of
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
@@ -36,29 +33,6 @@ SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
 RESULT = "results/result.json"
 ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
-
-# Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
-WRONG_KERAS = {
-    "3": (
-        "'Variable' object has no attribute 'ref'",
-        "'list' object is not callable",
-        "unexpected keyword argument 'experimental_run_tf_function'",
-        "Attempt to convert a value (PerReplica:",
-        "optimizers.legacy is not supported in Keras 3",
-        "has no attribute 'reset_states'",
-        "Invalid filepath extension for saving",
-    ),
-    "2": (
-        "No module named 'tf_keras.",
-        "No module named 'keras.ops'",
-        "tf_keras' has no attribute",
-        "'function' object has no attribute 'assign'",
-    ),
-}
-
-
-# A file that the script opened by a relative path.
-_NOT_SENT = re.compile(r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'")
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
@@ -192,16 +166,13 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
-<<<<<<< HEAD
-        raise RunFailed(_failure(run, result), hint=_hint(result) or _log_hint(run, result))
+        lines = (result["culprit"] or {"lines": []})["lines"]
+        hint = hint_of(lines) or _log_hint(run, result)
+        raise RunFailed(_failure(run, result), hint=hint)
     if left := left_on_hosts(result):
         raise RailheadError(
             f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
         )
-=======
-        hint = _keras_hint(result) or _sagemaker_hint(result) or f"fab logs --run {run.run_id}"
-        raise RunFailed(_failure(run, result), hint=hint)
->>>>>>> dev
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
@@ -246,39 +217,7 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
-<<<<<<< HEAD
 def _log_hint(run: Run, result: Mapping[str, Any]) -> str:
     """The command that shows the log of the rank that failed, else that of mpirun."""
     rank = (result["culprit"] or {}).get("rank")
     return f"fab logs --run {run.run_id} --rank {'mpirun' if rank is None else rank}"
-
-
-def _hint(result: Mapping[str, Any]) -> str:
-    text = "\n".join(clean(str(line)) for line in (result["culprit"] or {"lines": []})["lines"])
-    if found := _NOT_SENT.search(text):
-        what = f"{found[1]} is not on the hosts; files that .gitignore excludes are not sent"
-        return f"{what}: --data NAME=FOLDER"
-=======
-def _sagemaker_hint(result: Mapping[str, Any]) -> str:
-    """What to write instead of a path of SageMaker in the last lines of a script."""
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    found = re.search(r"/opt/ml(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
-    if not found:
-        return ""
-    folder, channel = found.groups()
-    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
-    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
-    return (
-        f"{found[0]} is a folder of SageMaker: in the script, write"
-        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
-    )
-
-
-def _keras_hint(result: Mapping[str, Any]) -> str:
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
->>>>>>> dev
-    for keras, errors in WRONG_KERAS.items():
-        if any(error in text for error in errors):
-            other = "2" if keras == "3" else "3"
-            return f"this is the error of a script written for Keras {other}: add --keras {other}"
-    return ""
