@@ -47,7 +47,7 @@ def _keras(text: str) -> str:
 
 def _sagemaker(text: str) -> str:
     """What to write instead of a path of SageMaker."""
-    found = re.search(r"/opt/ml(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
+    found = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
     if not found:
         return ""
     folder, channel = found.groups()
