@@ -144,12 +144,21 @@ class Training:
 
     def run(self) -> Evaluation:
         """Train all epochs, evaluate, and leave the results."""
+        self.prepare_steps()
+        evaluate = self._evaluator(self.data.validation)
+        result = None
+        while self.position.step < self.total and not self._should_stop():
+            result = self.run_epoch(evaluate)
+        self.events.close(self.position.step)
+        return self._finish(result or evaluate())
+
+    def prepare_steps(self) -> None:
+        """The batches, the step as a graph, and the count of steps."""
         self.feed = self.strategy.iterate(
             lambda replicas: batches(self.data.train, self.plan, self.config, replicas)
         )
         step = Step(self.strategy, self.model, self.optimizer, self.task, self.config)
         self.step = step.compile(self.feed)
-        evaluate = self._evaluator(self.data.validation)
         self.progress = Progress(
             self.records,
             epochs=self.epochs,
@@ -157,11 +166,6 @@ class Training:
             step=self.position.step,
             rate=lambda number: float(self.rate(number)),
         )
-        result = None
-        while self.position.step < self.total and not self._should_stop():
-            result = self._run_epoch(evaluate)
-        self.events.close(self.position.step)
-        return self._finish(result or evaluate())
 
     def _evaluator(self, samples: Any) -> Callable[[], Result]:
         evaluate = evaluator(
@@ -175,7 +179,7 @@ class Training:
 
         return averaged
 
-    def _run_epoch(self, evaluate: Callable[[], Result]) -> Result:
+    def run_epoch(self, evaluate: Callable[[], Result]) -> Result:
         """The rest of one epoch, then its evaluation."""
         epoch = self.position.epoch
         self.progress.start_epoch(epoch + 1)

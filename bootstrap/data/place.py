@@ -13,6 +13,7 @@ from bootstrap.data import folders
 from bootstrap.data.folders import LocalData
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.send import Progress, find_missing, folder_of, send_missing
+from bootstrap.data.through_bucket import upload_missing
 from bootstrap.errors import HostsNotReady
 from bootstrap.ssh.connect import Sessions, everywhere
 
@@ -23,8 +24,11 @@ STATES = {
 }
 
 
-def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str, Any]]:
+def place_data(
+    inputs: Sequence[DataInput], sessions: Sessions, python: str
+) -> list[dict[str, Any]]:
     """Check data that is on the hosts, send local data that they lack; returns `data` of run.json.
+    `python` is the path of the runtime's Python on the hosts.
 
     Raises:
         HostsNotReady: a path does not exist on a host, or a host has too little space.
@@ -39,8 +43,9 @@ def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str
     }
     if local:
         lacks = find_missing(shares, sessions)
+        downloads = upload_missing(shares, lacks, sessions.inventory, python)
         with Board(sys.stdout, tuple(sessions)) as board:
-            send_missing(shares, sessions, lacks, board)
+            send_missing(shares, sessions, lacks, board, downloads.fetch)
         _report_present(shares, {name: lack.names for name, lack in lacks.items()})
     return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
 

@@ -72,7 +72,7 @@ def send_missing(
     opened: Mapping[str, Session],
     lacks: Mapping[str, Missing],
     board: Board,
-    prepare: Callable[[Session, LocalData], None] = lambda session, data: None,
+    prepare: Callable[[Session, LocalData, Board], None] = lambda session, data, board: None,
 ) -> None:
     """Make the data complete on all hosts at once. `prepare` is called before each folder of a host
     is filled over its connection.
@@ -85,7 +85,7 @@ def send_missing(
         name = session.host.name
         for item in lacks[name].names:
             data = shares[name][item]
-            prepare(session, data)
+            prepare(session, data, board)
             _send(session, item, data, board)
             board.line(name, f"data {item}: {summary(data)}, complete", state=f"{item} complete")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -167,9 +168,8 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
-        raise RunFailed(
-            _failure(run, result), hint=_keras_hint(result) or f"fab logs --run {run.run_id}"
-        )
+        hint = _keras_hint(result) or _sagemaker_hint(result) or f"fab logs --run {run.run_id}"
+        raise RunFailed(_failure(run, result), hint=hint)
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
@@ -198,6 +198,21 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     lines = "\n".join(f"  | {clean(line)}" for line in culprit["lines"][-12:])
     return (
         f"run {run.run_id} failed: {what}\n{lines}\n  result.json: exit code {result['exit_code']}"
+    )
+
+
+def _sagemaker_hint(result: Mapping[str, Any]) -> str:
+    """What to write instead of a path of SageMaker in the last lines of a script."""
+    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
+    found = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
+    if not found:
+        return ""
+    folder, channel = found.groups()
+    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
+    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
+    return (
+        f"{found[0]} is a folder of SageMaker: in the script, write"
+        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
     )
 
 

@@ -75,7 +75,9 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    data = place_data(options.request.data, cluster.sessions)
+    data = place_data(
+        options.request.data, cluster.sessions, f"{cluster.environment.folder}/bin/python"
+    )
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy

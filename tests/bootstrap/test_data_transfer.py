@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
 from hosts.operator import Cluster
+from standins import object_stores
+from standins.object_stores import S3
 
-from bootstrap.data import send
+from bootstrap.data import send, through_bucket
 from bootstrap.data.folders import PIECE, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
 from bootstrap.data.place import place_data
@@ -23,6 +28,7 @@ from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 
 Opened = Mapping[str, Session]
@@ -102,7 +108,7 @@ def test_every_host_gets_the_folder_once(
     sent: Sent,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data}"), inventory, opened)
+    (document,) = place_data(inputs_of(f"train={data}"), opened, sys.executable)
     assert document["name"] == "train" and document["mode"] == "file"
     for name, path in zip(opened, document["paths"], strict=True):
         folder = folder_on(cluster, name, path)
@@ -112,7 +118,7 @@ def test_every_host_gets_the_folder_once(
             folder.parent.glob("*.incoming*")
         )
     assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
-    assert place_data(inputs_of(f"train={data}"), inventory, opened) == [document]
+    assert place_data(inputs_of(f"train={data}"), opened, sys.executable) == [document]
     assert sent.bytes == 3 * sum(len(x) for x in contents(data).values()), "sent a second time"
     assert "already on all hosts" in capsys.readouterr().out
 
@@ -120,7 +126,7 @@ def test_every_host_gets_the_folder_once(
 def test_shard_gives_each_host_its_own_files(
     data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data},shard"), inventory, opened)
+    (document,) = place_data(inputs_of(f"train={data},shard"), opened, sys.executable)
     found = [
         contents(folder_on(cluster, n, p)) for n, p in zip(opened, document["paths"], strict=True)
     ]
@@ -151,7 +157,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 
     monkeypatch.setattr(send, "_pieces", cut)
     with pytest.raises(KeyboardInterrupt):
-        place_data(inputs_of(f"train={data}"), inventory, opened)
+        place_data(inputs_of(f"train={data}"), opened, sys.executable)
     for session in opened.values():
         session.close()
     monkeypatch.setattr(send, "_pieces", real)
@@ -159,7 +165,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
     with reach.sessions(inventory) as again:
         for session in again.values():
             session.start_agent("python3")
-        (document,) = place_data(inputs_of(f"train={data}"), inventory, again)
+        (document,) = place_data(inputs_of(f"train={data}"), again, sys.executable)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     assert sent.bytes < 3 * (2 * PIECE + 100), "a.bin, d.bin and the start of b.bin were there"
@@ -168,11 +174,11 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
     data: Path, inventory: Inventory, opened: Opened, cluster: Cluster, sent: Sent
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data}"), inventory, opened)
+    (document,) = place_data(inputs_of(f"train={data}"), opened, sys.executable)
     before = sent.bytes
     folder = folder_on(cluster, "h2", document["paths"][1])
     (folder / "d.bin").unlink()
-    place_data(inputs_of(f"train={data}"), inventory, opened)
+    place_data(inputs_of(f"train={data}"), opened, sys.executable)
     assert contents(folder) == contents(data)
     assert sent.bytes == before + 50
 
@@ -193,7 +199,7 @@ def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
 
     monkeypatch.setattr(send, "_pieces", changing)
     with pytest.raises(HostsFailed, match=r"d\.bin changed while it was sent"):
-        place_data(inputs_of(f"train={data}"), inventory, opened)
+        place_data(inputs_of(f"train={data}"), opened, sys.executable)
     folder = home_of(cluster, "h1") / ".railhead/data"
     assert not [p for p in folder.iterdir() if p.is_dir() and p.suffix != ".part"]
     assert opened["h1"].call("data_state", folders=[])["free"], "the channel still works"
@@ -210,7 +216,7 @@ def test_too_little_room_is_found_before_anything_is_sent(
 
     monkeypatch.setattr(Session, "call", full)
     with pytest.raises(HostsNotReady, match=r"h2 +needs 3.1 MB for the data, 1.0 kB are free"):
-        place_data(inputs_of(f"train={data}"), inventory, opened)
+        place_data(inputs_of(f"train={data}"), opened, sys.executable)
     assert sent.bytes == 0
 
 
@@ -238,14 +244,14 @@ def test_a_path_must_be_on_all_hosts(
     (home_of(cluster, "h1") / "there/x").write_text("x")
     (home_of(cluster, "h3") / "there").rmdir()
     with pytest.raises(HostsNotReady) as caught:
-        place_data(inputs_of("train=host:~/there"), inventory, opened)
+        place_data(inputs_of("train=host:~/there"), opened, sys.executable)
     assert json.dumps(caught.value.outcomes) == json.dumps(
         {"h1": "ok", "h2": "~/there is an empty folder", "h3": "there is no ~/there"}
     )
 
 
 def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
-    (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), inventory, opened)
+    (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), opened, sys.executable)
     assert document == {
         "name": "train",
         "uri": "s3://b-1/x",
@@ -260,3 +266,74 @@ def test_fewer_files_than_hosts_cannot_be_sharded(data: Path) -> None:
     check_shares(inputs_of(f"train={data}"), 5)
     with pytest.raises(UsageError, match="only 4 files for 5 hosts"):
         check_shares(inputs_of(f"train={data},shard"), 5)
+
+
+# --- Through the bucket of a stack
+
+
+@pytest.fixture
+def stack(inventory: Inventory, s3_store: S3, monkeypatch: pytest.MonkeyPatch) -> Inventory:
+    """The hosts as those of a stack with a bucket, which they and this machine may use."""
+    with contextlib.suppress(Exception):  # made by an earlier test
+        s3_store.make_bucket("stack-1")
+    for name, value in s3_store.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(through_bucket, "LEAST", 1)
+    return replace(inventory, bucket="s3://stack-1", region=object_stores.REGION)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    """Make the hosts find these credentials, as those of a role."""
+    real = Session.run
+
+    def run(self: Session, argv: Sequence[str], **kw: Any) -> Any:
+        return real(self, argv, **{**kw, "env": {**kw.get("env", {}), **variables}})
+
+    monkeypatch.setattr(Session, "run", run)
+
+
+def test_data_of_a_stack_goes_through_its_bucket(
+    data: Path,
+    opened: Opened,
+    stack: Inventory,
+    cluster: Cluster,
+    sent: Sent,
+    s3_store: S3,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give(monkeypatch, s3_store.environ)
+    sessions = Sessions(stack, opened)
+    (document,) = place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    assert sent.bytes == 0, "something went over the connections"
+    for name, path in zip(opened, document["paths"], strict=True):
+        assert contents(folder_on(cluster, name, path)) == contents(data)
+    digest = document["paths"][0].rpartition("/")[2]
+    assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
+
+
+def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
+    data: Path,
+    opened: Opened,
+    stack: Inventory,
+    cluster: Cluster,
+    sent: Sent,
+    s3_store: S3,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    give(monkeypatch, s3_store.guest)
+    sessions = Sessions(stack, opened)
+    (document,) = place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    assert "is not used: " in capsys.readouterr().out
+    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
+    assert contents(folder_on(cluster, "h2", document["paths"][1])) == contents(data)
+
+
+def test_a_stack_whose_bucket_is_gone_sends_the_data(
+    data: Path, opened: Opened, stack: Inventory, sent: Sent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = Sessions(replace(stack, bucket="s3://stack-none"), opened)
+    place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
+    assert sent.bytes

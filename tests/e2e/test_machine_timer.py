@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from e2e.conftest import refuse
-from e2e.local import wait_until
+from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost

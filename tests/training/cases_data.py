@@ -36,7 +36,6 @@ from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
 from training.data.uri import Given
 from training.results import TrainingError
-from training.strategies import gpus, horovod
 
 CASES: dict[str, Callable[[Path], None]] = {}
 
@@ -531,48 +530,6 @@ def every_model_takes_its_inputs(folder: Path) -> None:
     with refused("do not fit mobilenet_v2"):
         config = TrainConfig(model="transfer", weights=str(folder / "x.weights.h5"))
         models.build(data.Inputs((32, 32, 3)), 4, config)
-
-
-@case
-def a_rank_takes_the_gpu_of_its_local_rank_and_its_memory_as_needed(folder: Path) -> None:
-    devices = ["gpu:0", "gpu:1"]
-    seen: list[tuple[Any, ...]] = []
-    calls = {
-        "list_physical_devices": lambda kind: devices if kind == "GPU" else [],
-        "set_visible_devices": lambda found, kind: seen.append(("visible", list(found))),
-    }
-    with (
-        replaced(tf.config, **calls),
-        replaced(
-            tf.config.experimental,
-            set_memory_growth=lambda gpu, on: seen.append(("growth", gpu, on)),
-        ),
-        replaced_module("horovod.tensorflow", Hvd),
-    ):
-        horovod.Horovod(TrainConfig(), folder)
-        gpus.claim_gpus(devices)
-    assert seen == [
-        ("visible", ["gpu:1"]),
-        ("growth", "gpu:1", True),
-        ("visible", devices),
-        ("growth", "gpu:0", True),
-        ("growth", "gpu:1", True),
-    ]
-    assert gpus.gpu_for(0, devices) == "gpu:0" and gpus.gpu_for(0, []) is None
-    with refused("local rank 2 is one too many for this host's 2"):
-        gpus.gpu_for(2, devices)
-
-
-class Hvd:
-    """Rank 3 of 4, the second of the second host."""
-
-    class Compression:
-        fp16 = None
-
-    init = staticmethod(lambda: None)
-    size = staticmethod(lambda: 4)
-    rank = staticmethod(lambda: 3)
-    local_rank = staticmethod(lambda: 1)
 
 
 @contextlib.contextmanager

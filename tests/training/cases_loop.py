@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from training import checkpoint, data, job, train
 from training.config import ConfigError, resolve
+from training.data.__main__ import main as data_command
 from training.data.uri import Given
 from training.results import Records
 from training.strategies import distributed
@@ -309,6 +310,49 @@ def a_broken_image_is_named(folder: Path) -> None:
     with refused("images/bee/3.png is not an image"):
         settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
         run(folder / "r", data_folders={"train": folder / "images"}, **settings)
+
+
+@case
+def a_broken_record_is_named(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    arguments = ["shard", str(folder / "images"), str(folder / "shards"), "--shards", "2"]
+    assert data_command([*arguments, "--data", "images", "--set", "image_size=8"]) == 0
+    shard = max((folder / "shards").glob("*.tfrecord"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 255
+    shard.write_bytes(content)
+    with refused(shard.name):
+        settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
+        run(folder / "r", data_folders={"train": folder / "shards"}, **settings)
+
+
+@case
+def fewer_samples_than_replicas_train_all_the_same(folder: Path) -> None:
+    with folder_with(folder / "d", x=np.eye(2), y=np.arange(2)) as source:
+        given: dict[str, Any] = dict(data="numpy", data_folders={"train": source})
+        found = run(folder / "r", mirrored=True, **given)  # one is trained, one is held out
+    assert found.training.position.step == 2 and found.evaluation["samples"] == 1
+    assert np.isfinite(losses(found)).all()
+
+
+@case
+def a_pretrained_network_learns_a_folder_of_images(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    base = keras.applications.MobileNetV2(
+        include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg"
+    )
+    base.save_weights(folder / "base.weights.h5")
+    given: dict[str, Any] = dict(data="images", image_size=32, batch_size=4)
+    given |= {"data_folders": {"train": folder / "images"}, "epochs": 1}
+    weights = str(folder / "base.weights.h5")
+    transfer = run(folder / "1", model="transfer", weights=weights, learning_rate=0.1, **given)
+    kept = zip(transfer.weights[:-2], base.get_weights(), strict=True)
+    assert all((np.asarray(one) == other).all() for one, other in kept), "the base has moved"
+    assert np.abs(transfer.weights[-1]).max() > 0, "the new layer has not learned"
+    resnet = run(folder / "2", model="resnet50", **given)
+    moved = [np.abs(variable).max() for variable in resnet.weights]
+    assert resnet.training.position.step == 6 and np.isfinite(moved).all()
+    assert (folder / "2/model.keras").exists()
 
 
 # --- Results ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cases of cases_data.py and cases_loop.py, each file run by a runtime's python in one process.
+"""The cases of the files below, each file run by a runtime's python in one process.
 
 TensorFlow takes seconds to import: one process for many cases, and each case shown as a test.
 """
@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-FILES = ("cases_data.py", "cases_loop.py")
+FILES = ("cases_data.py", "cases_devices.py", "cases_loop.py")
 
 pytestmark = pytest.mark.slow
 

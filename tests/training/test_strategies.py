@@ -270,6 +270,15 @@ def test_horovod_with_its_own_settings_learns_the_same(tmp_path: Path, alone: Ou
     assert (outcome.results / "timeline.json").stat().st_size
 
 
+@needs_mpirun
+def test_ranks_stop_early_at_the_same_epoch(tmp_path: Path) -> None:
+    still = {"learning_rate": 1e-30, "epochs": 9, "early_stopping": 2}
+    outcome = train(tmp_path, "horovod", {**FLAT, **still}, processes=2)
+    assert outcome.code == 0, outcome.outputs
+    assert [record["epoch"] for record in outcome.records("epoch")] == [1, 2, 3]
+    assert [outcome.ranks[rank]["iterations"] for rank in (0, 1)] == [48, 48]
+
+
 def test_parameter_servers_learn_and_end_with_the_chief(tmp_path: Path) -> None:
     settings = {"data": "synthetic", "model": "linear", "shift": 0, "epochs": 4, "export": "off"}
     settings |= {"learning_rate": 0.01, "checkpoint_steps": 100}

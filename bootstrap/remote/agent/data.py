@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bootstrap.remote.agent.channel import IN, send_message
-from bootstrap.remote.agent.files import remove, replace
+from bootstrap.remote.agent.files import drop_others, remove, replace
 from bootstrap.remote.run.manifest import size_and_sha256
 
 PIECE = 1 << 20
@@ -76,6 +76,7 @@ def missing(folder: str, manifest: list[Entry]) -> list[tuple[int, int]]:
     if os.path.isdir(folder) and not os.path.isdir(part):
         os.rename(folder, part)  # a file of it was removed: the others are used
     os.makedirs(part, mode=0o700, exist_ok=True)
+    drop_others(part, {path for path, _, _ in manifest})
     needed = []
     for number, (path, size, sha256) in enumerate(manifest):
         if not has_content(os.path.join(part, path), size, sha256):
@@ -158,6 +159,7 @@ def place(part: str, path: str) -> None:
 def finish(folder: str, manifest: list[Entry]) -> None:
     """Write the list of files and rename the complete folder."""
     replace(f"{folder}.json", json.dumps([entry[:2] for entry in manifest]).encode(), 0o600)
+    remove([folder])  # a damaged one
     os.sync()  # the folder must not appear before its contents
     os.rename(f"{folder}.part", folder)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75f
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 MODULES = (network, machines, storage, rights)
 KINDS: dict[str, Kind] = {kind.type: kind for module in MODULES for kind in module.KINDS}
+INSTANCE = "aws:ec2/instance:Instance"
 PROVIDER_KNOWS = {"region", "defaultTags", "version"}
 # Pulumi's SDK says these by itself.
 PROVIDER_KNOWS |= {"skipCredentialsValidation", "skipRegionValidation"}
@@ -43,6 +45,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.faults: dict[tuple[str, int], ClientError] = {}
         self.denied: set[str] = set()  # invokes for which the person has no right
         self.created: dict[str, int] = {}
+        self.watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
+        # From RunInstances until the provider has seen an instance run: of the n-th (0: of all).
+        self.slow_instance = (0, 0.0)
+        self.finished: list[str] = []  # the types that were created, in order
         self.lock = threading.Lock()  # moto is not made for the engine's many threads
 
     def fail(self, type: str, number: int, code: str, message: str) -> None:
@@ -109,11 +115,17 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind, inputs = self._kind(request.urn, context), plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=packed(inputs))
+        self.watch(f"before create {kind.type}")
         with self._refusals(context, f"creating {kind.type}"):
             number = self.created[kind.type] = self.created.get(kind.type, 0) + 1
             if fault := self.faults.pop((kind.type, number), None):
                 raise fault
             id, added = kind.create(self._client, inputs)
+        self.watch(f"after create {kind.type}")
+        slow, seconds = self.slow_instance
+        if kind.type == INSTANCE and slow in (0, number):
+            time.sleep(seconds)
+        self.finished.append(kind.type)
         return provider_pb2.CreateResponse(id=id, properties=packed({**inputs, **added}))
 
     def Read(self, request: Any, context: Any) -> Any:
@@ -138,8 +150,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:
         kind = self._kind(request.urn, context)
+        self.watch(f"before delete {kind.type}")
         with self._refusals(context, f"deleting {kind.type}"):
             kind.delete(self._client, request.id, plain(request.properties))
+        self.watch(f"after delete {kind.type}")
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:

@@ -1,0 +1,82 @@
+"""Local data of a stack goes through its bucket: uploaded once from here, downloaded by each host.
+
+The hosts read it with the rights of their role. Where anything fails, the data goes over the
+connections instead; what a host downloaded is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.clouds import bucket
+from bootstrap.console.live import Board
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import clean, size
+from bootstrap.data.folders import LocalData
+from bootstrap.data.send import Missing, Shares, folder_of
+from bootstrap.data.upload import upload_to_stack
+from bootstrap.errors import RailheadError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan.runtimes import REPO
+from bootstrap.ssh.bundle import Bundle, pack_training
+from bootstrap.ssh.session import Session
+
+LEAST = 16_000_000  # bytes; less is sent faster than a download is started
+READER = "~/.railhead/reader"  # our training package, which downloads
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """What the hosts download from the stack's bucket: the URI by digest. `python` is the path of
+    the runtime's Python on a host, `variables` those of the download."""
+
+    uris: Mapping[str, str]
+    python: str
+    variables: Mapping[str, str]
+    reader: Bundle
+
+    def fetch(self, session: Session, data: LocalData, board: Board) -> None:
+        """Let a host download data; reports a failure, because the data can be sent instead."""
+        if data.digest not in self.uris:
+            return
+        session.send_tree(self.reader, READER)
+        uri, part = self.uris[data.digest], f"{folder_of(data)}.part"
+        argv = [self.python, "-m", "training.data", "download", uri, part]
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event.get("line"):
+                board.line(session.host.name, f"data: {clean(event['line'])}")
+
+        reply = session.run(argv, on_event=show, cwd=READER, env=self.variables)
+        if reply.rc:
+            reason = clean(reply.tail[-1]) if reply.tail else f"exit {reply.rc}"
+            board.print_lines(f"[{session.host.name}] {uri} is not used: {reason}")
+
+
+def upload_missing(
+    shares: Shares, lacks: Mapping[str, Missing], inventory: Inventory, python: str
+) -> Downloads:
+    """Upload the data that hosts lack to the stack's bucket, where there is one and the data is
+    large enough; a failure is reported."""
+    uris: dict[str, str] = {}
+    needed = max((lack.needed for lack in lacks.values()), default=0)
+    try:
+        if inventory.bucket and needed >= LEAST:
+            store = bucket.bucket_of(inventory).store
+            wanted = {
+                data.digest: data
+                for host, lack in lacks.items()
+                for name, data in shares[host].items()
+                if name in lack.names
+            }
+            for digest, data in wanted.items():
+                uris[digest], done = upload_to_stack(data, store)
+                count = size(data.total_bytes)
+                print_lines(f"{uris[digest]}: {count}, {done.sent} files uploaded")
+    except RailheadError as error:
+        reason = str(error).splitlines()[0]
+        print_lines(f"{inventory.bucket} is not used for the data: {reason}")
+    variables = {"AWS_REGION": inventory.region} if inventory.region else {}
+    return Downloads(uris, python, variables, pack_training(REPO))

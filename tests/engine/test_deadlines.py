@@ -1,0 +1,119 @@
+"""Every machine of a stack has a deadline of its own, also after a broken `up`: the real engine,
+moto, and a provider whose instances take a while to run."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.aws import INSTANCE, OnAws
+from standins.aws.cloud import Cloud
+from standins.aws.provider import serve
+
+from stacks.deadline import install_script
+
+SCHEDULE = "aws:scheduler/schedule:Schedule"
+NO_ROOM = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
+HOURS = 5
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    with Cloud() as made:
+        yield made
+
+
+@pytest.fixture
+def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
+    cloud.reset()
+    with serve(cloud) as (provider, port):
+        made = OnAws(engine, tmp_path, cloud, provider, port)
+        made.stack.config(count=3, deadline_hours=HOURS, bucket=False)
+        yield made
+
+
+def armed(aws: OnAws) -> set[str]:
+    """The running instances that have a schedule of their own about HOURS from now."""
+    found = set()
+    for one in aws.schedules():
+        (stops,) = json.loads(one["Target"]["Input"])["InstanceIds"]
+        at = datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=timezone.utc)
+        left = at - datetime.now(timezone.utc)
+        assert timedelta(hours=HOURS - 0.1) < left <= timedelta(hours=HOURS)
+        assert one["Name"].endswith(f"-{stops}")
+        found.add(stops)
+    return found
+
+
+def with_timer(aws: OnAws) -> set[str]:
+    """The running instances whose user data, as EC2 has it, installs the timer."""
+    found = set()
+    for one in aws.instances("running"):
+        asked = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
+        said = aws.cloud.client("ec2").describe_instance_attribute(**asked)["UserData"]
+        config = json.loads(b64decode(said["Value"]).decode().removeprefix("#cloud-config\n"))
+        if config["bootcmd"] == [["sh", "-c", install_script(HOURS)]]:
+            found.add(one["InstanceId"])
+    return found
+
+
+def running(aws: OnAws) -> set[str]:
+    return {one["InstanceId"] for one in aws.instances("running")}
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_capacity_refused_leaves_no_machine_without_a_deadline(
+    aws: OnAws, refused: int, seconds: float
+) -> None:
+    """Pulumi starts no step after a refused one: an instance that was still coming up has no
+    schedule then, but its timer. A machine that runs at once has a schedule, too."""
+    aws.provider.slow_instance = 0, seconds
+    aws.provider.fail(INSTANCE, refused, *NO_ROOM)
+    aws.stack.up().ended(1, NO_ROOM[0])
+    made = running(aws)
+    assert len(made) == 2 or (len(made) < 3 and refused < 3)
+    assert with_timer(aws) == made
+    assert armed(aws) <= made
+    # `up` again makes what is missing, and every machine has both.
+    aws.provider.slow_instance = 0, 0
+    aws.stack.up().ended(0)
+    assert made < running(aws) == armed(aws) == with_timer(aws) and len(running(aws)) == 3
+
+
+def test_a_schedule_is_made_while_another_machine_is_still_coming_up(aws: OnAws) -> None:
+    """One machine is slow: the schedules of the others do not wait for it."""
+    aws.provider.slow_instance = 1, 8.0
+    aws.stack.up().ended(0)
+    made = [one for one in aws.provider.finished if one in (INSTANCE, SCHEDULE)]
+    assert sorted(made[:4]) == [INSTANCE, INSTANCE, SCHEDULE, SCHEDULE], made
+    assert made[4:] == [INSTANCE, SCHEDULE], made
+
+
+def test_spot_machines_that_were_taken_away_come_back_with_a_new_deadline(aws: OnAws) -> None:
+    aws.stack.config(spot=True).up().ended(0)
+    first, old = running(aws), {one["Name"] for one in aws.schedules()}
+    (taken, *_) = sorted(first)
+    scheduler = aws.cloud.client("scheduler")
+    for one in aws.schedules():  # as hours later: all are past
+        kept = {key: one[key] for key in ("Name", "Target", "FlexibleTimeWindow", "Description")}
+        scheduler.update_schedule(**kept, ScheduleExpression="at(2026-01-01T00:00:00)")
+    aws.cloud.client("ec2").terminate_instances(InstanceIds=[taken])
+    aws.stack.refresh().ended(0)
+    aws.stack.up().ended(0)
+    (new,) = running(aws) - first
+    schedules: dict[str, Any] = {one["Name"]: one for one in aws.schedules()}
+    (name,) = schedules.keys() - old
+    assert name.endswith(new) and len(schedules) == 3 and not any(taken in n for n in schedules)
+    at = datetime.fromisoformat(schedules[name]["ScheduleExpression"][3:-1])
+    left = at.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
+    assert timedelta(hours=HOURS - 0.1) < left <= timedelta(hours=HOURS)
+    assert schedules[name]["Target"]["Arn"].endswith(":terminateInstances")
+    deadlines = {one["id"]: one["at"] for one in aws.stack.output()["cluster"]["deadlines"]}
+    assert deadlines[name] == f"{at:%Y-%m-%dT%H:%M:%S}Z"
+    assert sorted(deadlines.values())[0] == "2026-01-01T00:00:00Z", "the others are not moved"

@@ -1,0 +1,164 @@
+"""Devices, Horovod's settings and rates, run by a runtime's python: test_in_runtime.py starts it.
+
+There is no GPU: TensorFlow's lists of devices are replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
+import tensorflow as tf
+
+from training import optimizer, train
+from training.config import TrainConfig
+from training.job import Job
+from training.strategies import distributed, gpus, horovod
+
+Case = Callable[[Path], None]
+case: Callable[[Case], Case] = shared.case
+refused: Callable[..., contextlib.AbstractContextManager[None]] = shared.refused
+replaced: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced
+replaced_module: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced_module
+shared.CASES.clear()
+
+
+@contextlib.contextmanager
+def machine_with(count: int, seen: list[tuple[Any, ...]]) -> Iterator[list[str]]:
+    """TensorFlow sees so many GPUs; `seen` receives what is set."""
+    devices = [f"gpu:{number}" for number in range(count)]
+    calls = {
+        "list_physical_devices": lambda kind: devices if kind == "GPU" else [],
+        "set_visible_devices": lambda found, kind: seen.append(("visible", list(found))),
+    }
+
+    def growth(gpu: str, on: bool) -> None:
+        seen.append(("growth", gpu, on))
+
+    with (
+        replaced(tf.config, **calls),
+        replaced(tf.config.experimental, set_memory_growth=growth),
+    ):
+        yield devices
+
+
+class Hvd:
+    """Rank 3 of 4, the second of the second host; keeps the variables that init() saw."""
+
+    seen: dict[str, str]
+
+    class Compression:
+        fp16 = "fp16"
+
+    @classmethod
+    def init(cls) -> None:
+        cls.seen = {name: value for name, value in os.environ.items() if name[:8] == "HOROVOD_"}
+
+    size = staticmethod(lambda: 4)
+    rank = staticmethod(lambda: 3)
+    local_rank = staticmethod(lambda: 1)
+
+
+@case
+def a_rank_takes_the_gpu_of_its_local_rank_and_its_memory_as_needed(folder: Path) -> None:
+    seen: list[tuple[Any, ...]] = []
+    with machine_with(2, seen) as devices, replaced_module("horovod.tensorflow", Hvd):
+        horovod.Horovod(TrainConfig(), folder)
+        gpus.claim_gpus(devices)
+    assert seen == [
+        ("visible", ["gpu:1"]),
+        ("growth", "gpu:1", True),
+        ("visible", devices),
+        ("growth", "gpu:0", True),
+        ("growth", "gpu:1", True),
+    ]
+    assert gpus.gpu_for(0, devices) == "gpu:0" and gpus.gpu_for(0, []) is None
+    with refused("local rank 2 is one too many for this host's 2"):
+        gpus.gpu_for(2, devices)
+
+
+@case
+def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
+    made: list[Any] = []
+
+    def strategy(devices: Any) -> Any:
+        made.append(devices)
+        return SimpleNamespace(num_replicas_in_sync=1)
+
+    for count, one, all_of_them in (
+        (0, "cpu:0", ["cpu:0"]),
+        (1, "gpu:0", ["gpu:0"]),
+        (3, "gpu:0", ["gpu:0", "gpu:1", "gpu:2"]),
+    ):
+        seen: list[tuple[Any, ...]] = []
+        job = Job("mirrored", TrainConfig(), folder)
+        stands = {"OneDeviceStrategy": strategy, "MirroredStrategy": strategy}
+        with machine_with(count, seen) as devices, replaced(tf.distribute, **stands):
+            distributed.one_device(job)
+            distributed.mirrored(job)
+        assert made[-2:] == [one, all_of_them]
+        visible = [found for kind, found, *_ in seen if kind == "visible"]
+        assert visible == [devices[:1], devices]
+        growing = [found for kind, found, *_ in seen if kind == "growth"]
+        assert growing == [*devices[:1], *devices]
+
+
+@case
+def horovods_settings_are_there_when_it_starts(folder: Path) -> None:
+    config = TrainConfig(fusion_mb=8, cycle_ms=0.5, timeline="on", compression="fp16")
+    for name in [name for name in os.environ if name.startswith("HOROVOD_")]:
+        del os.environ[name]
+    with machine_with(0, []), replaced_module("horovod.tensorflow", Hvd):
+        plain = horovod.Horovod(TrainConfig(), folder / "plain")
+        assert Hvd.seen == {} and plain.compression is None
+        own = horovod.Horovod(config, folder / "own")
+    assert Hvd.seen == {
+        "HOROVOD_FUSION_THRESHOLD": str(8 * 1024 * 1024),
+        "HOROVOD_CYCLE_TIME": "0.5",
+        "HOROVOD_TIMELINE": str(folder / "own/timeline.json"),
+    }
+    assert own.compression == "fp16" and (folder / "own").is_dir()
+
+
+@case
+def the_rate_rises_in_the_warm_up_and_falls_after_it(folder: Path) -> None:
+    wanted = {"cosine": [0.1, 0.2, 0.3, 0.15, 0.0], "linear": [0.1, 0.2, 0.3, 0.15, 0.0]}
+    wanted["none"] = [0.1, 0.2, 0.3, 0.3, 0.3]
+    quarter = {"cosine": 0.256066, "linear": 0.225, "none": 0.3}  # where the shapes differ
+    for decay, rates in wanted.items():
+        config = TrainConfig(learning_rate=0.1, batch_size=8, warmup_epochs=2.0, decay=decay)
+        rate = optimizer.schedule(config, global_batch=24, steps=10, total=60)
+        found = [float(rate(step)) for step in (0, 10, 20, 40, 60, 30)]
+        for one, other in zip(found, [*rates, quarter[decay]], strict=True):
+            assert abs(one - other) < 1e-5, (decay, found)
+
+
+@case
+def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> None:
+    calls: list[str] = []
+
+    def enable() -> None:
+        calls.append("deterministic")
+
+    threads = {
+        f"set_{kind}_op_parallelism_threads": lambda number: calls.append(str(number))
+        for kind in ("intra", "inter")
+    }
+    with (
+        replaced(tf.config.experimental, enable_op_determinism=enable),
+        replaced(tf.config.threading, **threads),
+    ):
+        train.prepare(Job("one-device", TrainConfig(), folder, threads=3))
+        assert calls == ["3", "3"]
+        train.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
+    assert calls[2:] == ["1", "2", "deterministic"]
+
+
+if __name__ == "__main__":
+    shared.report(sys.argv[1:])
