@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.manifests import manifest
 
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
-from bootstrap.remote.run.manifest import manifest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
