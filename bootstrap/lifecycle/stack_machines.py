@@ -68,7 +68,7 @@ class StackMachines:
         """UsageError where the last `pulumi up` broke off: some machines are in no document."""
         if names := self.undocumented:
             raise UsageError(
-                f"the last `pulumi up` of stack {self.stack} broke off: its output `cluster` does "
+                f"the last pulumi up of stack {self.stack} broke off: its output cluster does "
                 f"not have {', '.join(names)}",
                 hint=f"fab up --stack {shlex.quote(self.stack)}   # goes on",
             )
@@ -85,7 +85,7 @@ class StackMachines:
         stack = shlex.quote(self.stack)
         listed = ", ".join(self.undocumented)
         yield (
-            f"the last `pulumi up` of stack {self.stack} broke off: its output `cluster` does not "
+            f"the last pulumi up of stack {self.stack} broke off: its output cluster does not "
             f"have {listed}\n  next: fab up --stack {stack}   # goes on; or, to end all of it: "
             f"fab teardown --destroy --stack {stack}"
         )

@@ -204,7 +204,7 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
 def _sagemaker_hint(result: Mapping[str, Any]) -> str:
     """What to write instead of a path of SageMaker in the last lines of a script."""
     text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    found = re.search(r"/opt/ml(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
+    found = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
     if not found:
         return ""
     folder, channel = found.groups()

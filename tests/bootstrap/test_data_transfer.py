@@ -165,6 +165,10 @@ def test_an_interrupted_transfer_continues_inside_a_file(
     with reach.sessions(inventory) as again:
         for session in again.values():
             session.start_agent("python3")
+        part = next((home_of(cluster, "h1") / ".railhead/data").glob("*.part"))
+        state = again["h1"].call("data_state", folders=[f"~/.railhead/data/{part.stem}"])
+        (found,) = state["folders"].values()
+        assert not found["complete"] and found["there"] >= PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again, sys.executable)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)

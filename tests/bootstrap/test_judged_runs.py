@@ -20,6 +20,7 @@ from bootstrap.runs.start import Run
 from bootstrap.workflows import attach
 
 RUN = Run("r1", Path("results/r1"))
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
 UNKNOWN = "the evaluation did not pass"
 
 
@@ -140,3 +141,22 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "not everything could be written: disk full"
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (f"{NO_FILE}'/opt/ml/input/data/train/x.npy'", "os.environ['SM_CHANNEL_TRAIN']"),
+        (f"{NO_FILE}'/opt/ml/model/1'", "os.environ['SM_MODEL_DIR']"),
+        (f"{NO_FILE}'/opt/ml/input/config/hyperparameters.json'", "os.environ['SM_INPUT_DIR']"),
+        (f"{NO_FILE}'/opt/ml/output/failure'", "os.environ['SM_OUTPUT_DIR']"),
+        ("cannot write to /opt/ml", "add --sagemaker"),
+        (f"{NO_FILE}'/opt/mlflow'", "fab logs --run r1"),
+    ],
+)
+def test_a_path_of_sagemaker_in_a_failure_gets_a_hint(line: str, hint: str) -> None:
+    culprit = {"rank": 0, "host": "h1", "exit": 1, "lines": ["Traceback", line]}
+    result = {"state": "failed", "seconds": 1.0, "exit_code": 1, "culprit": culprit}
+    with pytest.raises(RunFailed) as caught:
+        judge(RUN, result)
+    assert hint in caught.value.hint

@@ -27,6 +27,7 @@ parser.add_argument("--current-host", type=str, default=os.environ.get("SM_CURRE
 parser.add_argument("--gpus", type=int, default=os.environ["SM_NUM_GPUS"])
 parser.add_argument("--data-dir", default=os.environ["SM_OUTPUT_DATA_DIR"])
 args, unknown = parser.parse_known_args()
+assert args.model_dir == args.sm_model_dir
 assert open(os.path.join(args.train, "x.txt")).read() == "x"
 assert os.listdir(os.path.join(os.environ["SM_INPUT_DIR"], "data", "eval")) == ["x.txt"]
 if args.current_host == args.hosts[0]:
@@ -74,9 +75,10 @@ def test_a_script_written_for_sagemaker_runs_unchanged(
     assert int(found["SM_NUM_CPUS"]) >= 1 and int(found["SM_NUM_GPUS"]) >= 0
     assert found["SM_NETWORK_INTERFACE_NAME"] == "ens5"
     hps = {"epochs": 3, "learning_rate": 0.5, "name": "a b", "augment": True}
+    hps["model_dir"] = str(results / "model")
     assert json.loads(found["SM_HPS"]) == hps
     assert (found["SM_HP_EPOCHS"], found["SM_HP_NAME"]) == ("3", "a b")
-    assert json.loads(found["SM_USER_ARGS"]) == list(args)
+    assert json.loads(found["SM_USER_ARGS"]) == [*args, "--model_dir", str(results / "model")]
     training = json.loads(found["SM_TRAINING_ENV"])
     assert training["hyperparameters"] == hps
     assert training["channel_input_dirs"] == {n: str(tmp_path / "data") for n in ("train", "eval")}

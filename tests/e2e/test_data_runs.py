@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator
-from standins.object_stores import S3
+from standins.object_stores import S3, Gcs
 
 from training.data.records import masked_crc
 
@@ -101,6 +101,32 @@ def test_data_that_is_on_the_hosts_is_shared_by_links(operator: Operator, tmp_pa
     assert [sorted(r["RAILHEAD_DATA_B"]) for r in ranks] == [names([0, 2]), names([1])]
 
 
+SAGEMAKER = (
+    JOIN
+    + """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--model_dir")
+parser.add_argument("--train", default=os.environ["SM_CHANNEL_TRAIN"])
+args = parser.parse_args()
+assert args.model_dir == os.environ["SM_MODEL_DIR"]
+assert json.loads(os.environ["SM_HPS"])["epochs"] == 3
+pathlib.Path(args.model_dir, "saved.txt").write_text(os.environ["SM_CURRENT_HOST"])
+open("/opt/ml/input/data/train/part-0.txt")
+"""
+)
+
+
+def test_a_path_of_sagemaker_that_is_written_into_a_script_gets_a_hint(operator: Operator) -> None:
+    write_files(operator, "mine", 2)
+    operator.write("code/train.py", SAGEMAKER)
+    options = ("--sagemaker", "--args=--epochs 3", "--data", "train=mine")
+    done = operator.fab("train", "--script", "code/train.py", *options)
+    done.ended(1, "/opt/ml/input/data/train is a folder of SageMaker", "SM_CHANNEL_TRAIN")
+    assert (operator.last / "model/saved.txt").read_text() == "h1"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -138,18 +164,24 @@ def options_of_s3(s3_store: S3) -> tuple[str, ...]:
     return ("--env", f"AWS_ENDPOINT_URL={s3_store.endpoint}", *secrets)
 
 
-def test_a_script_reads_a_bucket_as_files(
-    operator: Operator, s3_store: S3, options_of_s3: tuple[str, ...]
+def test_a_script_reads_buckets_as_files(
+    operator: Operator, s3_store: S3, gcs_store: Gcs, options_of_s3: tuple[str, ...]
 ) -> None:
+    with contextlib.suppress(Exception):  # made by an earlier test
+        gcs_store.make_bucket("data")
+    gcs_store.put("data", "set/part-0.txt", b"of Google")
     operator.write("code/train.py", REPORT)
     data = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
-    command = ("train", "--script", "code/train.py", *data, *options_of_s3)
+    data += ("--data", "google=gs://data/set")
+    google = [option for pair in gcs_store.environ.items() for option in ("--env", "=".join(pair))]
+    command = ("train", "--script", "code/train.py", *data, *options_of_s3, *google)
     first = operator.fab(*command, env=s3_store.environ).ended(0)
     assert "s3://data/set" in first.out and "MB" in first.out
     ranks = [found_by(operator, rank) for rank in (0, 1)]
     assert [sorted(r["RAILHEAD_DATA_WHOLE"]) for r in ranks] == [names([0, 1, 2, 3, 4])] * 2
     assert [sorted(r["RAILHEAD_DATA_MINE"]) for r in ranks] == [names([0, 2, 4]), names([1, 3])]
     assert ranks[1]["RAILHEAD_DATA_MINE"]["part-3.txt"] == "set 3"
+    assert [r["RAILHEAD_DATA_GOOGLE"] for r in ranks] == [{"part-0.txt": "of Google"}] * 2
     again = operator.fab(*command, env=s3_store.environ).ended(0)
     assert "0 of 0 MB" not in again.out and "MB/s" not in again.out, "downloaded again"
 

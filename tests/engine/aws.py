@@ -3,6 +3,9 @@ stand-in for Pulumi's provider, and moto, which then says what there is."""
 
 from __future__ import annotations
 
+import base64
+import json
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ class OnAws:
         self.stack = Stack(engine, folder / "project", "g4dn", providers={"aws": port})
         self.stack.config(cloud="aws", owner="ann", ssh_cidrs="203.0.113.7/32")
         self.stack.config(public_key_file=key)
+        self.stack.env = {**cloud.env, "HOME": str(folder)}
 
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """What EC2 shows, by name; without states all that are not terminated."""
@@ -58,3 +62,23 @@ class OnAws:
 def tags(one: dict[str, Any]) -> dict[str, str]:
     """Tags as a mapping."""
     return {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+
+
+def check_deadlines(aws: OnAws) -> None:
+    """Every machine has a schedule of its own in the future, or the timer in its user data."""
+    now = datetime.now(timezone.utc)
+    armed = set()
+    for schedule in aws.schedules():
+        text = schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")")
+        at = datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+        (own,) = json.loads(schedule["Target"]["Input"])["InstanceIds"]
+        armed |= {own} if at > now else set()
+    for one in aws.instances():
+        assert one["InstanceId"] in armed or has_timer(aws, one["InstanceId"]), one
+
+
+def has_timer(aws: OnAws, instance: str) -> bool:
+    """Whether the machine's user data installs its timer."""
+    ec2 = aws.cloud.client("ec2")
+    found = ec2.describe_instance_attribute(InstanceId=instance, Attribute="userData")
+    return "/var/lib/railhead" in base64.b64decode(found["UserData"]["Value"]).decode()

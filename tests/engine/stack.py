@@ -129,7 +129,9 @@ class Stack:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "Pulumi.yaml").symlink_to(REPO / "Pulumi.yaml")
         if program is None:
-            (self.folder / "stacks").symlink_to(REPO / "stacks")
+            # As links: what `fab` takes for its clone is the folder, with the settings in it.
+            for part in ("stacks", "bootstrap", "training", "locks", "fabfile.py"):
+                (self.folder / part).symlink_to(REPO / part)
         else:
             (self.folder / "stacks").mkdir()
             (self.folder / "stacks" / "__main__.py").write_text(program)
@@ -179,8 +181,20 @@ class Stack:
     def run(self, *args: str, seconds: float = 200) -> Done:
         """`pulumi words` in the project; what it printed on stdout, then on stderr."""
         begun = time.monotonic()
-        process = subprocess.Popen(
-            [str(self.engine / "pulumi"), "--non-interactive", "--color=never", *args],
+        process = self.start("pulumi", "--non-interactive", "--color=never", *args)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
+        return Done(process.returncode, out + err, time.monotonic() - begun)
+
+    def start(self, program: str, *args: str) -> subprocess.Popen[str]:
+        """Start `pulumi` or `fab` in the project, with its output in pipes."""
+        folders = {"pulumi": self.engine, "fab": Path(sys.executable).parent}
+        return subprocess.Popen(
+            [str(folders[program] / program), *args],
             cwd=self.folder,
             env={**os.environ, **self._environment(), **self.env},
             stdin=subprocess.DEVNULL,
@@ -188,10 +202,15 @@ class Stack:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def fab(self, *args: str, seconds: float = 300) -> Done:
+        """`fab words` in the project, in a home of its own."""
+        begun = time.monotonic()
+        process = self.start("fab", *args)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+            process.kill()
             out, err = process.communicate(timeout=60)
             raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
         return Done(process.returncode, out + err, time.monotonic() - begun)
@@ -201,7 +220,7 @@ class Stack:
         first = [str(BIN), str(self.engine), str(Path(sys.executable).parent)]
         return {
             "PATH": os.pathsep.join([*first, os.environ["PATH"]]),
-            "PYTHONPATH": str(REPO),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(REPO)]),
             "PULUMI_HOME": str(self.folder / "pulumi"),
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "of a test",

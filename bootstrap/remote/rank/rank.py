@@ -163,7 +163,9 @@ def prepare_data(run: dict[str, Any], rank: int) -> None:
         channels = {
             item["name"]: data[f"RAILHEAD_DATA_{item['name'].upper()}"] for item in run["data"]
         }
-        os.environ.update(load("rank_sagemaker").variables(run, HERE, host, channels))
+        module = load("rank_sagemaker")
+        run["program"]["args"] = module.arguments(run, HERE)
+        os.environ.update(module.variables(run, HERE, host, channels))
 
 
 def load(name: str) -> Any:

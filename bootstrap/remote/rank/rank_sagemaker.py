@@ -39,6 +39,17 @@ def variables(
     }
 
 
+def arguments(run: Mapping[str, Any], folder: str) -> list[str]:
+    """The script's arguments. SageMaker's TensorFlow containers add --model_dir; here only for a
+    script that names it, because others may refuse an unknown argument."""
+    args = list(run["program"]["args"])
+    with open(os.path.join(folder, "work", run["program"]["path"]), errors="replace") as file:
+        named = "--model_dir" in file.read()
+    if named and not any(arg.partition("=")[0] == "--model_dir" for arg in args):
+        args += ["--model_dir", os.path.join(folder, "results", "model")]
+    return args
+
+
 def environment(
     run: Mapping[str, Any], folder: str, host: int, channels: Mapping[str, str]
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
@@ -45,6 +45,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.faults: dict[tuple[str, int], ClientError] = {}
         self.denied: set[str] = set()  # invokes for which the person has no right
         self.created: dict[str, int] = {}
+        self.watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
         # From RunInstances until the provider has seen an instance run: of the n-th (0: of all).
         self.slow_instance = (0, 0.0)
         self.finished: list[str] = []  # the types that were created, in order
@@ -114,11 +115,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind, inputs = self._kind(request.urn, context), plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=packed(inputs))
+        self.watch(f"before create {kind.type}")
         with self._refusals(context, f"creating {kind.type}"):
             number = self.created[kind.type] = self.created.get(kind.type, 0) + 1
             if fault := self.faults.pop((kind.type, number), None):
                 raise fault
             id, added = kind.create(self._client, inputs)
+        self.watch(f"after create {kind.type}")
         slow, seconds = self.slow_instance
         if kind.type == INSTANCE and slow in (0, number):
             time.sleep(seconds)
@@ -147,8 +150,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:
         kind = self._kind(request.urn, context)
+        self.watch(f"before delete {kind.type}")
         with self._refusals(context, f"deleting {kind.type}"):
             kind.delete(self._client, request.id, plain(request.properties))
+        self.watch(f"after delete {kind.type}")
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:

@@ -1,0 +1,150 @@
+"""A `pulumi up` on AWS that breaks off: the real engine and the real `fab`, over moto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.aws import INSTANCE, OnAws, check_deadlines, tags
+from standins.aws.cloud import Cloud
+from standins.aws.provider import serve
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
+DESTROY = ("teardown", "--destroy", "--yes", "--stack", "g4dn")
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    with Cloud() as made:
+        yield made
+
+
+@pytest.fixture
+def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
+    cloud.reset()
+    with serve(cloud) as (provider, port):
+        yield OnAws(engine, tmp_path, cloud, provider, port)
+
+
+def ids(machines: list[dict[str, Any]]) -> list[str]:
+    return [one["InstanceId"] for one in machines]
+
+
+def check_nothing_runs(aws: OnAws) -> None:
+    assert not aws.instances()
+    assert aws.stack.resources() == []
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_what_an_up_without_capacity_leaves_is_named_and_ended(aws: OnAws, refused: int) -> None:
+    """The others take seconds until they run. Today's commonest break: no output, no document."""
+    aws.provider.slow_instance = (0, 2.0)
+    aws.provider.fail(INSTANCE, refused, *CAPACITY)
+    aws.stack.config(count=3)
+    done = aws.stack.up().ended(1, "fab teardown --destroy --stack g4dn")
+    assert "Other zones that offer it: us-east-1b, us-east-1c" in done.text
+    assert "Other types with the same GPUs: g4dn.2xlarge" in done.text
+    left = aws.instances()
+    assert len(left) == 2
+    check_deadlines(aws)
+
+    status = aws.stack.fab("status", "--stack", "g4dn")
+    assert "Traceback" not in status.text
+    for one in left:
+        assert f"[{tags(one)['Name']}] running" in status.text, status.text
+    assert "account 123456789012" in status.text and "broke off" in status.text
+    assert "cost: 1.05 USD per hour" in status.text
+
+    aws.stack.fab(*DESTROY).ended(0, "Receipt for stack g4dn")
+    check_nothing_runs(aws)
+
+
+def test_stop_and_teardown_work_without_an_output(aws: OnAws) -> None:
+    aws.provider.fail(INSTANCE, 2, *CAPACITY)
+    aws.stack.up().ended(1)
+    (left,) = aws.instances()
+    aws.stack.fab("start", "--stack", "g4dn").ended(2, "broke off", "fab up --stack g4dn")
+    aws.stack.fab("stop", "--stack", "g4dn").ended(0, f"[{tags(left)['Name']}] stopped")
+    assert ids(aws.instances("stopped")) == ids([left])
+    aws.stack.fab("teardown", "--stack", "g4dn").ended(0, "it costs nothing by the hour")
+    aws.stack.up().ended(0)
+    assert len(aws.instances()) == 2 and left["InstanceId"] in ids(aws.instances())
+
+
+def test_a_resize_that_breaks_off_is_known_to_all(aws: OnAws) -> None:
+    aws.stack.up().ended(0)
+    aws.provider.fail(INSTANCE, 4, *CAPACITY)
+    aws.stack.config(count=4).up().ended(1)
+    assert len(aws.stack.output()["cluster"]["hosts"]) == 2 and len(aws.instances()) == 3
+    check_deadlines(aws)
+    receipt = aws.stack.fab("teardown", "--stack", "g4dn").ended(0)
+    assert receipt.text.count("stopped (says EC2") == 3
+    assert len(aws.instances("stopped")) == 3
+    aws.stack.fab(*DESTROY).ended(0)
+    check_nothing_runs(aws)
+
+
+def test_fab_up_goes_to_the_next_zone(aws: OnAws) -> None:
+    aws.stack.config(count=2, zones="us-east-1b,us-east-1c,us-east-1a")
+    aws.provider.fail(INSTANCE, 2, *CAPACITY)
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(0)
+    assert "no capacity in us-east-1b: now in us-east-1c" in done.text
+    places = [one["Placement"]["AvailabilityZone"] for one in aws.instances()]
+    assert places == ["us-east-1c"] * 2
+    aws.stack.up("--expect-no-changes").ended(0)
+
+    aws.provider.fail(INSTANCE, aws.provider.created[INSTANCE] + 1, *CAPACITY)
+    aws.stack.config(count=3)
+    before = ids(aws.instances())
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(1, "broke off", "2 machines of it")
+    assert ids(aws.instances()) == before, "machines that existed are not given up"
+
+
+def test_fab_up_without_capacity_anywhere_leaves_no_machine_unnamed(aws: OnAws) -> None:
+    aws.stack.config(count=1, zones="us-east-1b,us-east-1c")
+    for number in (1, 2):
+        aws.provider.fail(INSTANCE, number, *CAPACITY)
+    done = aws.stack.fab("up", "--yes", "--stack", "g4dn").ended(
+        1, "none of its zones has capacity"
+    )
+    assert "no machine of it exists" in done.text
+    assert not aws.instances()
+
+
+def test_machines_of_others_are_listed_and_never_ended(aws: OnAws) -> None:
+    """A colleague's stack with the same name, cluster and owner in the same account."""
+    aws.stack.config(count=1).up().ended(0)
+    theirs = {**aws.tags, "railhead:id": "ffffffffffff", "Name": "g4dn-1"}
+    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in theirs.items()]}
+    ec2 = aws.cloud.client("ec2")
+    image = aws.instances()[0]["ImageId"]
+    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+    other = made["Instances"][0]["InstanceId"]
+    stray = {**aws.tags, "Name": "g4dn-1"}
+    spec = {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in stray.items()]}
+    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+    own = made["Instances"][0]["InstanceId"]
+
+    done = aws.stack.fab(*DESTROY).ended(0)
+    assert f"machine g4dn-1.{own[-17:]} ({own})" in done.text
+    assert ids(aws.instances()) == [other]
+    text = aws.stack.fab("status", "--stack", "g4dn").text
+    assert "no machine" in text
+
+
+def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: OnAws) -> None:
+    aws.stack.config(spot=True).up().ended(0)
+    first = ids(aws.instances())
+    aws.cloud.client("ec2").terminate_instances(InstanceIds=first)
+    aws.stack.fab("start", "--stack", "g4dn").ended(2, "gone", "fab up --refresh --stack g4dn")
+    aws.stack.fab("up", "--refresh", "--yes", "--stack", "g4dn").ended(0)
+    now = ids(aws.instances())
+    assert len(now) == 2 and not set(now) & set(first)
+    check_deadlines(aws)
+    aws.stack.fab("stop", "--stack", "g4dn").ended(2, "their disks are deleted", "fab stop --yes")
+    assert ids(aws.instances()) == now
+    aws.stack.fab("teardown", "--yes", "--stack", "g4dn").ended(0)
+    assert not aws.instances()
