@@ -17,7 +17,7 @@ from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
 from bootstrap.runs import results, start
-from bootstrap.runs.earlier_run import EarlierRun
+from bootstrap.runs.earlier_run import EarlierRun, changed_data
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
@@ -79,6 +79,8 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     data = place_data(
         options.request.data, cluster.sessions, f"{cluster.environment.folder}/bin/python"
     )
+    if options.earlier:
+        print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy
     return start.start(cluster, request, data, options.results, policy, restore)
 
