@@ -1,4 +1,4 @@
-"""Real data on two Horovod ranks, from a folder and from shards. Limit: the held-out accuracy.
+"""Real data on two Horovod ranks, from a folder, shards and a stream. Limit: the held-out accuracy.
 
 The data are IDX files: MNIST where RAILHEAD_MNIST names its folder, else Fashion-MNIST, which
 Debian's package dataset-fashion-mnist brings.
@@ -20,7 +20,7 @@ MPIRUN = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 
 
 def run(source: Path | None, epochs: int, folder: Path) -> bool:
-    """Train from both and print the accuracies; whether all reach the limit."""
+    """Train from each and print the accuracies; whether all reach the limit."""
     mnist = os.environ.get("RAILHEAD_MNIST")
     preset = "mnist" if mnist else "fashion-mnist"
     place = source or Path(mnist or FASHION)
@@ -28,6 +28,7 @@ def run(source: Path | None, epochs: int, folder: Path) -> bool:
     inputs = {
         "folder": [f"train={place}"],
         "shards": [f"{name}={path}" for name, path in splits.items()],
+        "stream": [f"{name}=file://{path},stream" for name, path in splits.items()],
     }
     found = [train(preset, name, data, epochs, folder) for name, data in inputs.items()]
     return all(accuracy >= LIMITS[preset] for accuracy in found)

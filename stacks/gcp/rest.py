@@ -59,9 +59,9 @@ class Google:
             "X-Goog-User-Project": self.project,
             "Content-Type": "application/json",
         }
-        asked = request.Request(address(api) + path, body, headers)
+        question = request.Request(address(api) + path, body, headers)
         try:
-            with request.urlopen(asked, timeout=SECONDS) as answer:
+            with request.urlopen(question, timeout=SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)
         except error.HTTPError as refusal:
             raise Unanswered(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None

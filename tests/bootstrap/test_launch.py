@@ -13,6 +13,7 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.runs import follow
 from bootstrap.runs.launch import (
     Bucket,
     Program,
@@ -23,7 +24,9 @@ from bootstrap.runs.launch import (
     placement_of,
     run_document,
 )
+from bootstrap.runs.start import Run
 from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for
+from bootstrap.untrusted.run_files import read_stop
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 KEY = "ssh-ed25519 AAAA"
@@ -342,3 +345,32 @@ def test_runs_of_one_second_have_different_ids() -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert len({new_run_id(now) for _ in range(20)}) > 1
     assert new_run_id()[:2] == "20"
+
+
+class Chief:
+    """A session whose host has one file."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def call(self, name: str, paths: list[str]) -> dict[str, str]:
+        assert name == "read"
+        return dict.fromkeys(paths, self.text)
+
+
+@pytest.mark.parametrize("ending", ["", "-schema-1"])
+@pytest.mark.parametrize(
+    ("name", "first", "keep"),
+    [
+        ("run-training", {"0": "h1", "1": "h2"}, 5),
+        ("run-script", {"0": "gpu-box", "1": "host-2"}, 0),
+    ],
+)
+def test_a_run_document_of_either_schema_can_be_followed(
+    name: str, ending: str, first: dict[str, str], keep: int
+) -> None:
+    text = (DOCUMENTS / f"{name}{ending}.json").read_text()
+    chief: Any = Chief(text)
+    assert follow._first_ranks(chief, Run("r", Path("results"))) == first
+    stop = read_stop(text)
+    assert (stop["keep_minutes"] if stop else 0) == keep
