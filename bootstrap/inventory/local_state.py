@@ -174,8 +174,13 @@ def recorded_run(run_id: str) -> dict[str, Any]:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
         raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
-    record: dict[str, Any] = json.loads(found[0].read_text())
-    return record
+    try:
+        record: dict[str, Any] = json.loads(found[0].read_text())
+        if {"run_id", "cluster", "results"} <= {*record}:
+            return record
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise UsageError(f"the record of run {run_id}, {found[0]}, is damaged", hint="fab status")
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
