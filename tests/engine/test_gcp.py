@@ -97,7 +97,8 @@ def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
     assert host.id in cloud.things
     assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
     assert host.host_key_source == "guest-attributes" and host.user == "railhead"
-    assert inventory.deadlines == ({"kind": "max-run-duration", "id": "t4-1", "seconds": 28800},)
+    deadline = {"kind": "max-run-duration", "id": "t4-1", "host": "t4-1", "seconds": 28800}
+    assert inventory.deadlines == (deadline,)
     assert "8 hours after its start" in stack.output()["next"]
 
 
