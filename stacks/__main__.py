@@ -30,7 +30,7 @@ def main() -> None:
         cluster = component.Cluster(config.name, config)
     except ConfigError as error:
         for problem in re.split(r"\n(?! )", str(error)):
-            pulumi.log.error(problem)
+            pulumi.log.error(settings.with_command(problem, values.get("cloud", "")))
         sys.exit(ERROR_SHOWN)
     pulumi.export("cluster", cluster.document)
     pulumi.export("next", cluster.document.apply(lambda document: summary(config, document)))

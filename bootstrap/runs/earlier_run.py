@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,22 @@ def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
         return []
     run_id = earlier.run.run_id
     return [f"the program has changed since run {run_id}: its present files are used"]
+
+
+def changed_data(earlier: EarlierRun, data: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for each local data that has another content than in the run. `data`: of run.json.
+
+    A host's share of data depends on the number of hosts; it is not compared.
+    """
+    before = {item["name"]: item for item in earlier.document.get("data", ())}
+    run_id = earlier.run.run_id
+    return [
+        f"data {item['name']} has changed since run {run_id}: its present files are used"
+        for item in data
+        if item["paths"]
+        and item["distribution"] != "shard"
+        and item["paths"][:1] != (before[item["name"]]["paths"] or ())[:1]
+    ]
 
 
 def _args(earlier: EarlierRun) -> TrainArgs:

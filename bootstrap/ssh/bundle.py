@@ -143,8 +143,8 @@ def _refuse_large(root: Path, found: list[Found], limit: int) -> None:
     raise UsageError(
         f"{root} holds {total / 1e6:.1f} MB in {len(found)} files, more than the"
         f" {limit / 1e6:.1f} MB that are shipped; the largest:{lines}",
-        hint="add what the run does not need to .gitignore, or choose a smaller folder with"
-        " --workdir",
+        hint="give data by --data NAME=FOLDER, which has no limit; add what the run does not need"
+        " to .gitignore, or choose a smaller folder with --workdir",
     )
 
 

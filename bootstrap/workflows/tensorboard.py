@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -21,7 +21,7 @@ from bootstrap.lifecycle import power
 from bootstrap.provision.local_environment import python_of
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.start import Run, find_run
+from bootstrap.runs.start import FINAL, Run, find_run, read_json
 from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
@@ -45,9 +45,14 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
         UsageError: the run has written no events and no metrics.
     """
     run = find_run(status.inventory, run_id)
-    with _source(status, run) as bring:
-        bring()
-        if not any(run.results.rglob("*tfevents*")):
+    with _source(status, run) as source:
+        source.bring()
+        if not _has_events(run) and source.goes_on():
+            print_lines("the run has no events yet; waiting for the first ones")
+        while not _has_events(run) and source.goes_on():
+            time.sleep(EVERY)
+            source.bring()
+        if not _has_events(run):
             raise UsageError(
                 f"run {run.run_id} has no TensorBoard events and no metrics yet",
                 hint=f"fab logs --run {run.run_id}   # our own training writes them by epoch",
@@ -56,25 +61,40 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
             print_lines(f"TensorBoard of run {run.run_id}: {address}", "Ctrl-C ends it")
             while True:
                 time.sleep(EVERY)
-                bring()
+                source.bring()
     print_lines("TensorBoard has ended")
 
 
+def _has_events(run: Run) -> bool:
+    return any(run.results.rglob("*tfevents*"))
+
+
+class _Here:
+    """Everything that can be shown is here."""
+
+    def bring(self) -> None:
+        """Nothing to bring."""
+
+    def goes_on(self) -> bool:
+        """No more will come."""
+        return False
+
+
 @contextlib.contextmanager
-def _source(status: power.ClusterStatus, run: Run) -> Iterator[Callable[[], None]]:
+def _source(status: power.ClusterStatus, run: Run) -> Iterator[_Here | _Following]:
     """What brings the events here: from the results, the bucket, or the chief."""
     inventory = status.inventory
     if (run.results / "result.json").exists():
-        yield lambda: None  # everything is here
+        yield _Here()
     elif inventory.chief.name not in status.not_running:
         with connected(inventory, run) as connection:
-            yield _Following(connection).bring
+            yield _Following(connection)
     elif inventory.bucket:
         bring_from_bucket(bucket_of(inventory), run)
-        yield lambda: None
+        yield _Here()
     else:
         print_lines(f"{inventory.chief.name} does not run: only what was fetched is shown")
-        yield lambda: None
+        yield _Here()
 
 
 class _Following:
@@ -94,6 +114,11 @@ class _Following:
             if not self.lost:
                 print_lines(f"no new events: {error.message}")
             self.lost = True
+
+    def goes_on(self) -> bool:
+        """Whether the run has not ended."""
+        state = read_json(self.connection.chief, f"{self.connection.run.folder}/state.json")
+        return not self.lost and bool(state) and state["state"] not in FINAL
 
 
 @contextlib.contextmanager

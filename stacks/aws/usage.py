@@ -26,23 +26,35 @@ def vcpus_of_others(
             return 0
         spot = set(running_machines(opts, instance_type=types, instance_lifecycle=["spot"]))
         counted = spot if quota.spot else running - spot
-        others = sorted(counted - set(existing_machines(config, opts)))
-        if len(others) > MOST:
-            pulumi.log.warn(f"{len(others)} machines run: their vCPUs are not counted")
-            return None
-        kinds = [_type(one, opts) for one in others]
-        sizes = {kind: _vcpus(kind, opts) for kind in set(kinds) if quota.counts(kind)}
+        return _vcpus(counted - set(existing_machines(config, opts)), quota, opts)
     except Exception as error:  # ConfigError, or the type that a failed invoke raises
         pulumi.log.warn(f"the machines that run cannot be counted: {error}")
         return None
-    return float(sum(sizes.get(kind, 0) for kind in kinds))
 
 
-def _type(machine: str, opts: pulumi.InvokeOptions) -> str:
-    return ec2.get_instance(instance_id=machine, opts=opts).instance_type
+def _vcpus(machines: set[str], quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
+    """Of types in our table by one question for each size; of others one by one, which needs
+    more permissions."""
+    total = 0
+    for size, names in _names_by_size(quota).items():
+        if machines:
+            found = machines & set(running_machines(opts, instance_type=names))
+            total += size * len(found)
+            machines = machines - found
+    if len(machines) > MOST:
+        pulumi.log.warn(f"{len(machines)} machines of other types run: they are not counted")
+        return None
+    for one in machines:
+        kind = ec2.get_instance(instance_id=one, opts=opts).instance_type
+        if quota.counts(kind):
+            total += ec2.get_instance_type(instance_type=kind, opts=opts).default_vcpus
+    return float(total)
 
 
-def _vcpus(kind: str, opts: pulumi.InvokeOptions) -> int:
-    if kind in TYPES:
-        return TYPES[kind].vcpus
-    return ec2.get_instance_type(instance_type=kind, opts=opts).default_vcpus
+def _names_by_size(quota: VcpuQuota) -> dict[int, list[str]]:
+    """The machine types of our table that the quota counts, by their vCPUs."""
+    found: dict[int, list[str]] = {}
+    for name, machine in TYPES.items():
+        if quota.counts(name):
+            found.setdefault(machine.vcpus, []).append(name)
+    return found

@@ -34,7 +34,8 @@ def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Locati
     if not wanted:
         raise ConfigError(
             f"zones: none of {', '.join(config.zones)} has {config.machine_type}; "
-            f"in {config.region} there are {', '.join(offering)}"
+            f"in {config.region} there are {', '.join(offering)}\n"
+            f"  next: pulumi config set zones {offering[0]}"
         )
     return _in_network(config, wanted, opts) if config.network else Location(wanted[0])
 

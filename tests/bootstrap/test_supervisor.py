@@ -19,8 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-from bootstrap.remote.run.manifest import manifest as remote_manifest
+from standins.manifests import manifest as remote_manifest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.manifests import manifest
 
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
-from bootstrap.remote.run.manifest import manifest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
+from standins import object_stores  # noqa: E402
 from standins.storage import Store, flipped  # noqa: E402
 
 SHIP = Path(__file__).parents[2] / "bootstrap/remote/run/upload.py"
@@ -253,3 +254,25 @@ def test_the_stand_in_speaks_the_batches_of_google_s_library(gcs: Store, python:
     done = subprocess.run([python, "-c", BATCH], capture_output=True, text=True)
     assert done.stdout == "4 [204, 403, 204, 204]\n", done.stderr
     assert gcs.names("results-b") == ["held"] and gcs.batches == [4]
+
+
+def test_checkpoints_go_to_google_and_come_back(
+    gcs_store: object_stores.Gcs, run: Path, python: str, tmp_path: Path
+) -> None:
+    gcs_store.make_bucket("checkpoints-b")
+    env = {**os.environ, **gcs_store.environ, "NO_PROXY": "127.0.0.1"}
+    url = "gs://checkpoints-b/runs/r1"
+    files = {f"step-00000010/{name}": name for name in ("state.npz", "manifest.json")}
+    for name, text in files.items():
+        path = run / "checkpoints" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    sender = [python, "-I", str(SHIP.with_name("live_upload.py")), str(run), url, "once"]
+    done = subprocess.run(sender, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    back = tmp_path / "back"
+    restore = [python, "-I", str(SHIP.with_name("restore_checkpoints.py")), url, str(back)]
+    done = subprocess.run(restore, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["damaged"] == []
+    assert {name: (back / name).read_text() for name in files} == files

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from stacks.validators import ConfigError
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 
 
+STACKS = Path(__file__).parents[2] / "stacks"
 ECDSA = (
     "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBOF1xOdIRcc43HsakJ"
     "pnzpC0h6z/T8ZQ1mhcOWkBMPdV+FKJYR3Wvko/aqDnMj9+rWRASkzzsaHq8dudhnOwghY= ann"
@@ -333,6 +337,29 @@ def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
         for text in (WRONG[key.name], *([None] if key.required else [])):
             for message in messages(refused(config_of(keys, cloud, **{key.name: text}))):
                 assert len(message) == 2 and message[1].startswith("  next: "), message
+
+
+def test_every_message_of_the_stacks_has_a_command_or_the_key_that_gets_one() -> None:
+    """Of those too that need a cloud: a message without a command begins with its key, and
+    `with_command` adds the key's own."""
+    found = [text for path in sorted(STACKS.rglob("*.py")) for text in refusals(path)]
+    assert len(found) > 40
+    names = "|".join(key.name for key in KEYS)
+    bare = [text for text in found if "\n  next: " not in text]
+    assert not [text for text in bare if not re.match(rf"({names}|\{{\}}): ", text)]
+    for key in KEYS:
+        line, command = settings.with_command(f"{key.name}: wrong", key.clouds[0]).splitlines()
+        assert command == f"  next: {key.command(key.clouds[0])}"
+
+
+def refusals(path: Path) -> Iterator[str]:
+    """The texts of a module that ConfigError gets, with {} for what is put in."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigError":
+            (text,) = node.args
+            if isinstance(text, ast.Constant | ast.JoinedStr):
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                yield "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)
 
 
 def test_the_command_of_every_key_sets_a_value_that_its_reader_takes(keys: Path) -> None:

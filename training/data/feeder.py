@@ -104,11 +104,14 @@ class Feeder:
     def wait_for_room(self) -> bool:
         """Wait until the reader has removed enough; False where nobody is left to read."""
         while self.waiting() >= FILES:
-            if os.getppid() != self.parent:
+            if os.getppid() != self.parent or not self.folder.exists():
                 return False
             time.sleep(POLL)
         return True
 
     def waiting(self) -> int:
         """How many files wait for the reader."""
-        return sum(1 for path in self.folder.iterdir() if path.name[0] != ".")
+        try:
+            return sum(1 for path in self.folder.iterdir() if path.name[0] != ".")
+        except FileNotFoundError:  # removed, with all that was in it
+            return FILES

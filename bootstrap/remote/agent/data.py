@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -29,7 +30,9 @@ def data_state(folders: list[str]) -> dict[str, Any]:
     found = {}
     for name in folders:
         folder = os.path.expanduser(name)
-        found[name] = {"complete": is_complete(folder), "there": size_of(f"{folder}.part")}
+        parts = glob.glob(f"{glob.escape(folder)}.incoming-*")
+        there = size_of(f"{folder}.part") + sum(os.path.getsize(part) for part in parts)
+        found[name] = {"complete": is_complete(folder), "there": there}
     status = os.statvfs(os.path.expanduser("~"))
     return {"folders": found, "free": status.f_bavail * status.f_frsize}
 

@@ -86,17 +86,6 @@ class Listing:
         return ""
 
 
-def manifest(folder: str) -> dict[str, Any]:
-    """The manifest of a run's folder; files removed in the meantime are left out."""
-    found = Listing(folder)
-    files = []
-    for path, _ in found.files:
-        with contextlib.suppress(OSError):
-            size, digest = size_and_sha256(os.path.join(folder, path))
-            files.append({"path": path, "bytes": size, "sha256": digest})
-    return {"schema": 1, "files": files, "skipped": found.skipped}
-
-
 def is_ours(name: str) -> bool:
     """Whether a name in results/ or logs/ is an internal file, never copied."""
     return name in (*OURS, *PARTS, GROWING)

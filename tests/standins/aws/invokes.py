@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatch
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -34,9 +35,9 @@ def instances(aws: Aws, args: Inputs) -> Inputs:
         for key, value in (args.get("instanceTags") or {}).items()
     ]
     states = args.get("instanceStateNames") or ["running"]
-    requests += [*_filters(args), {"Name": "instance-state-name", "Values": states}]
+    requests.append({"Name": "instance-state-name", "Values": states})
     held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
-    found = [one for each in held for one in each["Instances"]]
+    found = [one for each in held for one in each["Instances"] if _passes(one, args)]
     return {
         "id": aws("ec2").meta.region_name,
         "ids": [one["InstanceId"] for one in found],
@@ -47,6 +48,15 @@ def instances(aws: Aws, args: Inputs) -> Inputs:
     }
 
 
+def _passes(one: dict[str, Any], args: Inputs) -> bool:
+    """Filters that moto does not have: by patterns of the type, and by the lifecycle."""
+    properties = {"instance-type": "InstanceType", "instance-lifecycle": "InstanceLifecycle"}
+    return all(
+        any(fnmatch(one.get(properties[each["Name"]], ""), text) for text in each["Values"])
+        for each in _filters(args)
+    )
+
+
 def instance(aws: Aws, args: Inputs) -> Inputs:
     held = aws("ec2").describe_instances(InstanceIds=[args["instanceId"]])["Reservations"]
     one = held[0]["Instances"][0]
@@ -54,8 +64,8 @@ def instance(aws: Aws, args: Inputs) -> Inputs:
 
 
 def instance_type(aws: Aws, args: Inputs) -> Inputs:
-    said = aws("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])
-    (found,) = said["InstanceTypes"]
+    output = aws("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])
+    (found,) = output["InstanceTypes"]
     vcpus = found["VCpuInfo"]["DefaultVCpus"]
     return {"id": args["instanceType"], "defaultVcpus": vcpus}
 

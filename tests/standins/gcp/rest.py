@@ -39,11 +39,9 @@ class Rest:
     users: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)  # by method, as in compute.regions.get
-    asked: list[str] = field(default_factory=list)
 
     def answer(self, method: str, params: Mapping[str, str], body: Any) -> tuple[int, Any]:
         """The status and the JSON of a call of a REST method."""
-        self.asked.append(method)
         if method in self.refused:
             return self.refused[method], _error(self.refused[method], f"{method} is refused")
         answers = {
@@ -170,17 +168,17 @@ def _methods() -> dict[str, tuple[str, str, set[str]]]:
     """Every method of the APIs by id: its verb, the pattern of its path, its parameters."""
     found = {}
     for api in APIS:
-        said = json.loads((DOCUMENTS / f"{api}.v1.json").read_text())
-        for method in _every_method(said):
+        document = json.loads((DOCUMENTS / f"{api}.v1.json").read_text())
+        for method in _every_method(document):
             path = method.get("flatPath", method["path"])
-            base = str(said.get("servicePath", ""))
+            base = str(document.get("servicePath", ""))
             pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/:]+)", re.escape(base + path))
-            known = {*method.get("parameters", {}), *said["parameters"]}
+            known = {*method.get("parameters", {}), *document["parameters"]}
             found[method["id"]] = (method["httpMethod"], pattern, known)
     return found
 
 
-def _every_method(said: Mapping[str, Any]) -> Iterator[Any]:
-    yield from said.get("methods", {}).values()
-    for resource in said.get("resources", {}).values():
+def _every_method(document: Mapping[str, Any]) -> Iterator[Any]:
+    yield from document.get("methods", {}).values()
+    for resource in document.get("resources", {}).values():
         yield from _every_method(resource)

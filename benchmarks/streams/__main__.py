@@ -1,0 +1,115 @@
+"""How data in a bucket reaches a training: as a stream, from downloaded files, and from memory.
+
+    python -m benchmarks.streams --python RUNTIME/bin/python [--rounds 5] [--gigabytes 2]
+
+RUNTIME is an environment that `fab bootstrap` made. A real S3 server runs on this machine; a relay
+gives it the speed of a network. Exit 1 where a limit is not kept:
+
+- samples/s: shards in files >= 0.95 of memory, a stream >= 0.95 of files (medians of ratios)
+- at 60 MB/s the first record of a stream arrives within a tenth of the time that mode file takes
+- streaming takes at most 300 MB of memory, tmpfs included
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from standins import object_stores
+from standins.relay import Relay
+
+REPO = Path(__file__).resolve().parents[2]
+RATE = 60e6  # bytes per second
+LEAST, FIRST, MEMORY = 0.95, 0.1, 300.0
+
+
+def probe(python: str, environ: dict[str, str], *arguments: str) -> Any:
+    """What a measurement in the runtime prints last, as JSON."""
+    command = [python, str(Path(__file__).with_name("probe.py")), *arguments]
+    more = {"PYTHONPATH": str(REPO), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        command,
+        env={**os.environ, **more, **environ},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def speeds(python: str, environ: dict[str, str], rounds: int) -> bool:
+    """Samples per second of a training, in turns in one process."""
+    found: dict[str, list[float]] = probe(python, environ, "speed", "s3://data/images", str(rounds))
+    for name, each in found.items():
+        print(f"{name:<8} {median(each):8.0f} samples/s  ({min(each):.0f}-{max(each):.0f})")
+    ratios = [ratio(found, "file", "memory"), ratio(found, "stream", "file")]
+    return all(each >= LEAST for each in ratios)
+
+
+def ratio(found: dict[str, list[float]], one: str, other: str) -> float:
+    """The median of the rounds' ratios: both of a round ran under about the same load."""
+    each = [a / b for a, b in zip(found[one], found[other], strict=True)]
+    middle = median(each)
+    print(f"{one} / {other} {middle:.2f}  ({min(each):.2f}-{max(each):.2f}), limit {LEAST}")
+    return middle
+
+
+def first_records(python: str, environ: dict[str, str], rounds: int) -> bool:
+    """Seconds until the first record, through a link of 60 MB/s."""
+    ratios: list[float] = []
+    for _ in range(rounds):
+        seconds: dict[str, float] = {}
+        for mode in ("stream", "file"):
+            with Relay(environ["AWS_ENDPOINT_URL"], bytes_per_s=RATE) as relay:
+                slow = {**environ, "AWS_ENDPOINT_URL": relay.endpoint}
+                with tempfile.TemporaryDirectory() as cache:
+                    slow["RAILHEAD_DATA_CACHE"] = cache
+                    seconds[mode] = probe(python, slow, "first", "s3://data/large", mode)
+        ratios.append(seconds["stream"] / seconds["file"])
+        print(f"first record: stream {seconds['stream']:.2f} s, file {seconds['file']:.2f} s")
+    print(f"stream / file {median(ratios):.3f}, limit {FIRST}")
+    return median(ratios) <= FIRST
+
+
+def memory(python: str, environ: dict[str, str]) -> bool:
+    """Memory while everything is streamed once."""
+    found = probe(python, environ, "memory", "s3://data/large")
+    grown: float = (found["most"] - found["before"]) / 1e6
+    rate = found["bytes"] / found["seconds"] / 1e6
+    print(f"streamed {found['bytes'] / 1e9:.1f} GB at {rate:.0f} MB/s: {grown:.0f} MB of memory")
+    print(f"limit {MEMORY:.0f} MB")
+    return grown <= MEMORY
+
+
+def main() -> int:
+    """Measure and print; exit 1 where a limit is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", required=True, help="of a runtime, with TensorFlow and obstore")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    options = parser.parse_args()
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    with tempfile.TemporaryDirectory() as name, object_stores.s3(caches, Path(name)) as s3:
+        s3.make_bucket("data")
+        python = options.python
+        probe(python, s3.environ, "make", "s3://data", str(options.gigabytes))
+        print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+        kept = [
+            speeds(python, s3.environ, options.rounds),
+            first_records(python, s3.environ, options.rounds),
+            memory(python, s3.environ),
+        ]
+    return int(not all(kept))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
