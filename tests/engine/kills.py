@@ -209,8 +209,8 @@ def status(aws: OnAws) -> str:
     end = time.monotonic() + STATUS_SECONDS
     while process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
-        complete = any(line.startswith("cost: ") for line in lines)
-        if complete and time.monotonic() - last[0] > 3:
+        complete = any(line.startswith("[") for line in lines)
+        if complete and time.monotonic() - last[0] > 5:
             break
     process.kill()
     thread.join(10)
