@@ -60,9 +60,10 @@ def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp:
     (made,) = gcp.cloud.compute.instances
     labels = gcp.cloud.compute.instances[made]["labels"]
     zone = made.rpartition("/")[0]
-    gcp.cloud.compute.add(f"{zone}/t4-9", labels=labels, machineType="zones/z/machineTypes/n1")
+    interface = {"networkIP": "10.164.0.9", "accessConfigs": [{"natIP": "198.51.100.9"}]}
+    gcp.cloud.compute.add(f"{zone}/t4-9", labels=labels, networkInterfaces=[interface])
     theirs = {**labels, "railhead-id": "ffffffffffff"}
-    gcp.cloud.compute.add(f"{zone}/t4-8", labels=theirs, machineType="zones/z/machineTypes/n1")
+    gcp.cloud.compute.add(f"{zone}/t4-8", labels=theirs)
     status = gcp.stack.fab("status", "--stack", "t4").text
     assert "in no state of Pulumi, with this stack's id: t4-9" in status, status
     assert "which no command of this stack ends:\n  t4-8" in status
