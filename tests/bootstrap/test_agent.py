@@ -313,11 +313,12 @@ def test_the_part_of_another_host_that_shares_the_home_stays(
     assert found(home / elsewhere) == {"uv": "half"}
 
 
+@pytest.mark.parametrize("missing", [0, 1, 1 << 20], ids=["damaged", "cut", "empty"])
 def test_a_content_on_the_host_that_was_damaged_travels_again(
-    agent: Agent, home: Path, sent: Sent
+    agent: Agent, home: Path, sent: Sent, missing: int
 ) -> None:
     for file in sent.options["manifest"]:
-        build(home / "blobs", {file["sha256"]: "\0" * file["size"]})
+        build(home / "blobs", {file["sha256"]: "\0" * max(0, file["size"] - missing)})
     assert sent.to(agent)["sent"] == 2
     assert found(home / "above/there") == INSTALLER
 
@@ -600,6 +601,25 @@ def test_a_line_without_end_stays_small(agent: Agent) -> None:
     answer, events = agent.call("run", argv=["sh", "-c", script])
     assert answer["tail"][-1].endswith("xend")
     assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
+
+
+def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> None:
+    """Local hosts share uv's cache: the second finds what the first has downloaded."""
+    agents = [Agent(home) for _ in range(3)]
+    alone = ["sh", "-c", "mkdir ~/busy || exit 7; sleep 0.2; rmdir ~/busy"]
+    codes: list[int] = []
+
+    def download(one: Agent) -> None:
+        codes.append(one.call("run", argv=alone, fetches=True)[0]["rc"])
+
+    threads = [threading.Thread(target=download, args=(one,)) for one in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for one in agents:
+        one.process.communicate()
+    assert codes == [0, 0, 0]
 
 
 def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:

@@ -208,7 +208,7 @@ def test_a_run_that_begins_at_this_very_moment_is_not_stopped(home: Path) -> Non
 def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the decision to stop and the lock, a short run may come and go: its results are there."""
+    """Between the decision to stop and the lock, a short run may come and go."""
     kept = Kept(home)
     monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
     monkeypatch.setattr(stop_machines, "RUN_ID", "r1")
