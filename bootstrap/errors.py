@@ -27,6 +27,10 @@ class RailheadError(Exception):
         return self.message + (f"\n  next: {self.hint}" if self.hint else "")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received: as Ctrl-C, but a run that was started continues."""
+
+
 class RunFailed(RailheadError):
     """A run ended with a failure; the message names the rank, its host and its last lines."""
 

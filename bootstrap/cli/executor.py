@@ -9,6 +9,7 @@ import difflib
 import logging
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from invoke.exceptions import ParseError, UnknownFileType
 
 from bootstrap.console import log
 from bootstrap.console.output import printable
-from bootstrap.errors import RailheadError
+from bootstrap.errors import RailheadError, Terminated
 
 
 class ClusterExecutor(Executor):  # type: ignore[misc]
@@ -110,6 +111,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     @wraps(body)
     def task(*args: Any, **kwargs: Any) -> None:
         name = _dashed(body.__name__)
+        signal.signal(signal.SIGTERM, _terminate)
         with log.command(name, sys.argv[1:], live=_shows_log()) as file:
             try:
                 body(*args, **kwargs)
@@ -117,9 +119,10 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
             except BrokenPipeError:
                 raise _output_closed() from None
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as end:
+                what = "terminated" if isinstance(end, Terminated) else "interrupted"
                 hint = "fab status   # shows the hosts and the run"
-                raise Exit(f"fab {name}: interrupted\n  next: {hint}", code=1) from None
+                raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
             except Exit:
                 raise
             except Exception:
@@ -127,6 +130,10 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(_internal_error(file), code=1) from None
 
     return task
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
 
 
 def _internal_error(file: log.LogFile) -> str:

@@ -52,10 +52,11 @@ HELP = {
     "resume": "the id of a run: the same program goes on from its checkpoints",
     "checkpoints": "also fetch the newest checkpoint",
     "detach": "return when the run has started",
-    "keep": "minutes until a stack's machines stop after a failed run; default: 20",
+    "keep": "minutes until machines stop after a failed run (20); prune: newest runs (10)",
     "no-stop": "leave a stack's machines running after the run",
     "max-hours": "cancel the run after so many hours",
     "run": "a run id; default: the last run",
+    "to": "a folder for the results; default: results/ where fab train was typed",
     "yes": "do not ask for confirmation",
     "purge": "also remove ~/.railhead from the hosts",
     "discard-results": "go on even if results that would be deleted were not fetched",
@@ -63,6 +64,7 @@ HELP = {
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
     "refresh": "read from the cloud first which resources still exist",
     "rank": "a rank's number, mpirun or supervisor",
+    "follow": "print new lines until the run ends",
     "cmd": "a shell command",
     "host": "a host's name",
     "folder": "a folder or a file here",
@@ -91,13 +93,17 @@ def task(
 
 
 def target_of(
-    hosts: str | None, stack: str | None, slots: str | None = None, start: bool = False
+    hosts: str | None,
+    stack: str | None,
+    slots: str | None = None,
+    start: bool = False,
+    run: str | None = None,
 ) -> Target:
     """The hosts of a command, not yet resolved."""
     from bootstrap.cli.targets import Target
     from bootstrap.inventory.hosts import whole_number
 
-    return Target(hosts, stack, whole_number(slots, "--slots", 1, 1024), start)
+    return Target(hosts, stack, whole_number(slots, "--slots", 1, 1024), start, run)
 
 
 def options_of(

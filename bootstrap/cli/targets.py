@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
@@ -15,15 +16,17 @@ from bootstrap.lifecycle.stack_machines import StackMachines
 
 @dataclass(frozen=True)
 class Target:
-    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else of
-    the selected stack, else the hosts of the last command. `slots` is the number of ranks per host
-    for entries of `hosts` without a number. `start`: start the stack's machines that do not run.
+    """The hosts of a command: `hosts` (the text of --hosts), else the machines of `stack`, else the
+    hosts of `run`, else the machines of the selected stack, else the hosts of the last command.
+    `slots` is the number of ranks per host for entries of `hosts` without a number. `start`: start
+    the stack's machines that do not run.
     """
 
     hosts: str | None = None
     stack: str | None = None
     slots: int | None = None
     start: bool = False
+    run: str | None = None
 
     def __post_init__(self) -> None:
         if self.hosts is not None and self.stack is not None:
@@ -38,11 +41,11 @@ class Target:
         where they are; None for hosts of no stack."""
         if self.hosts is not None:
             return None
-        stack = self.stack if self.stack is not None else pulumi_stack.current()
+        stack = self._stack_name()
         if stack is not None:
             found = stack_machines.find(stack)
         else:
-            recorded = local_state.last_cluster()
+            recorded = self._recorded()
             if not recorded.is_managed:
                 return None
             found = stack_machines.of_record(recorded)
@@ -74,8 +77,21 @@ class Target:
     def _inventory(self) -> Inventory:
         if self.hosts is not None:
             return parse_hosts(self.hosts, slots=self.slots)
-        stack = self.stack if self.stack is not None else pulumi_stack.current()
-        return local_state.last_cluster() if stack is None else pulumi_stack.cluster_of(stack)
+        stack = self._stack_name()
+        return self._recorded() if stack is None else pulumi_stack.cluster_of(stack)
+
+    def _stack_name(self) -> str | None:
+        if self.stack is not None:
+            return self.stack
+        return self._of_run.stack if self._of_run else pulumi_stack.current()
+
+    def _recorded(self) -> Inventory:
+        return self._of_run or local_state.last_cluster()
+
+    @cached_property
+    def _of_run(self) -> Inventory | None:
+        """The recorded cluster of `run`."""
+        return None if self.run is None else local_state.cluster_of_run(self.run)
 
 
 def _printed(status: ClusterStatus) -> ClusterStatus:

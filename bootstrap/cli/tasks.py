@@ -144,7 +144,7 @@ def status(
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from bootstrap.cli import status
 
-    target = target_of(hosts, stack)
+    target = target_of(hosts, stack, run=run)
     machines = target.machines()
     status.show(target.status_of(machines), run, machines)
 
@@ -156,11 +156,13 @@ def logs(
     stack: str | None = None,
     run: str | None = None,
     rank: str = "0",
+    follow: bool = False,
 ) -> None:
     """Print the log of a rank, of mpirun or of the supervisor, from the chief."""
-    from bootstrap.workflows import attach
+    from bootstrap.workflows import logs
 
-    attach.logs(target_of(hosts, stack).running(), run, rank)
+    show = logs.follow if follow else logs.show
+    show(target_of(hosts, stack, run=run).running(), run, rank)
 
 
 @task()
@@ -170,7 +172,7 @@ def attach(
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
     from bootstrap.workflows import attach as workflow
 
-    workflow.attach(target_of(hosts, stack).running(), run)
+    workflow.attach(target_of(hosts, stack, run=run).running(), run)
 
 
 @task()
@@ -180,11 +182,12 @@ def fetch(
     stack: str | None = None,
     run: str | None = None,
     checkpoints: bool = False,
+    to: str | None = None,
 ) -> None:
     """Fetch what a run has written so far."""
     from bootstrap.workflows import attach
 
-    attach.fetch(target_of(hosts, stack).status(), run, with_checkpoint=checkpoints)
+    attach.fetch(target_of(hosts, stack, run=run).status(), run, to, with_checkpoint=checkpoints)
 
 
 @task()
@@ -194,7 +197,7 @@ def tensorboard(
     """Show a run in TensorBoard on this machine, also while it goes on; Ctrl-C ends it."""
     from bootstrap.workflows import tensorboard as workflow
 
-    workflow.show(target_of(hosts, stack).status(), run)
+    workflow.show(target_of(hosts, stack, run=run).status(), run)
 
 
 @task()
@@ -204,7 +207,19 @@ def cancel(
     """Cancel a run on every host, and verify that none of its processes is left."""
     from bootstrap.workflows import attach
 
-    attach.cancel(target_of(hosts, stack).running(), run)
+    inventory = target_of(hosts, stack, run=run).running()
+    named = (hosts, stack, run) != (None, None, None)
+    attach.cancel(inventory, run if named else attach.last_run(inventory))
+
+
+@task()
+def prune(c: Context, hosts: str | None = None, stack: str | None = None, keep: str = "10") -> None:
+    """Remove the folders of old runs from the hosts; fetched results here stay."""
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.workflows import prune as workflow
+
+    newest = whole_number(keep, "--keep", 0, 10_000)
+    workflow.prune(target_of(hosts, stack).running(), 10 if newest is None else newest)
 
 
 @task()

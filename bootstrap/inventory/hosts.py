@@ -150,9 +150,11 @@ def check_name(name: str, what: str) -> str:
 def check_peer_address(text: str) -> str:
     """Return `text` if it is an IP address (mpirun's networks derive from it); else UsageError."""
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         raise UsageError(f"peer address {text!r}: write an IP address, as in 10.0.0.1") from None
+    if address.is_multicast or address.is_unspecified or text == "255.255.255.255":
+        raise UsageError(f"peer address {text!r}: the address of one host, as in 10.0.0.1")
     return text
 
 

@@ -165,18 +165,36 @@ def runs(cluster: str) -> list[Path]:
     return [path for path in found if is_name(path.stem)]
 
 
+def cluster_of_run(run_id: str) -> Inventory | None:
+    """The recorded cluster on which a run was started; None if it is not recorded here."""
+    known = [path for path in _records(run_id) if path.parents[1].name in clusters()]
+    return load_cluster(known[0].parents[1].name) if known else None
+
+
+def move_results(run_id: str, folder: Path) -> None:
+    """Record another folder for the results of a run."""
+    for path in _records(run_id):
+        record = {**json.loads(path.read_text()), "results": str(folder)}
+        atomic_write(path, json.dumps(record) + "\n")
+
+
+def _records(run_id: str) -> list[Path]:
+    check_name(run_id, "a run's id")
+    return sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+
+
 def recorded_run(run_id: str) -> dict[str, Any]:
     """The record of a run of any cluster: `run_id`, `cluster`, `results`, `document`, `given`.
 
     Raises:
         UsageError: no such run is recorded here.
     """
-    check_name(run_id, "a run's id")
-    found = sorted((home() / "clusters").glob(f"*/runs/{run_id}.json"))
+    found = _records(run_id)
     if not found:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
         raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
+    _results_of(found[0])  # repairs a damaged record
     record: dict[str, Any] = json.loads(found[0].read_text())
     return record
 

@@ -189,7 +189,7 @@ def merge(state: StackState, document: Inventory | None, listed: Listed | None) 
              for m in state.machines if m.id not in known]  # fmt: skip
     strays = tuple(m for m in own if m.id not in in_state | known)
     added += [_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in strays]
-    hosts = (*kept, *_distinct(added, [h.name for h in kept]))
+    hosts = (*kept, *_distinct(added, kept))
     where = [listed.account if listed else "", state.region or ""]
     return StackMachines(
         state,
@@ -228,10 +228,14 @@ def _host(
     )
 
 
-def _distinct(hosts: Iterable[Host], taken: Sequence[str]) -> Iterator[Host]:
-    """The hosts, with the id in the name of one whose name another machine has."""
-    names = set(taken)
+def _distinct(hosts: Iterable[Host], taken: Sequence[Host]) -> Iterator[Host]:
+    """The hosts, none with a name or an address of another: a name gets the id as its end, and the
+    id replaces the address. A recorded address may be another machine's by now."""
+    names, addresses = {h.name for h in taken}, {h.address for h in taken}
     for host in hosts:
-        name = host.name if host.name not in names else f"{host.name}.{str(host.id)[-17:]}"
+        own = str(host.id).rpartition("/")[2]
+        name = host.name if host.name not in names else f"{host.name}.{own[-17:]}"
+        address = host.address if host.address not in addresses else own
         names.add(name)
-        yield replace(host, name=name)
+        addresses.add(address)
+        yield replace(host, name=name, address=address)

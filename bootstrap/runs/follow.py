@@ -50,6 +50,7 @@ class FollowState:
     """How far `follow` has read metrics.jsonl; kept across a connection that breaks."""
 
     offset: int = 0
+    log_offset: int = 0
     lost: bool = False
     done: bool = False
 
@@ -73,9 +74,15 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
     hosts = _first_ranks(chief, run)
-    with_progress: set[str] = set()  # other hosts show their last output line
+    # Without a terminal the output is a log: it gets each line of rank 0, not only the latest.
+    log_name = None if board.live else "rank-0"
+    # The hosts whose last output line is not shown.
+    with_progress = {hosts["0"]} if log_name and "0" in hosts else set()
 
     def show(event: Mapping[str, Any]) -> None:
+        if "log" in event:
+            state.log_offset = event["log_offset"]
+            board.print_lines(f"[{hosts.get('0')}] {clean(str(event['log']))}".rstrip())
         if "metrics" in event:
             state.offset = event["offset"]
             show_record(event["metrics"], board, with_progress)
@@ -84,7 +91,14 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
             if line and host in board.names and host not in with_progress:
                 board.line(host, clean(line))
 
-    reply = chief.call("follow", on_event=show, folder=run.folder, offset=state.offset)
+    reply = chief.call(
+        "follow",
+        on_event=show,
+        folder=run.folder,
+        offset=state.offset,
+        log=log_name,
+        log_offset=state.log_offset,
+    )
     state.lost, state.done = reply["lost"], True
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 

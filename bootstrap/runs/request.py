@@ -29,6 +29,8 @@ _PIECE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
+ENV_FILE_BYTES = 1_000_000
+
 
 @dataclass(frozen=True)
 class TrainArgs:
@@ -194,7 +196,11 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     """(location, entry) of each line of a file. Errors show only the location: an entry may be a
     secret."""
     try:
-        lines = Path(path).read_text().splitlines()
+        with Path(path).open("rb") as file:
+            data = file.read(ENV_FILE_BYTES + 1)
+        if len(data) > ENV_FILE_BYTES:
+            raise UsageError(f"--env-file {path}: more than {ENV_FILE_BYTES} bytes")
+        lines = data.decode().splitlines()
     except OSError as error:
         raise UsageError(f"--env-file {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
-from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.runs.events import EVENT_FILE, event_file
+from bootstrap.runs.hints import hint_of
 from bootstrap.runs.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
@@ -31,23 +32,7 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
 RESULT = "results/result.json"
-
-# Errors of a script that runs under the wrong Keras version (docs/troubleshooting.md).
-WRONG_KERAS = {
-    "3": (
-        "'Variable' object has no attribute 'ref'",
-        "'list' object is not callable",
-        "unexpected keyword argument 'experimental_run_tf_function'",
-        "Attempt to convert a value (PerReplica:",
-        "optimizers.legacy is not supported in Keras 3",
-        "has no attribute 'reset_states'",
-    ),
-    "2": (
-        "No module named 'tf_keras.",
-        "No module named 'keras.ops'",
-        "tf_keras' has no attribute",
-    ),
-}
+ELSEWHERE = "cd FOLDER   # one that can be written; then the same command"
 
 
 def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:
@@ -81,6 +66,19 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
         notice = json.dumps({"left": len(left)})
         session.call("write", files=[[f"{run.folder}/fetched", 0o644, notice]])
     return result_of(run.results)
+
+
+def require_writable(folder: Path) -> None:
+    """UsageError if the results folder cannot be created or written: checked before a run."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise UsageError(
+            f"{place} is not a folder: results cannot be written there", hint=ELSEWHERE
+        )
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"{place} cannot be written: results would be lost", hint=ELSEWHERE)
 
 
 def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> None:
@@ -168,13 +166,31 @@ def judge(run: Run, result: Mapping[str, Any]) -> str:
             + (f": {result['why']}" if result.get("why") else "")
         )
     if result["state"] == "failed":
-        hint = _keras_hint(result) or _sagemaker_hint(result) or f"fab logs --run {run.run_id}"
+        lines = (result["culprit"] or {"lines": []})["lines"]
+        hint = hint_of(lines) or _log_hint(run, result)
         raise RunFailed(_failure(run, result), hint=hint)
+    if left := left_on_hosts(result):
+        raise RailheadError(
+            f"run {run.run_id} succeeded, and {left}", hint=f"fab cancel --run {run.run_id}"
+        )
     evaluation = result["evaluation"] or {}
     if evaluation.get("passed") is False:
         raise BelowThreshold(_below(evaluation))
     ranks = count(result["size"], "rank")
     return f"run {run.run_id} succeeded in {duration(result['seconds'])} on {ranks}"
+
+
+def left_on_hosts(result: Mapping[str, Any]) -> str:
+    """The hosts on which processes of the run are, or may be, left; empty if there are none."""
+    found = []
+    for name, swept in (result.get("swept") or {}).items():
+        left = swept.get("left") if isinstance(swept, dict) else None
+        if left:
+            found.append(f"processes {clean(str(left))[:200]} of it are left on {name}")
+        elif left is None:
+            why = swept.get("unknown") if isinstance(swept, dict) else swept
+            found.append(f"{name} did not report that its processes ended: {clean(str(why))[:200]}")
+    return "; ".join(found)
 
 
 def _below(evaluation: Mapping[str, Any]) -> str:
@@ -201,25 +217,7 @@ def _failure(run: Run, result: Mapping[str, Any]) -> str:
     )
 
 
-def _sagemaker_hint(result: Mapping[str, Any]) -> str:
-    """What to write instead of a path of SageMaker in the last lines of a script."""
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    found = re.search(r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", text)
-    if not found:
-        return ""
-    folder, channel = found.groups()
-    names = {"model": "SM_MODEL_DIR", "output": "SM_OUTPUT_DIR", "input": "SM_INPUT_DIR"}
-    name = f"SM_CHANNEL_{channel.upper()}" if channel and folder == "input" else names.get(folder)
-    return (
-        f"{found[0]} is a folder of SageMaker: in the script, write"
-        f" os.environ[{name or 'SM_...'!r}], and add --sagemaker (docs/data.md)"
-    )
-
-
-def _keras_hint(result: Mapping[str, Any]) -> str:
-    text = "\n".join((result["culprit"] or {"lines": []})["lines"])
-    for keras, errors in WRONG_KERAS.items():
-        if any(error in text for error in errors):
-            other = "2" if keras == "3" else "3"
-            return f"this is the error of a script written for Keras {other}: add --keras {other}"
-    return ""
+def _log_hint(run: Run, result: Mapping[str, Any]) -> str:
+    """The command that shows the log of the rank that failed, else that of mpirun."""
+    rank = (result["culprit"] or {}).get("rank")
+    return f"fab logs --run {run.run_id} --rank {'mpirun' if rank is None else rank}"

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.ssh.gitignore import IgnoreFile, ignored, parse
 
@@ -51,9 +52,25 @@ class _Folder:
 def files_in(root: Path) -> list[Found]:
     """The files of `root` (a resolved path) to ship, by path; UsageError names one that cannot."""
     try:
-        return sorted(_walk(root, _start(root)), key=lambda file: file.path)
+        found = sorted(_walk(root, _start(root)), key=lambda file: file.path)
+        return [file for file in found if not _is_own_output(file)]
     except OSError as error:
         raise unreadable(Path(error.filename or root), error) from error
+
+
+def _is_own_output(file: Found) -> bool:
+    """Whether a file is the stdout or stderr of this command: it grows while it is read."""
+    own = any(_is_open_as(file, number) for number in (1, 2))
+    if own:
+        print_lines(f"{file.path} is not sent: this command writes its output to it")
+    return own
+
+
+def _is_open_as(file: Found, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.source.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def unreadable(place: Path, error: OSError) -> UsageError:

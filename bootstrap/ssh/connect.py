@@ -94,6 +94,8 @@ def _refused(host: Host, error: Any) -> str:
 
 
 def _unreachable(host: Host, error: Any) -> str:
+    if error.filename:  # a private key, not the network
+        return f"{error.filename} on this computer cannot be read: {error.strerror}"
     return f"{error.strerror or error}: does it run, is there a way to its network?"
 
 

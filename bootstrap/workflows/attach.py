@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.clouds.bucket import bucket_of
 from bootstrap.console.live import Board
-from bootstrap.console.output import print_lines
-from bootstrap.console.text import clean
-from bootstrap.errors import RailheadError, RunFailed, UsageError
-from bootstrap.inventory.hosts import Inventory, whole_number
+from bootstrap.console.output import confirm, print_lines
+from bootstrap.errors import RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
-from bootstrap.runs import bucket_results, checkpoints, results
+from bootstrap.runs import bucket_results, checkpoints, results, start
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
 from bootstrap.runs.start import Run, find_run
@@ -26,47 +27,63 @@ SHOWN_FILES = 20
 
 def attach(inventory: Inventory, run_id: str | None) -> None:
     """Follow a run to its end, then fetch and judge its results. `run_id` None: the last run."""
-    with connected(inventory, find_run(inventory, run_id)) as connection:
-        follow(connection, interrupt_cancels=False)
-        finish(connection)
-
-
-def logs(inventory: Inventory, run_id: str | None, rank: str) -> None:
-    """Print a log of a run. `rank` is a rank's number, "mpirun" or "supervisor"."""
     run = find_run(inventory, run_id)
-    name = _log_name(rank)
-    with connected(inventory, run) as connection:
-        path = f"{run.folder}/logs/{name}.log"
-        text = connection.chief.call("read", paths=[path])[path]
-    if text is None:
-        raise UsageError(f"run {run.run_id} has no log {name!r} on {inventory.chief.name}")
-    print_lines(*(clean(line) for line in text.splitlines()))
+    try:
+        with connected(inventory, run) as connection:
+            follow(connection)
+            finish(connection)
+    except KeyboardInterrupt:
+        raise RunFailed("detached; the run continues", hint=_again(run)) from None
 
 
-def _log_name(rank: str) -> str:
-    if rank in ("mpirun", "supervisor"):
-        return rank
-    return f"rank-{whole_number(rank, '--rank', 0, 9999)}"
+def _again(run: Run) -> str:
+    return f"fab attach --run {run.run_id}"
 
 
-def fetch(status: power.ClusterStatus, run_id: str | None, *, with_checkpoint: bool) -> None:
+def fetch(
+    status: power.ClusterStatus, run_id: str | None, to: str | None = None, *, with_checkpoint: bool
+) -> None:
     """Fetch what a run has written so far; from the bucket when the chief does not run.
 
+    `to`: a folder for the results instead of the one of `fab train`; it is recorded.
     `with_checkpoint`: also the newest checkpoint, which may be large.
     """
     inventory = status.inventory
     run = find_run(inventory, run_id)
+    if to is not None:
+        run = replace(run, results=Path(to).expanduser().resolve() / run.run_id)
+    results.require_writable(run.results)
+    if to is not None:
+        local_state.move_results(run.run_id, run.results)
     if inventory.bucket and inventory.chief.name in status.not_running:
+        state = "no result"
         if with_checkpoint:
             checkpoints.fetch_from_bucket(bucket_of(inventory), run, print_lines)
         result = bucket_results.fetch(inventory, run, print_lines)
     else:
         with connected(power.ensure_running(status, print_lines), run) as connection:
+            state = start.state(connection.chief, run)
             if with_checkpoint:
                 checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
     _print_results(run.results)
-    print_lines(f"state: {result['state'] if result else 'no result yet'}")
+    print_lines(f"state: {result['state'] if result else state}")
+
+
+def last_run(inventory: Inventory) -> str:
+    """The id of the last run, for a command that names no run and no hosts.
+
+    Raises:
+        UsageError: it was started in another folder, and the user did not agree.
+    """
+    run = find_run(inventory, None)
+    if run.results.parent == Path.cwd() / "results":
+        return run.run_id
+    hint = f"fab cancel --run {run.run_id}"
+    question = f"the last run, {run.run_id}, was started in {run.results.parent.parent}. Cancel it?"
+    if not confirm(question, hint=hint):
+        raise UsageError("nothing was cancelled", hint=hint)
+    return run.run_id
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:
@@ -89,31 +106,36 @@ def connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
         yield RunConnection(run, inventory, sessions.chief)
 
 
-def follow(connection: RunConnection, *, interrupt_cancels: bool) -> None:
-    """Show the run until it ends. Ctrl-C cancels the run, or only stops following it."""
-    run = connection.run
-    attach_hint = f"fab attach --run {run.run_id}"
+def follow(connection: RunConnection) -> None:
+    """Show the run until it ends."""
     try:
         with Board(sys.stdout, connection.inventory.names) as board:
             follow_to_end(connection, board)
     except ConnectionLost as lost:
-        raise RunFailed(f"{lost}; the run itself continues", hint=attach_hint) from None
+        raise RunFailed(f"{lost}; the run itself continues", hint=_again(connection.run)) from None
+
+
+def follow_started(connection: RunConnection) -> None:
+    """Show a run that this command started: Ctrl-C cancels it, SIGTERM leaves it running."""
+    try:
+        follow(connection)
+    except Terminated:
+        raise RunFailed("terminated; the run continues", hint=_again(connection.run)) from None
     except KeyboardInterrupt:
-        if not interrupt_cancels:
-            raise RunFailed("detached; the run continues", hint=attach_hint) from None
-        _cancel_after_interrupt(connection.inventory, run)
+        _cancel_after_interrupt(connection.inventory, connection.run)
 
 
 def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     print_lines(
-        "", "Ctrl-C: cancelling the run on every host; press Ctrl-C again to leave it running"
+        "", "Ctrl-C: cancelling the run on every host; press Ctrl-C again to stop waiting for it"
     )
     try:
         _cancel(inventory, run)
     except KeyboardInterrupt:
-        hint = f"fab attach --run {run.run_id}   # or: fab cancel --run {run.run_id}"
-        raise RunFailed("stopped waiting; the supervisor still has the run", hint=hint) from None
-    raise RunFailed(f"run {run.run_id} was cancelled", hint="fab fetch   # for its results so far")
+        what = "stopped waiting: the run is being cancelled, and may still have processes"
+        raise RunFailed(what, hint=f"fab cancel --run {run.run_id}   # checks each host") from None
+    hint = f"fab fetch --run {run.run_id}   # for its results so far"
+    raise RunFailed(f"run {run.run_id} was cancelled", hint=hint)
 
 
 def finish(connection: RunConnection) -> None:

@@ -15,7 +15,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, stop_policy
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
-from bootstrap.runs import start
+from bootstrap.runs import results, start
 from bootstrap.runs.earlier_run import EarlierRun, changed_data
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy, placement_of
@@ -44,6 +44,7 @@ class TrainOptions:
 def train(inventory: Inventory, options: TrainOptions) -> Run:
     """Run a training on the hosts, from bootstrap to the fetched results."""
     options.request.options.resolved_strategy(len(inventory.hosts))
+    results.require_writable(options.results)
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
@@ -58,7 +59,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
             print_lines(f"next: fab attach --run {run.run_id}")
         else:
             connection = RunConnection(run, inventory, cluster.sessions.chief)
-            attach.follow(connection, interrupt_cancels=True)
+            attach.follow_started(connection)
             attach.finish(connection)
     return run
 

@@ -30,6 +30,16 @@ class Unanswered(Exception):
     """Google refused, or could not be reached; the message has its words."""
 
 
+class _NoRedirect(request.HTTPRedirectHandler):
+    """urllib would send the token to wherever an answer points."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+OPENER = request.build_opener(_NoRedirect)
+
+
 @dataclass(frozen=True)
 class Google:
     """Asks in the name of whoever runs the command; `project` pays for the requests."""
@@ -61,7 +71,7 @@ class Google:
         }
         question = request.Request(address(api) + path, body, headers)
         try:
-            with request.urlopen(question, timeout=SECONDS) as answer:
+            with OPENER.open(question, timeout=SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)
         except error.HTTPError as refusal:
             raise Unanswered(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None

@@ -83,7 +83,7 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     (here.results / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     lines: list[str] = []
     monkeypatch.setattr(bucket_results, "LARGE", 20)
-    assert bucket_results.fetch(world.inventory, here, lines.append) == {"state": "succeeded"}
+    assert bucket_results.fetch(world.inventory, here, lines.append)["state"] == "succeeded"
     assert lines == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
     found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
     assert found == set(shipped)

@@ -50,7 +50,7 @@ def machines(count: int = 2, **options: Any) -> Inventory:
     golden = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     ids = [instance["InstanceId"] for instance in made["Instances"]]
     hosts = tuple(replace(h, id=i) for h, i in zip(golden.hosts, ids, strict=False))
-    return replace(golden, hosts=hosts, bucket=None, deadlines=())
+    return replace(golden, hosts=hosts, bucket=None, deadlines=(), cluster_id=None)
 
 
 def schedule(at: datetime, ids: list[str | None], name: str = SCHEDULE, verb: str = "stop") -> None:
@@ -266,6 +266,21 @@ def test_a_schedule_of_a_spot_machine_has_to_terminate_it(aws: None) -> None:
     assert only(base.cloud_of(inventory).deadlines()).state == "armed"
 
 
+def test_a_schedule_whose_role_may_not_stop_the_machine_is_missing(aws: None) -> None:
+    """The role's policy asks for the tag, so a machine that lost it runs on."""
+    inventory = machines(1)
+    schedules(inventory, later(1))
+    assert inventory.cluster_id is None and only(base.cloud_of(inventory).deadlines()).at
+    inventory = replace(inventory, cluster_id="0a1b2c3d4e5f")
+    found = only(base.cloud_of(inventory).deadlines())
+    assert found.state == MISSING and "lost its tag railhead:id=0a1b2c3d4e5f" in found.reason
+    tag = {"Key": "railhead:id", "Value": "0a1b2c3d4e5f"}
+    boto3.client("ec2", region_name=REGION).create_tags(
+        Resources=[inventory.hosts[0].id], Tags=[tag]
+    )
+    assert only(base.cloud_of(inventory).deadlines()).state == "armed"
+
+
 def test_a_machine_that_is_gone_has_no_deadline_and_spoils_none(aws: None) -> None:
     inventory = machines()
     schedules(inventory, later(1))
@@ -294,7 +309,9 @@ def scheduled(**options: Any) -> AwsClient:
     """An AWS that knows the machines of the golden document and this schedule."""
     inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     ids = [h.id for h in inventory.hosts]
-    instances = [{"InstanceId": id, "State": {"Name": "running"}} for id in ids]
+    tags = [{"Key": "railhead:id", "Value": inventory.cluster_id}]
+    running = {"State": {"Name": "running"}, "Tags": tags}
+    instances = [{"InstanceId": id, **running} for id in ids]
     target = {"Arn": TARGET, "Input": json.dumps({"InstanceIds": ids})}
     answer = {"Reservations": [{"Instances": instances}], "Target": target}
     return lambda *_, **__: answer | options

@@ -79,7 +79,7 @@ def with_script(run: Run, script: str) -> Run:
     return run
 
 
-PROGRAM = {"kind": "script", "path": "train.py", "args": []}
+PROGRAM = {"kind": "script", "path": "train.py", "args": [], "sagemaker": False}
 HEAD = "import os, sys, time\nrank = int(os.environ['RAILHEAD_RANK'])\n"
 REAL: dict[str, tuple[str, dict[str, Any]]] = {
     "at once": ("sys.exit(3)", {"exit": 3}),

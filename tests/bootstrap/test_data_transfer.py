@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
@@ -231,6 +232,21 @@ def test_too_little_room_is_found_before_anything_is_sent(
     with pytest.raises(HostsNotReady, match=r"h2 +needs 3.1 MB for the data, 1.0 kB are free"):
         place_data(inputs_of(f"train={data}"), opened)
     assert sent.bytes == 0
+
+
+def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
+    asked: list[Any] = []
+
+    def content(event: Mapping[str, Any]) -> Iterator[bytes]:
+        asked.append(event["need"])
+        return iter([b"x"] if event["need"] else [])
+
+    sha256 = hashlib.sha256(b"x").hexdigest()
+    for _ in range(2):
+        folder = "~/.railhead/data/y"
+        manifest = [["f", 1, sha256]]
+        opened["h1"].send_stream("receive_data", content, folder=folder, manifest=manifest)
+    assert asked == [[[0, 0]], []]
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(

@@ -128,6 +128,9 @@ def test_records_that_do_not_suffice_are_refused(
     project.rename(project.with_name("moved"))
     with pytest.raises(UsageError, match="No such file or directory"):
         resumed_request(earlier_run("r1"), TrainArgs())
+    next((local_state.home() / "clusters").glob("*/runs/r1.json")).write_text("{")
+    with pytest.raises(UsageError, match="did not record its options"):
+        earlier_run("r1")
     old: dict[str, Any] = {"run_id": "r3", "cluster": "c"}
     local_state.save_run(old, Path("results/r3"))
     with pytest.raises(UsageError, match="did not record its options"):

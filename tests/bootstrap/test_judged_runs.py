@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bootstrap.console.live import Board
-from bootstrap.errors import BelowThreshold, RunFailed
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs.follow import show_record
-from bootstrap.runs.results import judge, trouble_line
+from bootstrap.runs.results import judge, require_writable, trouble_line
 from bootstrap.runs.start import Run
 from bootstrap.workflows import attach
 
@@ -141,6 +141,64 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "not everything could be written: disk full"
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
+
+
+def failed(rank: int | None, *lines: str) -> dict[str, Any]:
+    culprit = {"rank": rank, "host": "b", "lines": list(lines), "exit": 1}
+    return {"state": "failed", "exit_code": 1, "culprit": culprit, "seconds": 1.0}
+
+
+HINTS = {
+    "the log of the rank that failed": (failed(1, "ValueError: x"), "fab logs --run r1 --rank 1"),
+    "the log of mpirun": (failed(None, "lost"), "fab logs --run r1 --rank mpirun"),
+    "a file that was not sent": (
+        failed(0, "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"),
+        "--data NAME=FOLDER",
+    ),
+    "an absolute path": (
+        failed(0, "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'"),
+        "fab logs --run r1 --rank 0",
+    ),
+    "Keras 2 code": (failed(0, "ValueError: Invalid filepath extension for saving. "), "--keras 2"),
+    "Keras 3 code": (
+        failed(0, "AttributeError: 'function' object has no attribute 'assign'"),
+        "--keras 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("result, hint", HINTS.values(), ids=HINTS)
+def test_a_failure_names_the_next_step(result: dict[str, Any], hint: str) -> None:
+    with pytest.raises(RunFailed) as caught:
+        judge(RUN, result)
+    assert caught.value.hint.endswith(hint)
+
+
+SWEPT: dict[str, tuple[Any, str]] = {
+    "all ended": ({"a": {"ended": 2, "left": []}}, ""),
+    "one is left": ({"a": {"ended": 0, "left": [77]}}, r"processes \[77\] of it are left on a"),
+    "no answer": ({"b": {"unknown": "no answer"}}, "b did not report .*: no answer"),
+    "nonsense": ({"b": 5}, "b did not report .*: 5"),
+}
+
+
+@pytest.mark.parametrize("swept, message", SWEPT.values(), ids=SWEPT)
+def test_a_success_with_processes_left_is_an_error(swept: Any, message: str) -> None:
+    result = {**ended(None), "swept": swept}
+    if not message:
+        assert judge(RUN, result).startswith("run r1 succeeded")
+        return
+    with pytest.raises(RailheadError, match=message) as caught:
+        judge(RUN, result)
+    assert (caught.value.code, caught.value.hint) == (1, "fab cancel --run r1")
+
+
+def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "results")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(UsageError, match="results is not a folder"):
+        require_writable(tmp_path / "results" / "r1")
 
 
 @pytest.mark.parametrize(

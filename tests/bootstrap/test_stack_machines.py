@@ -92,6 +92,12 @@ def test_a_killed_up_has_machines_that_are_in_no_state() -> None:
     assert "in no state of Pulumi, with this stack's id: aws-g4dn-9 (i-9, g4dn.xlarge in" in text
 
 
+def test_an_address_that_another_machine_has_by_now_is_not_used() -> None:
+    taken = replace(listed("i-9"), address=DOCUMENT.hosts[0].address)
+    found = merge(state(*BOTH), DOCUMENT, Listed("account 1", (taken,)))
+    assert found.inventory and found.inventory.hosts[-1].address == "i-9"
+
+
 @pytest.mark.parametrize("cluster_id", ["another", None])
 def test_machines_of_others_are_listed_and_never_ours(cluster_id: str | None) -> None:
     """Also with the same name, cluster and stack: two people may each have a stack `gpu`."""

@@ -18,6 +18,7 @@ from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
 
+from bootstrap.cli import status
 from bootstrap.clouds.base import MISSING, Deadline
 from bootstrap.errors import HostsFailed
 from bootstrap.inventory.hosts import Host, Inventory
@@ -155,6 +156,27 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     assert found["late"] == "no" and 7190 <= int(found["stops"]) - int(found["now"]) <= 7200
     assert "the machines power themselves off at" in said[-1]
     assert host.is_on
+    # As `fab start` does it: the time of the cloud's deadline.
+    deadlines.arm_timers(inventory, Scheduler(), None, said.append)  # type: ignore[arg-type]
+    found = shown(host)
+    assert 3590 <= int(found["stops"]) - int(found["now"]) <= 3600
+
+
+def test_status_shows_the_timer_of_each_machine(
+    machine: Start, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = machine("m1")
+    run_again(host)
+    shown(host)
+    trust(home, host)
+    inventory = inventory_of(host)
+    lost = replace(inventory.hosts[0], name="m2", address="127.0.0.9")
+    inventory = replace(inventory, hosts=(*inventory.hosts, lost))
+    with connect.open_sessions(inventory) as sessions:
+        status._show_timers(sessions)
+    armed, unknown = capsys.readouterr().out.splitlines()
+    assert armed.startswith("[m1] deadline timer: armed, 20") and "in 7 h 5" in armed
+    assert unknown == "[m2] deadline timer: UNKNOWN: the machine cannot be reached"
 
 
 def test_what_the_tool_cannot_read_counts_from_the_boot(machine: Start) -> None:

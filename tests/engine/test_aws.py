@@ -130,7 +130,8 @@ def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
     aws.stack.up("--expect-no-changes").ended(0, "keeps its image ami-0123456789abcdef0")
     aws.cloud.client("ec2").stop_instances(InstanceIds=before)
     for schedule in aws.schedules():
-        kept = {key: schedule[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
+        keys = ("Name", "Description", "Target", "FlexibleTimeWindow")
+        kept = {key: schedule[key] for key in keys}
         aws.cloud.client("scheduler").update_schedule(
             **kept, ScheduleExpression="at(2031-02-03T04:05:06)", ScheduleExpressionTimezone="UTC"
         )

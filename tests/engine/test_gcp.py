@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from engine.aws import PUBLIC
+from engine.stack import Done, Stack
 from standins.gcp.cloud import BUCKET, INSTANCE, MEMBER, Cloud
 from standins.gcp.plugin import serving
 from standins.gcp.rest import TOKEN, Rest
 from standins.gcp.rest import serving as serving_rest
 
 from bootstrap.inventory.document import from_document
-from tests.engine.stack import Done, Stack
 
 # Every step starts an engine and a program: seconds alone, a minute beside other work.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -97,7 +97,8 @@ def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
     assert host.id in cloud.things
     assert (host.address, host.peer_address) == ("198.51.100.1", "10.164.0.1")
     assert host.host_key_source == "guest-attributes" and host.user == "railhead"
-    assert inventory.deadlines == ({"kind": "max-run-duration", "id": "t4-1", "seconds": 28800},)
+    deadline = {"kind": "max-run-duration", "id": "t4-1", "host": "t4-1", "seconds": 28800}
+    assert inventory.deadlines == (deadline,)
     assert "8 hours after its start" in stack.output()["next"]
 
 

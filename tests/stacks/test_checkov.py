@@ -52,7 +52,10 @@ CLUSTERS: dict[str, tuple[str, dict[str, str]]] = {
     "aws-data-without-bucket": ("aws-g4dn", {"bucket": "false", "data_buckets": "s3://b-1/d"}),
     "gcp-t4": ("gcp-t4", {}),
     "gcp-data": ("gcp-t4", {"data_buckets": "gs://b-1/d,gs://b-2"}),
-    "gcp-spot-with-os-login": ("gcp-t4", {"spot": "true", "oslogin": "true"}),
+    "gcp-spot-with-os-login": (
+        "gcp-t4",
+        {"spot": "true", "oslogin": "true", "ssh_user": "ann_example_com"},
+    ),
     "gcp-ubuntu-without-bucket": ("gcp-t4", {"image": "ubuntu-2204", "bucket": "false"}),
     "gcp-existing-network": ("gcp-t4", {"network": "n-1"}),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,15 @@ import googleapiclient  # type: ignore[import-untyped]
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
 CALLS: dict[str, tuple[str, ...]] = {
-    "instances": ("get", "start", "stop", "setScheduling", "getGuestAttributes"),
+    "instances": (
+        "get",
+        "start",
+        "stop",
+        "setScheduling",
+        "getGuestAttributes",
+        "delete",
+        "aggregatedList",
+    ),  # fmt: skip
     "zoneOperations": ("get",),
     "disks": ("get",),
     "firewalls": ("list",),
@@ -39,6 +48,7 @@ class Compute:
     slow: int = 1  # how often an operation is asked for until it is done
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
     firewalls: list[dict[str, Any]] = field(default_factory=list)
+    ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
 
     def __post_init__(self) -> None:
         document = json.loads((DOCUMENTS / "compute.v1.json").read_text())
@@ -81,6 +91,8 @@ class Compute:
             ].keys()
             assert not unknown, f"no firewall of Compute has {unknown}"
             return 200, {"items": self.firewalls}
+        if name == "aggregatedList":
+            return 200, {"items": self._by_zone()}
         instance = self.instances.get(at)
         if instance is None:
             return 404, _error(404, "notFound")
@@ -92,6 +104,17 @@ class Compute:
                 (200, {"queryValue": {"items": items}}) if items else (404, _error(404, "notFound"))
             )
         return self._change(name, at, instance, body)
+
+    def _by_zone(self) -> dict[str, Any]:
+        """All machines, as instances.aggregatedList groups them. The filter asks for our label."""
+        zones: dict[str, Any] = {}
+        for path, instance in self.instances.items():
+            zone = path.partition("/zones/")[2].partition("/")[0]
+            link = f"https://www.googleapis.com/compute/v1/{path}"
+            shown = {**instance, "selfLink": link, "zone": f"{link}/zones/{zone}"}
+            if "railhead-cluster" in instance.get("labels", {}):
+                zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
+        return zones
 
     def _call(self, method: str, path: str) -> tuple[str, str, str]:
         for (resource, name), call in self.calls.items():
@@ -110,6 +133,9 @@ class Compute:
             instance["scheduling"] = body
         elif name == "stop":
             instance["status"] = "STOPPING"
+        elif name == "delete":
+            del self.instances[at]
+            self.ended(at)
         elif error := self.errors.get(instance["name"]):
             instance["status"] = "TERMINATED"
         else:
@@ -139,16 +165,22 @@ class Compute:
         class Handler(BaseHTTPRequestHandler):
             def _reply(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
+                if self.path == "/token":  # of a service account, for programs that are started
+                    self.rfile.read(length)
+                    self._write(200, {"access_token": "t-1", "expires_in": 3600})
+                    return
                 body = json.loads(self.rfile.read(length)) if length else None
                 path = self.path.partition("?")[0].removeprefix("/compute/v1/")
-                status, output = cloud.answer(self.command, path, body)
+                self._write(*cloud.answer(self.command, path, body))
+
+            def _write(self, status: int, output: Any) -> None:
                 data = json.dumps(output).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = _reply
+            do_GET = do_POST = do_DELETE = _reply
 
             def log_message(self, *_: Any) -> None:
                 pass

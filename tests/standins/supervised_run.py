@@ -14,7 +14,7 @@ from typing import Any
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-PARTS = [path.name for path in REMOTE.glob("*.py")]
+PARTS = [*REMOTE.glob("*.py"), *REMOTE.with_name("rank").glob("*.py")]
 
 
 END = r"\036"
@@ -28,12 +28,13 @@ class Run:
         self.folder = home / ".railhead" / "runs" / run_id
         for name in ("work", "results", "logs"):
             (self.folder / name).mkdir(parents=True)
-        for name in PARTS:
-            shutil.copy(REMOTE / name, self.folder)
+        for path in PARTS:
+            shutil.copy(path, self.folder)
         hosts = [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]
         run = {"run_id": run_id, "hosts": hosts, "size": 2, "secrets": [], "outputs": ["**"]}
         rest = {"runtime": {"digest": "d"}, "env": {}, "launcher": "tensorflow", "keras": 3}
-        self.write("run.json", {**run, **rest, "tf_cluster": None, "roles": None, **changes})
+        rest |= {"tf_cluster": None, "roles": None, "data": []}
+        self.write("run.json", {**run, **rest, **changes})
         self.write("mpirun.json", ["sh", "-c", script])
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')

@@ -142,7 +142,7 @@ def run_together(
         for command, own in started
     ]
     try:
-        outputs = [process.communicate(timeout=100)[0] for process in processes]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

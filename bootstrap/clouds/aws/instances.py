@@ -103,11 +103,13 @@ class Aws:
     def deadlines(self) -> dict[str, Deadline]:
         """The schedule of each instance that exists, as EventBridge Scheduler has it now."""
         instances = {i: one for i, one in self._instances().items() if _state(one) != "gone"}
-        return {
-            host.name: scheduler.read(self._client, self._schedule(host), _id(host), instances)
-            for host in self.inventory.hosts
-            if _id(host) in instances
-        }
+        hosts = [host for host in self.inventory.hosts if _id(host) in instances]
+
+        def read(host: Host) -> Deadline:
+            name, cluster_id = self._schedule(host), self.inventory.cluster_id
+            return scheduler.read(self._client, name, _id(host), instances, cluster_id)
+
+        return {host.name: read(host) for host in hosts}
 
     def set_deadline(self, hours: float) -> None:
         """Move the schedules to this many hours from now; see `scheduler.set_deadline`."""

@@ -16,6 +16,7 @@ from bootstrap.errors import RailheadError, UsageError
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
 TARGET = re.compile(r"arn:[a-z-]+:scheduler:::aws-sdk:ec2:(stop|terminate)Instances")
+ID_TAG = "railhead:id"
 MOST_HOURS = 168
 # UpdateSchedule replaces the whole schedule: these fields keep the values of the stack.
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
@@ -24,15 +25,19 @@ KEPT |= {"ActionAfterCompletion", "KmsKeyArn"}
 Instances = Mapping[str, Mapping[str, Any]]
 
 
-def read(client: AwsClient, name: str, own: str, instances: Instances) -> Deadline:
+def read(
+    client: AwsClient, name: str, own: str, instances: Instances, cluster_id: str | None = None
+) -> Deadline:
     """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
-    cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them."""
+    cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
+    `cluster_id`: what the instance's tag must be for the schedule's role; None in older stacks."""
     schedule = _get(client, name)
     if schedule is None:
         return Deadline(KIND, None, MISSING, SOURCE, f"there is no schedule {name}")
     at, (verb, ids) = _time_of(schedule), _target_of(schedule)
     target = f"{verb}s {', '.join(ids)}" if ids else ""
-    if reason := _why_not(schedule, at, own, instances):
+    reason = _why_not(schedule, at, own, instances) or _no_right(instances[own], cluster_id)
+    if reason:
         return Deadline(KIND, at, MISSING, SOURCE, reason, target)
     past = at is not None and at <= datetime.now(timezone.utc)
     return Deadline(KIND, at, "past" if past else "armed", SOURCE, target=target)
@@ -103,6 +108,14 @@ def _target_of(schedule: Mapping[str, Any]) -> tuple[str, list[str]]:
     except (ValueError, KeyError, TypeError):
         return "", []
     return (verb[1], ids) if verb else ("", [])
+
+
+def _no_right(instance: Mapping[str, Any], cluster_id: str | None) -> str:
+    """Why the role of the schedule may not stop an instance; empty when it may."""
+    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+    if cluster_id and tags.get(ID_TAG) != cluster_id:
+        return f"the instance lost its tag {ID_TAG}={cluster_id}, so the schedule's role may not"
+    return ""
 
 
 def _why_not(

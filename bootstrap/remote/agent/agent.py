@@ -22,10 +22,13 @@ from bootstrap.remote.agent.packing import collect, get
 from bootstrap.remote.run.manifest import open_regular
 
 
-def follow(folder: str, offset: int = 0) -> dict[str, Any]:
+def follow(
+    folder: str, offset: int = 0, log: str | None = None, log_offset: int = 0
+) -> dict[str, Any]:
     """Send metrics, the state and each rank's last line as events until the run's state is final.
 
-    `offset` is the byte of metrics.jsonl to begin at.
+    `offset` is the byte of metrics.jsonl to begin at. With `log` (rank-0) also all lines of this
+    log from byte `log_offset` on.
     """
     folder = os.path.expanduser(folder)
     shown = None
@@ -35,6 +38,9 @@ def follow(folder: str, offset: int = 0) -> dict[str, Any]:
         for line, end in new_lines(f"{folder}/results/metrics.jsonl", offset):
             offset = end
             send_message(event={"metrics": line, "offset": offset})
+        for line, end in new_lines(f"{folder}/logs/{log}.log", log_offset) if log else ():
+            log_offset = end
+            send_message(event={"log": line, "log_offset": log_offset})
         now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(fields)}}
         if now != shown:
             send_message(event=now)
@@ -71,6 +77,8 @@ def is_lost(folder: str, state: str | None, pid: Any) -> bool:
 def new_lines(path: str, offset: int) -> Iterator[tuple[str, int]]:
     """Complete lines from byte `offset` on, each with the offset of its end."""
     with contextlib.suppress(OSError), open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size < offset:  # the log was rotated
+            offset = 0
         file.seek(offset)
         for line in file:
             if line.endswith(b"\n"):

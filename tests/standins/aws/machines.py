@@ -195,7 +195,12 @@ class Schedule(Kind):
         aws("scheduler").update_schedule(**_schedule(new))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
-        aws("scheduler").delete_schedule(Name=state["name"])
+        """One that is gone already is no error, as for the provider."""
+        try:
+            aws("scheduler").delete_schedule(Name=state["name"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
 
 
 def _schedule(inputs: Inputs) -> dict[str, Any]:

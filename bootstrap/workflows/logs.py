@@ -1,0 +1,65 @@
+"""`fab logs`: print a log of a run from its chief, or follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bootstrap.console.output import print_lines
+from bootstrap.errors import RunFailed, UsageError
+from bootstrap.inventory.hosts import Inventory, whole_number
+from bootstrap.runs.start import Run, find_run
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import parsed
+from bootstrap.workflows.attach import connected
+
+OTHERS = ("mpirun", "supervisor")
+
+
+def show(inventory: Inventory, run_id: str | None, rank: str) -> None:
+    """Print a log of a run. `rank` is a rank's number, "mpirun" or "supervisor"."""
+    run, name = find_run(inventory, run_id), _log_name(rank)
+    with connected(inventory, run) as connection:
+        path = f"{run.folder}/logs/{name}.log"
+        text = connection.chief.call("read", paths=[path])[path]
+        if text is None:
+            raise _missing(connection.chief, run, rank)
+    print_lines(*text.splitlines())
+
+
+def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
+    """Print a log of a run, and its new lines until the run ends. Ctrl-C stops only the printing.
+
+    Raises:
+        RunFailed: the printing was interrupted; the run continues.
+    """
+    run, name = find_run(inventory, run_id), _log_name(rank)
+
+    def show_line(event: Mapping[str, Any]) -> None:
+        if "log" in event:
+            print_lines(str(event["log"]).rstrip("\n"))
+
+    try:
+        with connected(inventory, run) as connection:
+            connection.chief.call("follow", on_event=show_line, folder=run.folder, log=name)
+    except KeyboardInterrupt:
+        raise RunFailed("the run continues", hint=f"fab attach --run {run.run_id}") from None
+
+
+def _log_name(rank: str) -> str:
+    return rank if rank in OTHERS else f"rank-{whole_number(rank, '--rank', 0, 9999)}"
+
+
+def _missing(chief: Session, run: Run, rank: str) -> UsageError:
+    """The error for a log that does not exist, with the choices."""
+    path = f"{run.folder}/run.json"
+    text = chief.call("read", paths=[path])[path]
+    if not text:
+        return UsageError(
+            f"run {run.run_id} is not on {chief.host.name} any more", hint="fab status"
+        )
+    size = parsed(text, "a run.json that is not valid").get("size")
+    ranks = f"0 to {size - 1}" if isinstance(size, int) else "a number"
+    return UsageError(
+        f"run {run.run_id} has no log of rank {rank}; choices: {ranks}, {', '.join(OTHERS)}"
+    )

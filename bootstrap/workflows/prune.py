@@ -1,0 +1,52 @@
+"""`fab prune`: remove the folders of old runs from the hosts; the newest ones are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import count
+from bootstrap.errors import RailheadError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.lifecycle.teardown import unfetched
+from bootstrap.ssh.connect import everywhere
+from bootstrap.ssh.session import Session
+
+ENTER = 'cd "$HOME/.railhead/runs" 2>/dev/null || exit 0'
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
+
+
+def prune(inventory: Inventory, keep: int) -> None:
+    """Remove all but the `keep` newest runs of each host, and print how many.
+
+    Runs that are going on stay, and runs whose results were not fetched to this computer.
+
+    Raises:
+        HostsFailed: a folder could not be removed.
+    """
+    needed = unfetched(inventory)
+    with reach.sessions(inventory) as sessions:
+        removed = everywhere(sessions, lambda s: _prune_host(s, keep, needed), what="prune")
+    for name, ids in removed.items():
+        print_lines(f"[{name}] {count(len(ids), 'run')} removed")
+    if needed:
+        print_lines(f"kept, because they were not fetched: {', '.join(needed)}")
+
+
+def _prune_host(session: Session, keep: int, needed: Collection[str]) -> list[str]:
+    busy = {process.run_id for process in session.facts().run_processes}
+    found, _ = session.shell(f"{ENTER}; ls -1")
+    old = old_runs(found, keep, {*needed, *busy})
+    if old:
+        lines, code = session.shell(f"{ENTER}; rm -rf -- {' '.join(old)}")
+        if code:
+            raise RailheadError("\n".join(lines[-3:]))
+    return old
+
+
+def old_runs(names: Sequence[str], keep: int, needed: Collection[str]) -> list[str]:
+    """The ids among `names` that are older than the `keep` newest and not needed, oldest first."""
+    ids = sorted(name for name in names if _RUN_ID.fullmatch(name))
+    return [run_id for run_id in ids[: max(len(ids) - keep, 0)] if run_id not in needed]

@@ -1,0 +1,71 @@
+"""A `pulumi up` on Google Cloud that breaks off: the real engine, the real `fab`, stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.gcp import OnGcp, SharedCloud
+from standins.compute import Compute
+from standins.gcp.plugin import serving
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
+DESTROY = ("teardown", "--destroy", "--yes", "--stack", "t4")
+
+
+def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a quota, as Cloud Quotas has them."""
+    dimensions = {"region": region} if region else {}
+    details = [{"value": str(value)}]
+    places = [region or "global"]
+    return [{"dimensions": dimensions, "applicableLocations": places, "details": details}]
+
+
+@pytest.fixture
+def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
+    compute = Compute()
+    server = compute.serve()
+    quotas = {
+        "GPUS-ALL-REGIONS-per-project": rows(8),
+        "NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
+    }
+    cloud = SharedCloud(quotas=quotas).share(compute)
+    with serving(cloud) as port:
+        yield OnGcp(engine, tmp_path, cloud, port)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_what_an_up_without_capacity_leaves_is_named_and_ended(gcp: OnGcp, refused: int) -> None:
+    gcp.cloud.refuse[f"t4-{refused}"] = STOCK_OUT
+    gcp.stack.up().ended(1, "fab teardown --destroy --stack t4", "no n1-standard-8 free")
+    (left,) = gcp.instances()
+    status = gcp.stack.fab("status", "--stack", "t4")
+    assert f"[{left}] running" in status.text and "project p-12345" in status.text, status.text
+    assert "broke off" in status.text and "Traceback" not in status.text
+    (machine,) = gcp.cloud.compute.instances.values()
+    assert machine["scheduling"]["maxRunDuration"] and "startup-script" in str(machine["metadata"])
+    gcp.stack.fab(*DESTROY).ended(0, "Receipt for stack t4")
+    assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things
+
+
+def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp: OnGcp) -> None:
+    """As SIGKILL of Pulumi leaves one; the name of a machine is unique in a project and zone."""
+    gcp.cloud.refuse["t4-2"] = STOCK_OUT
+    gcp.stack.up().ended(1)
+    (made,) = gcp.cloud.compute.instances
+    labels = gcp.cloud.compute.instances[made]["labels"]
+    zone = made.rpartition("/")[0]
+    interface = {"networkIP": "10.164.0.9", "accessConfigs": [{"natIP": "198.51.100.9"}]}
+    gcp.cloud.compute.add(f"{zone}/t4-9", labels=labels, networkInterfaces=[interface])
+    theirs = {**labels, "railhead-id": "ffffffffffff"}
+    gcp.cloud.compute.add(f"{zone}/t4-8", labels=theirs)
+    status = gcp.stack.fab("status", "--stack", "t4").text
+    assert "in no state of Pulumi, with this stack's id: t4-9" in status, status
+    assert "which no command of this stack ends:\n  t4-8" in status
+    gcp.stack.fab(*DESTROY).ended(0, "machine t4-9")
+    assert gcp.instances() == ["t4-8"]
