@@ -1,12 +1,13 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-engine test-cloud gpu-wheel gpu-check check
+.PHONY: demo test test-fast test-engine test-cloud gpu-wheel gpu-check check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
-# Tests of the stacks and of the engine have a room's own names: mypy takes them for the rooms.
-typed := tests/conftest.py $(wildcard tests/test_*.py) \
-  $(addprefix tests/,bootstrap e2e hosts standins training)
+typed := $(wildcard tests/*.py) \
+  $(addprefix tests/,bootstrap e2e engine hosts standins training)
+# The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
+typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
 # Where it is set, every start of Python compiles the clouds' large libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,4 +49,9 @@ check:
 	$(bin)/ruff check . scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
-	$(bin)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
+	$(bin)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+
+# While editing: no ssh, no TensorFlow, no engine.
+test-fast:
+	@$(bin)/pytest -n 2 --dist loadfile -q -m "not slow and not root" $(fast)

@@ -23,7 +23,7 @@ from standins.manifests import manifest as remote_manifest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-PARTS = [path.name for path in REMOTE.glob("*.py")]
+PARTS = [*REMOTE.glob("*.py"), *REMOTE.with_name("rank").glob("*.py")]
 END = r"\036"
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
 
@@ -36,12 +36,14 @@ class Run:
         self.folder = home / ".railhead" / "runs" / run_id
         for name in ("work", "results", "logs"):
             (self.folder / name).mkdir(parents=True)
-        for name in PARTS:
-            shutil.copy(REMOTE / name, self.folder)
+        for path in PARTS:
+            shutil.copy(path, self.folder)
         hosts = [{"name": "a", "slots": 1}, {"name": "b", "slots": 1}]
         run = {"run_id": run_id, "hosts": hosts, "size": 2, "secrets": [], "outputs": ["**"]}
         rest = {"runtime": {"digest": "d"}, "env": {}, "launcher": "tensorflow", "keras": 3}
-        self.write("run.json", {**run, **rest, "tf_cluster": None, "roles": None, **changes})
+        self.write(
+            "run.json", {**run, **rest, "tf_cluster": None, "roles": None, "data": [], **changes}
+        )
         self.write("mpirun.json", ["sh", "-c", script])
         (home / "bin").mkdir(exist_ok=True)
         (home / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"ended": 0, "left": []}\'\n')
@@ -395,7 +397,7 @@ def with_script(run: Run, script: str) -> Run:
     return run
 
 
-PROGRAM = {"kind": "script", "path": "train.py", "args": []}
+PROGRAM = {"kind": "script", "path": "train.py", "args": [], "sagemaker": False}
 HEAD = "import os, sys, time\nrank = int(os.environ['RAILHEAD_RANK'])\n"
 REAL: dict[str, tuple[str, dict[str, Any]]] = {
     "at once": ("sys.exit(3)", {"exit": 3}),

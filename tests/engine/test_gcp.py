@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from engine.aws import PUBLIC
+from engine.stack import Done, Stack
 from standins.gcp.cloud import BUCKET, INSTANCE, MEMBER, Cloud
 from standins.gcp.plugin import serving
 from standins.gcp.rest import TOKEN, Rest
 from standins.gcp.rest import serving as serving_rest
 
 from bootstrap.inventory.document import from_document
-from tests.engine.stack import Done, Stack
 
 # Every step starts an engine and a program: seconds alone, a minute beside other work.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

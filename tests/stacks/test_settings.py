@@ -57,7 +57,7 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
     assert config.deadline_hours == 8 and not config.spot
     if cloud != "local":
         assert config.public_key == PUBLIC and config.key_file == str(keys / "id")
-        assert config.bucket and config.machine and config.machine.gpu.endswith("t4")
+        assert config.bucket and config.machine and (config.machine.gpu or "").endswith("t4")
 
 
 def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:

@@ -139,7 +139,11 @@ def test_a_request_that_could_be_a_decrease_is_refused() -> None:
     assert not left.kinds
 
 
-REGION = {"NVIDIA_T4_GPUS": (16, 15), "CPUS": (72, 8), "IN_USE_ADDRESSES": (8, 0)}
+REGION: dict[str, tuple[float, float]] = {
+    "NVIDIA_T4_GPUS": (16, 15),
+    "CPUS": (72, 8),
+    "IN_USE_ADDRESSES": (8, 0),
+}
 
 
 def test_what_others_use_counts() -> None:
@@ -170,7 +174,10 @@ def test_own_machines_are_no_others() -> None:
     """An `up` that makes no machine is not refused because others have filled the quota; one
     that makes another needs room for it."""
     own = {"t4-1": "RUNNING", "t4-2": "TERMINATED"}
-    region = {"NVIDIA_T4_GPUS": (16, 16), "SSD_TOTAL_GB": (500, 300)}
+    region: dict[str, tuple[float, float]] = {
+        "NVIDIA_T4_GPUS": (16, 16),
+        "SSD_TOTAL_GB": (500, 300),
+    }
     with asking(Rest(quotas={"us-central1": region}, instances=own)) as token:
         text = made(world(**token)).text
         assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in text
