@@ -116,7 +116,7 @@ def name_others(
     """Warn of machines with this stack's id that are not among `made`: a killed `up` left them, or
     this one removes them at its end."""
 
-    async def warn(values: Sequence[str]) -> bool:
+    async def warn(values: list[str]) -> bool:
         tags = {"instanceTags": {ID: values[0]}, "instanceStateNames": list(ALIVE)}
         opts = pulumi.InvokeOptions(parent=parent)
         try:
@@ -127,7 +127,8 @@ def name_others(
         return _warn(found["ids"], values[1:])
 
     # After the machines: one that is replaced is gone then.
-    pulumi.Output.all(own_id, *made).apply(warn)
+    every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
+    every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
 
 
 def _warn(exist: Sequence[str], made: Sequence[str]) -> bool:
