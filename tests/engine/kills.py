@@ -234,14 +234,8 @@ def main(argv: list[str]) -> int:
     return min(failed, 1)
 
 
-def run_cases(numbers: range, seed: int) -> int:
+def run_cases(engine: Path, numbers: range, seed: int) -> int:
     """Run these cases, each on a stack of its own; how many failed."""
-    from engine.stack import find
-
-    from bootstrap.inventory import local_state
-
-    engine = find(local_state.cache("engine").parents[1])
-    assert engine, "there is no Pulumi CLI; to build it: make test-engine"
     failed = 0
     print(f"seed {seed}", flush=True)
     with Cloud() as cloud:
