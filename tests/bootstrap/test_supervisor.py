@@ -418,6 +418,23 @@ def test_real_ranks_fail(home: Path, script: str, blamed: dict[str, Any]) -> Non
     assert culprit["lines"][0] == f"last words of {culprit['rank']}"
 
 
+CHIEFS = {
+    "os._exit": "os._exit(0)",
+    "its output closed": "os.closerange(1, 3)",
+    "an end": "",
+}
+
+
+@needs_mpirun
+@pytest.mark.parametrize("end", CHIEFS.values(), ids=CHIEFS)
+def test_servers_that_wait_for_ever_end_with_their_chief(home: Path, end: str) -> None:
+    script = f"{HEAD}if rank:\n    time.sleep(600)\nprint('trained', flush=True)\n{end}"
+    run = with_script(Run(home, "", roles=ROLES, tf_cluster={}), script)
+    result = run.result()
+    assert (result["state"], result["exit_code"], result["culprit"]) == ("succeeded", 0, None)
+    assert run.log("rank-0") == "trained\n"
+
+
 @needs_mpirun
 @pytest.mark.slow
 def test_every_line_of_a_fast_talker_is_kept_in_little_memory(home: Path) -> None:
@@ -639,19 +656,23 @@ def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
 
 REPORT = '@railhead {"kind": "ended", "exit": %d}'
 ROLES = [{"type": "chief", "index": 0}, {"type": "ps", "index": 0}]
+GONE = '@railhead {"kind": "gone"}'
 SERVERS = {
-    "the chief ended well": (0, 0, "sleep 600", "succeeded"),
-    "a server failed after that": (0, 0, "exit 1", "succeeded"),
-    "the chief failed": (0, 3, "exit 3", "failed"),
-    "only a server ended": (1, 0, "sleep 1; exit 4", "failed"),
+    "the chief ended well": (0, REPORT % 0, "sleep 600", "succeeded"),
+    "a server failed after that": (0, REPORT % 0, "exit 1", "succeeded"),
+    "the chief failed": (0, REPORT % 3, "exit 3", "failed"),
+    "only a server ended": (1, REPORT % 0, "sleep 1; exit 4", "failed"),
+    "the chief is gone without a report": (0, GONE, "sleep 600", "succeeded"),
+    "the chief is gone because it was killed": (0, GONE, "sleep 1; exit 137", "failed"),
+    "only a server is gone": (1, GONE, "sleep 7; exit 4", "failed"),
 }
 
 
-@pytest.mark.parametrize(("rank", "code", "rest", "state"), SERVERS.values(), ids=SERVERS)
+@pytest.mark.parametrize(("rank", "report", "rest", "state"), SERVERS.values(), ids=SERVERS)
 def test_parameter_servers_are_ended_when_the_chief_has_ended(
-    home: Path, rank: int, code: int, rest: str, state: str
+    home: Path, rank: int, report: str, rest: str, state: str
 ) -> None:
-    result = Run(home, f"{says(rank, REPORT % code)}; {rest}", roles=ROLES).result()
+    result = Run(home, f"{says(rank, report)}; {rest}", roles=ROLES).result()
     assert result["state"] == state
     assert (result["exit_code"] == 0) == (state == "succeeded") and result["seconds"] < 60
 
