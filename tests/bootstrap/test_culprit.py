@@ -5,17 +5,12 @@ tests/cases/mpirun holds what OpenMPI 4.1.4 wrote to stderr at each kind of fail
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from standins.supervised_run import CASES, Run, says
-
-needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
-
+from standins.supervised_run import CASES, HEAD, Run, needs_mpirun, says, with_script
 
 BLAMED: dict[str, dict[str, Any]] = {
     "signal": {"rank": 1, "host": "b", "signal": 9},
@@ -69,18 +64,6 @@ def test_a_rank_that_reports_its_end_counts(home: Path, name: str, blamed: dict[
     assert {k: v for k, v in result["culprit"].items() if k != "lines"} == blamed
 
 
-def with_script(run: Run, script: str) -> Run:
-    """The run of a script by rank.py on two ranks of this machine."""
-    (run.folder / "work" / "train.py").write_text(script)
-    run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
-    start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {sys.executable} ../rank.py"
-    mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--tag-output", "sh", "-c", start]
-    run.write("mpirun.json", mpirun)
-    return run
-
-
-PROGRAM = {"kind": "script", "path": "train.py", "args": [], "sagemaker": False}
-HEAD = "import os, sys, time\nrank = int(os.environ['RAILHEAD_RANK'])\n"
 REAL: dict[str, tuple[str, dict[str, Any]]] = {
     "at once": ("sys.exit(3)", {"exit": 3}),
     "an error": ("if rank: 1 / 0\ntime.sleep(20)", {"rank": 1, "host": "b", "exit": 1}),

@@ -201,30 +201,6 @@ def test_a_full_disk_does_not_lose_the_end(small_disk: Path, code: int) -> None:
     assert {len(line.split(" ")[1]) for line in run.log("rank-0").splitlines()} == {300}
 
 
-REPORT = '@railhead {"kind": "ended", "exit": %d}'
-ROLES = [{"type": "chief", "index": 0}, {"type": "ps", "index": 0}]
-SERVERS = {
-    "the chief ended well": (0, 0, "sleep 600", "succeeded"),
-    "a server failed after that": (0, 0, "exit 1", "succeeded"),
-    "the chief failed": (0, 3, "exit 3", "failed"),
-    "only a server ended": (1, 0, "sleep 1; exit 4", "failed"),
-}
-
-
-@pytest.mark.parametrize(("rank", "code", "rest", "state"), SERVERS.values(), ids=SERVERS)
-def test_parameter_servers_are_ended_when_the_chief_has_ended(
-    home: Path, rank: int, code: int, rest: str, state: str
-) -> None:
-    result = Run(home, f"{says(rank, REPORT % code)}; {rest}", roles=ROLES).result()
-    assert result["state"] == state
-    assert (result["exit_code"] == 0) == (state == "succeeded") and result["seconds"] < 60
-
-
-def test_without_a_chief_a_rank_that_ends_well_ends_nobody(home: Path) -> None:
-    result = Run(home, f"{says(0, REPORT % 0)}; sleep 7; exit 4").result()
-    assert (result["state"], result["exit_code"]) == ("failed", 4)
-
-
 def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
     result = Run(home, "exec sleep 60", max_hours=1 / 3600).result()
     assert result["state"] == "cancelled" and result["seconds"] < 15

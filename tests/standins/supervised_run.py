@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
 PARTS = [*REMOTE.glob("*.py"), *REMOTE.with_name("rank").glob("*.py")]
@@ -100,3 +102,20 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun here")
+
+
+def with_script(run: Run, script: str) -> Run:
+    """The run of a script by rank.py on two ranks of this machine."""
+    (run.folder / "work" / "train.py").write_text(script)
+    run.write("run.json", {**run.read("run.json"), "program": PROGRAM})
+    start = f"cd {run.folder}/work; PYTHONUNBUFFERED=1 exec {sys.executable} ../rank.py"
+    mpirun = ["mpirun", "-np", "2", "--oversubscribe", "--tag-output", "sh", "-c", start]
+    run.write("mpirun.json", mpirun)
+    return run
+
+
+PROGRAM = {"kind": "script", "path": "train.py", "args": [], "sagemaker": False}
+HEAD = "import os, sys, time\nrank = int(os.environ['RAILHEAD_RANK'])\n"

@@ -137,6 +137,7 @@ class Supervisor:
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
         secrets = json_file.load(path("secrets.json")).values() if self.run["secrets"] else ()
         self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
+        self.ended_servers = False
 
     def go(self) -> dict[str, Any]:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
@@ -184,8 +185,9 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            if (CANCELLED.is_set() or self.only_servers_are_left()) and not terminated:
-                terminated = time_now
+            servers = self.only_servers_are_left()
+            if (CANCELLED.is_set() or servers) and not terminated:
+                terminated, self.ended_servers = time_now, servers
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
                 process.kill()
@@ -195,8 +197,12 @@ class Supervisor:
         return process.returncode
 
     def only_servers_are_left(self) -> bool:
-        """Whether the chief has ended well a while ago: parameter servers would run for ever."""
-        ended = self.output.chief_ended
+        """Whether the chief has ended well a while ago: parameter servers would run for ever.
+
+        A chief that ends by os._exit(0) reports nothing, but its process is gone. Had it failed,
+        mpirun would have ended all ranks meanwhile.
+        """
+        ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
 
     def check(self) -> None:
@@ -206,7 +212,7 @@ class Supervisor:
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
         """The content of result.json, from mpirun's exit code."""
-        if self.output.chief_ended is not None:
+        if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
