@@ -32,7 +32,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 
-Opened = Mapping[str, Session]
+Opened = Sessions
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory.stack_state import MACHINES
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
@@ -130,7 +131,7 @@ def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
     assert caught.value.hint.startswith("pulumi up --stack dev")
 
 
-@pytest.mark.parametrize("kind", pulumi_stack.MACHINES)
+@pytest.mark.parametrize("kind", MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as caught:
