@@ -28,7 +28,7 @@ from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
+from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 
@@ -357,3 +357,22 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     place_data(inputs_of(f"train={data}"), sessions, sys.executable)
     assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
     assert sent.bytes
+
+
+def test_a_purge_removes_the_data_and_the_receipt_names_it(
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(teardown, "_stop_local", lambda _: [])  # later tests need the hosts
+    (document,) = place_data(inputs_of(f"x={data}"), opened, sys.executable)
+    kept = teardown.remove_from_hosts(inventory)
+    assert "keys removed; runtimes, runs and data kept (--purge)" in kept.lines[-1].text
+    assert folder_on(cluster, "h1", document["paths"][0]).is_dir()
+    purged = teardown.remove_from_hosts(inventory, purge=True)
+    texts = {line.text for line in purged.lines if line.verified}
+    assert "~/.railhead removed: runtimes, runs and data" in texts
+    for machine in cluster.machines:
+        assert not (machine.home / ".railhead").exists()
