@@ -18,8 +18,9 @@ import pytest
 from e2e.local_hosts import wait_until
 from hosts.operator import Cluster
 from standins import object_stores
-from standins.object_stores import S3
+from standins.object_stores import S3, Gcs
 
+from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.data import send, through_bucket
 from bootstrap.data.folders import PIECE, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
@@ -330,6 +331,31 @@ def test_data_of_a_stack_goes_through_its_bucket(
         assert contents(folder_on(cluster, name, path)) == contents(data)
     digest = document["paths"][0].rpartition("/")[2]
     assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
+
+
+@pytest.mark.usefixtures("on_gcs")  # for the token of this machine
+def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    sent: Sent,
+    gcs_store: Gcs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gcs_store.make_bucket("stack-2")
+    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, gcs_store.endpoint)
+    monkeypatch.setattr(through_bucket, "LEAST", 1)
+    give(monkeypatch, gcs_store.environ)
+    stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
+    (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened), sys.executable)
+    assert sent.bytes == 0, "something went over the connections"
+    for name, path in zip(opened, document["paths"], strict=True):
+        assert contents(folder_on(cluster, name, path)) == contents(data)
+    prefix = f"data/{document['paths'][0].rpartition('/')[2]}/"
+    names = gcs_store.names("stack-2", prefix)
+    assert {n.removeprefix(prefix) for n in names} == contents(data).keys()
+    assert gcs_store.get("stack-2", f"{prefix}a.bin") == contents(data)["a.bin"]
 
 
 def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
