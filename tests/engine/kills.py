@@ -33,7 +33,7 @@ from standins.aws.provider import serve
 STACK = ("--stack", "g4dn")
 SCENARIOS = ("up", "resize", "spot", "destroy")
 VICTIMS = ("pulumi", "pulumi under fab", "fab")
-MOST_CALLS = {"up": 44, "resize": 12, "spot": 8, "destroy": 44}  # creates and deletes, twice each
+MOST_CALLS = {"up": 40, "resize": 4, "spot": 4, "destroy": 30}  # creates and deletes, twice each
 STATUS_SECONDS = 90.0
 
 
@@ -49,7 +49,8 @@ class Case:
     log: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        when = f"{self.delay:.1f} s after call {self.at_call}"
+        since = f"call {self.at_call}" if self.at_call >= 0 else "its start"
+        when = f"{self.delay:.1f} s after {since}"
         return f"case {self.number}: {self.scenario}, SIGKILL of {self.victim}, {when}"
 
 
@@ -57,8 +58,10 @@ def choose(number: int, rng: random.Random) -> Case:
     """A case of each scenario and victim in turn; the moment is random."""
     scenario = SCENARIOS[number % len(SCENARIOS)]
     victim = VICTIMS[number // len(SCENARIOS) % len(VICTIMS)]
+    if rng.random() < 0.2:  # at a time, also before the provider is called
+        return Case(number, scenario, victim, -1, rng.uniform(1, 12))
     at_call = rng.randrange(0, MOST_CALLS[scenario])
-    return Case(number, scenario, victim, at_call, rng.choice([0.0, 0.0, rng.uniform(0, 3)]))
+    return Case(number, scenario, victim, at_call, rng.choice([0.0, 0.0, rng.uniform(0, 1)]))
 
 
 def run(aws: OnAws, case: Case) -> str:
@@ -102,6 +105,8 @@ def kill(aws: OnAws, case: Case) -> str:
         if calls > case.at_call:
             due.set()
 
+    if case.at_call < 0:
+        due.set()
     aws.provider.watch = watch
     reader = threading.Thread(target=process.communicate, daemon=True)
     reader.start()
