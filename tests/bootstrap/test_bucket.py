@@ -20,7 +20,7 @@ pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
 from standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
-from standins.manifests import manifest
+from standins.manifests import manifest  # noqa: E402
 from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402

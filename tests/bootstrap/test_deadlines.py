@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,8 +139,9 @@ def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]
             "everywhere",
             lambda opened, work, what: {name: work(name) for name in opened},
         )
-        sessions: Any = {ONE: ONE, TWO: TWO}
-        deadlines.cover_run(GOLDEN, cloud, sessions, policy, said.append)  # type: ignore[arg-type]
+        patch.setattr(deadlines, "cloud_of", lambda _: cloud)
+        cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions={ONE: ONE, TWO: TWO})
+        deadlines.cover_run(cluster, policy, said.append)
     return said
 
 

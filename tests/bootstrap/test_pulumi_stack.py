@@ -139,6 +139,13 @@ def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> 
     assert "fab teardown --destroy --stack dev" in caught.value.hint
 
 
+def test_a_state_that_was_half_written_names_its_backup(pulumi: Path) -> None:
+    answers(pulumi, stack_export="echo 'error: failed to load checkpoint: EOF' >&2; exit 255")
+    with pytest.raises(UsageError, match="killed while it wrote it; machines may run") as caught:
+        pulumi_stack.state("dev")
+    assert caught.value.hint.startswith("restore dev.json from dev.json.bak")
+
+
 def test_no_login_and_unknown_text(pulumi: Path) -> None:
     answers(pulumi, stack_output=LOGGED_OUT)
     with pytest.raises(UsageError, match="not logged in"):
