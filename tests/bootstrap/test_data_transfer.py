@@ -19,8 +19,9 @@ import pytest
 from e2e.local_hosts import wait_until
 from hosts.operator import Cluster
 from standins import object_stores
-from standins.object_stores import S3
+from standins.object_stores import S3, Gcs
 
+from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.data import place, send, through_bucket
 from bootstrap.data.folders import PIECE, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
@@ -28,11 +29,11 @@ from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
+from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 
-Opened = Mapping[str, Session]
+Opened = Sessions
 
 
 @pytest.fixture
@@ -341,6 +342,31 @@ def test_data_of_a_stack_goes_through_its_bucket(
     assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
 
 
+@pytest.mark.usefixtures("on_gcs")  # for the token of this machine
+def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    sent: Sent,
+    gcs_store: Gcs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gcs_store.make_bucket("stack-2")
+    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, gcs_store.endpoint)
+    monkeypatch.setattr(through_bucket, "LEAST", 1)
+    give(monkeypatch, gcs_store.environ)
+    stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
+    (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
+    assert sent.bytes == 0, "something went over the connections"
+    for name, path in zip(opened, document["paths"], strict=True):
+        assert contents(folder_on(cluster, name, path)) == contents(data)
+    prefix = f"data/{document['paths'][0].rpartition('/')[2]}/"
+    names = gcs_store.names("stack-2", prefix)
+    assert {n.removeprefix(prefix) for n in names} == contents(data).keys()
+    assert gcs_store.get("stack-2", f"{prefix}a.bin") == contents(data)["a.bin"]
+
+
 def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
     data: Path,
     opened: Opened,
@@ -366,3 +392,22 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     place_data(inputs_of(f"train={data}"), sessions)
     assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
     assert sent.bytes
+
+
+def test_a_purge_removes_the_data_and_the_receipt_names_it(
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(teardown, "_stop_local", lambda _: [])  # later tests need the hosts
+    (document,) = place_data(inputs_of(f"x={data}"), opened)
+    kept = teardown.remove_from_hosts(inventory)
+    assert "keys removed; runtimes, runs and data kept (--purge)" in kept.lines[-1].text
+    assert folder_on(cluster, "h1", document["paths"][0]).is_dir()
+    purged = teardown.remove_from_hosts(inventory, purge=True)
+    texts = {line.text for line in purged.lines if line.verified}
+    assert "~/.railhead removed: runtimes, runs and data" in texts
+    for machine in cluster.machines:
+        assert not (machine.home / ".railhead").exists()
