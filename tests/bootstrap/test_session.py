@@ -82,7 +82,7 @@ def test_a_connection_is_kept_alive_and_a_dead_one_is_found(session: Session) ->
     """A router forgets a silent connection; a host that is gone sends no FIN."""
     transport = session.connection.transport
     assert transport is not None
-    interval = transport.packetizer._Packetizer__keepalive_interval  # type: ignore[attr-defined]
+    interval = transport.packetizer._Packetizer__keepalive_interval
     assert 0 < interval <= 30
     limit = transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert 0 < limit <= 60_000

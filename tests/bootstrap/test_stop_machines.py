@@ -222,7 +222,9 @@ def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
             yield free
 
     monkeypatch.setattr(stop_machines, "take_lock", another_run_was_here)
-    stop_machines.MachineStopper(stop_machines.load("run.json"), "succeeded").go()
+    stop_machines.MachineStopper(
+        json.loads((kept.folder / "run.json").read_text()), "succeeded"
+    ).go()
     assert kept.requests == [] and kept.record()["phase"] == "left to a later run"
 
 
@@ -237,7 +239,7 @@ def test_a_controller_that_fetches_for_long_is_still_connected(
     monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
     monkeypatch.setattr(stop_machines, "LOCK", str(kept.lock))
     situation = stop_machines.MachineStopper(
-        stop_machines.load("run.json"), "succeeded"
+        json.loads((kept.folder / "run.json").read_text()), "succeeded"
     ).situation()
     controller.kill()
     controller.wait()

@@ -412,7 +412,7 @@ def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(
             assert all(each.closed for each in opened)
             opened.append(self)
 
-        def sh(self, _: str, **__: Any) -> str:
+        def sh(self, text: str, *, report: Any = None, silence: float | None = None) -> str:
             return "before" if len(opened) < 4 else "after"
 
         def close(self) -> None:
