@@ -90,7 +90,7 @@ def test_every_preset_and_setting_is_described() -> None:
         default = "none" if field["default"] is None else field["default"]
         assert f"| `{name}` | {field['type']} | `{default}` | {field['doc']}" in text
         assert all(f"`{choice}`" in text for choice in field.get("choices", ()))
-    assert set(check["strategies"]) <= named(text)
+    assert set(check["strategies"]) <= named(page("training.md"))
 
 
 # --- Documents -----------------------------------------------------------------------------

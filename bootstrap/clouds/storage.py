@@ -5,12 +5,14 @@ s3 and gcs implement it. An object that was written twice has two versions, and 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from bootstrap.clouds.base import Refused
+from bootstrap.errors import RailheadError
 
 PAGES = 20  # of a thousand versions each; counting stops after these
 
@@ -87,6 +89,16 @@ class Store(Protocol):
         Raises:
             Refused: none could be removed.
         """
+
+
+def encoded(digest: bytes) -> str:
+    """A digest as the clouds' APIs have it: in base64."""
+    return base64.b64encode(digest).decode()
+
+
+def changed_while_uploaded(path: Path) -> RailheadError:
+    """The error for a file that no longer has its hash."""
+    return RailheadError(f"{path} changed while it was uploaded")
 
 
 def count_objects(store: Store) -> BucketContents:

@@ -15,6 +15,7 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.data.send import Progress, find_missing, folder_of, send_missing
 from bootstrap.data.through_bucket import upload_missing
 from bootstrap.errors import HostsNotReady
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, everywhere
 
 STATES = {
@@ -24,16 +25,14 @@ STATES = {
 }
 
 
-def place_data(
-    inputs: Sequence[DataInput], sessions: Sessions, python: str
-) -> list[dict[str, Any]]:
+def place_data(inputs: Sequence[DataInput], cluster: ConnectedCluster) -> list[dict[str, Any]]:
     """Check data that is on the hosts, send local data that they lack; returns `data` of run.json.
-    `python` is the path of the runtime's Python on the hosts.
 
     Raises:
         HostsNotReady: a path does not exist on a host, or a host has too little space.
         HostsFailed: sending failed on a host.
     """
+    sessions = cluster.sessions
     check_host_paths(inputs, sessions)
     inputs = [replace(item, files=hashed_input(item)) if item.files else item for item in inputs]
     local = [item for item in inputs if item.files]
@@ -43,7 +42,7 @@ def place_data(
     }
     if local:
         lacks = find_missing(shares, sessions)
-        downloads = upload_missing(shares, lacks, sessions.inventory, python)
+        downloads = upload_missing(shares, lacks, cluster)
         with Board(sys.stdout, tuple(sessions)) as board:
             send_missing(shares, sessions, lacks, board, downloads.fetch)
         _report_present(shares, {name: lack.names for name, lack in lacks.items()})

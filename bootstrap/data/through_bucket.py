@@ -18,9 +18,9 @@ from bootstrap.data.folders import LocalData
 from bootstrap.data.send import Missing, Shares, folder_of
 from bootstrap.data.upload import upload_to_stack
 from bootstrap.errors import RailheadError
-from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.runtimes import REPO
 from bootstrap.ssh.bundle import Bundle, pack_training
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.session import Session
 
 LEAST = 16_000_000  # bytes; less is sent faster than a download is started
@@ -56,10 +56,11 @@ class Downloads:
 
 
 def upload_missing(
-    shares: Shares, lacks: Mapping[str, Missing], inventory: Inventory, python: str
+    shares: Shares, lacks: Mapping[str, Missing], cluster: ConnectedCluster
 ) -> Downloads:
     """Upload the data that hosts lack to the stack's bucket, where there is one and the data is
     large enough; a failure is reported."""
+    inventory = cluster.inventory
     uris: dict[str, str] = {}
     needed = max((lack.needed for lack in lacks.values()), default=0)
     try:
@@ -79,4 +80,4 @@ def upload_missing(
         reason = str(error).splitlines()[0]
         print_lines(f"{inventory.bucket} is not used for the data: {reason}")
     variables = {"AWS_REGION": inventory.region} if inventory.region else {}
-    return Downloads(uris, python, variables, pack_training(REPO))
+    return Downloads(uris, cluster.environment.interpreter, variables, pack_training(REPO))

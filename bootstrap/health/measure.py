@@ -124,7 +124,7 @@ def tensorflow_readings(
 ) -> dict[str, TensorFlowReadings]:
     """Read which GPUs TensorFlow sees on every host and, unless `count`, how fast it is."""
     args = ["count"] if count else []
-    python = f"{cluster.environment.folder}/bin/python"
+    python = cluster.environment.interpreter
 
     def bench(session: Session) -> TensorFlowReadings:
         argv = [python, "-I", "-", *args]  # -I: no module is imported from the home

@@ -60,8 +60,11 @@ def alone_in(cluster: str) -> Iterator[Path]:
 
 def known_hosts_files(name: str) -> tuple[Path, ...]:
     """The known_hosts files in lookup order: the cluster's, that of `fab trust`, the user's."""
-    ours = (cluster_folder(name) / "known_hosts", home() / "known_hosts")
-    return (*ours, Path.home() / ".ssh/known_hosts")
+    return (
+        cluster_folder(name) / "known_hosts",
+        home() / "known_hosts",
+        Path.home() / ".ssh/known_hosts",
+    )
 
 
 def save_cluster(inventory: Inventory) -> None:

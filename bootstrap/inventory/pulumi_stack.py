@@ -243,6 +243,13 @@ def _error(stack: str, stderr: str) -> UsageError:
         stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"
         return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
+    if "failed to load checkpoint" in stderr:
+        return UsageError(
+            f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
+            "machines may run",
+            hint=f"restore {stack}.json from {stack}.json.bak, in .pulumi/stacks of Pulumi's "
+            "backend; then: fab status",
+        )
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from bootstrap.clouds.base import MISSING, Cloud, Deadline, most_urgent
+from bootstrap.clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
 from bootstrap.errors import HostsFailed, UsageError
@@ -18,6 +18,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import timer
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh import connect
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.session import Session
 
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
@@ -127,28 +128,25 @@ def extend(
         report(f"the machines power themselves off at {wanted:%Y-%m-%d %H:%M} UTC")
 
 
-def passes_fixed(what: str, fixed: Deadline, hours: float) -> UsageError:
+def passes_fixed(what: str, deadline: Deadline, hours: float) -> UsageError:
     """The error for a time after a deadline that cannot be moved while the machine runs."""
     return UsageError(
-        f"{what} is after {fixed.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines; "
-        f"{fixed.kind} can only change while a machine is stopped",
+        f"{what} is after {deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines; "
+        f"{deadline.kind} can only change while a machine is stopped",
         hint=f"fab stop, then fab start --hours {hours:g}",
     )
 
 
-def cover_run(
-    inventory: Inventory,
-    cloud: Cloud,
-    sessions: Mapping[str, Session],
-    policy: StopPolicy,
-    report: Reporter,
-) -> None:
-    """Before a run: move deadlines that come before the end of its `--max-hours`, and the timers
-    of machines that started after their deadline.
+def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -> None:
+    """Before a run on machines of a cloud: move deadlines that come before the end of its
+    `--max-hours`, and the timers of machines that started after their deadline.
 
     Raises:
         HostsFailed: a timer was not moved.
     """
+    if not cluster.inventory.kind.in_cloud:
+        return
+    cloud = cloud_of(cluster.inventory)
     hours = min(MOST_HOURS, policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
     needed, found = _from_now(hours), cloud.deadlines()
     urgent = most_urgent(found.values())
@@ -156,10 +154,10 @@ def cover_run(
         cloud.set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
         urgent = replace(urgent, at=needed)
-    until = urgent.at if urgent and urgent.at else _from_now(default_hours(inventory))
-    timers = connect.everywhere(sessions, timer.read, what="reading the timers")
+    until = urgent.at if urgent and urgent.at else _from_now(default_hours(cluster.inventory))
+    timers = connect.everywhere(cluster.sessions, timer.read, what="reading the timers")
     report_missing(timers, report)
-    early = {n: s for n, s in sessions.items() if _comes_before(timers[n], needed)}
+    early = {n: s for n, s in cluster.sessions.items() if _comes_before(timers[n], needed)}
     connect.everywhere(
         early, lambda session: timer.move(session, max(until, needed)), what="moving the timers"
     )

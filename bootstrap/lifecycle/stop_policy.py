@@ -58,8 +58,8 @@ def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)
         return ""
-    urgent = most_urgent(base.cloud_of(inventory).deadlines().values())
-    return check_deadline(urgent, policy, datetime.now(timezone.utc))
+    deadline = most_urgent(base.cloud_of(inventory).deadlines().values())
+    return check_deadline(deadline, policy, datetime.now(timezone.utc))
 
 
 def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:

@@ -104,7 +104,8 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
     gone = not session.call("remove", paths=paths)["left"]
     left = f"; LEFT: {ended['left']}" if ended["left"] else ", none is left (looked through /proc)"
-    what = "~/.railhead removed" if purge else "keys removed; runtimes and runs kept (--purge)"
+    kept = "keys removed; runtimes, runs and data kept (--purge)"
+    what = "~/.railhead removed: runtimes, runs and data" if purge else kept
     return [
         *system,
         Line(

@@ -140,6 +140,11 @@ class LockedEnvironment(ABC):
         return hashlib.sha256("\0".join(self.content).encode()).hexdigest()[:16]
 
     @property
+    def interpreter(self) -> str:
+        """The path of its Python on a host."""
+        return f"{self.folder}/bin/python"
+
+    @property
     def folder(self) -> str:
         """Its folder on a host."""
         return f"~/.railhead/envs/{self.digest}"

@@ -148,7 +148,7 @@ class _Installation:
         )
 
     def _import_command(self, imports: str) -> list[str]:
-        return [f"{self.environment.folder}/bin/python", "-c", imports]
+        return [self.environment.interpreter, "-c", imports]
 
     def _install_bucket_client(self, step_host: HostStep) -> None:
         client = self.cluster.bucket_client

@@ -85,7 +85,7 @@ def _wheel_folders(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:
 def _test(step_host: HostStep) -> None:
     """Check the wheel's features and a sum over two ranks, before other hosts get the wheel."""
     environment = step_host.cluster.environment
-    python = f"{environment.folder}/bin/python"
+    python = environment.interpreter
     argv = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
     step_host.run("horovod", argv, env={**QUIET, **runtimes.TRY_VARIABLES})
 

@@ -88,7 +88,7 @@ class HostStep:
 
     def install_wheel(self, path: str) -> None:
         """Install a Horovod wheel from a path on the host into the runtime."""
-        python = f"{self.cluster.environment.folder}/bin/python"
+        python = self.cluster.environment.interpreter
         argv = [UV, "pip", "install", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
 

@@ -7,6 +7,7 @@ the folder of the run's results.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Entry
 
+LIST_SECONDS = 120.0  # without any output, while a host lists its files
+LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list
 File = tuple[str, int]  # path below the checkpoint folder, bytes
 
 
@@ -51,6 +54,20 @@ def on_host(session: Session, run: Run) -> Checkpoints:
     """The complete checkpoint files of a run on a host whose agent runs."""
     folder = f"{run.folder}/{FOLDER}"
     found = unpack.pairs(session.sizes(folder, ["**"]))
+    return Checkpoints(f"on {session.host.name}", _complete(found))
+
+
+def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
+    """As `on_host`, before system changes: they need the channel without the agent.
+
+    Raises:
+        RailheadError: the host did not answer in time, or its answer is no list of files.
+    """
+    list_files = "find . -type f -exec stat -c '%s %n' {} +"
+    command = f"cd {run.folder}/{FOLDER} 2>/dev/null && {list_files} 2>/dev/null"
+    lines, _ = session.shell(command, silence=LIST_SECONDS)
+    matches = [LISTED.fullmatch(line) for line in lines]
+    found = unpack.pairs([match and (match[2], int(match[1])) for match in matches])
     return Checkpoints(f"on {session.host.name}", _complete(found))
 
 

@@ -34,6 +34,7 @@ REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
     *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
+    "json_file.py",
     "metric_lines.py",
 )
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")

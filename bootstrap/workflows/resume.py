@@ -9,25 +9,24 @@ from bootstrap.console.output import print_lines
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
 from bootstrap.runs import checkpoints, restore
-from bootstrap.runs.checkpoints import Checkpoints
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.restore import Source
 from bootstrap.runs.start import Restore, Run
 from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, open_sessions
-from bootstrap.ssh.session import Session
 
 
-def find_checkpoints(inventory: Inventory, earlier: EarlierRun) -> Restore:
+def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
     """Find them on the hosts (the chief first), else in the bucket, else on this machine; returns
     what places them.
 
     Raises:
         UsageError: there are none.
     """
-    source = _on_hosts(inventory, earlier.run) or _in_bucket(inventory, earlier.run)
+    inventory = cluster.inventory
+    source = _on_hosts(cluster, earlier.run) or _in_bucket(inventory, earlier.run)
     if source is None:
         _bring_from_other_cluster(inventory, earlier)
         found = checkpoints.here(earlier.run)
@@ -40,21 +39,12 @@ def find_checkpoints(inventory: Inventory, earlier: EarlierRun) -> Restore:
     return partial(restore.place, source=source, everywhere_needed=is_script)
 
 
-def _on_hosts(inventory: Inventory, run: Run) -> Source | None:
+def _on_hosts(cluster: ConnectedCluster, run: Run) -> Source | None:
     """The checkpoints on the first host that has any."""
-    with reach.sessions(inventory) as sessions:
-        found = everywhere(sessions, partial(_look, run=run), what="looking for checkpoints")
-    hosts = [name for name in inventory.names if found[name].files]
+    look = partial(checkpoints.on_host_without_agent, run=run)
+    found = everywhere(cluster.sessions, look, what="looking for checkpoints")
+    hosts = [name for name in found if found[name].files]
     return Source(run, found[hosts[0]], "host", hosts[0]) if hosts else None
-
-
-def _look(session: Session, run: Run) -> Checkpoints:
-    """The checkpoints on one host; a host without a Python has had no run."""
-    python = session.facts().python
-    if not python:
-        return Checkpoints(f"on {session.host.name}", ())
-    session.start_agent(python)
-    return checkpoints.on_host(session, run)
 
 
 def _in_bucket(inventory: Inventory, run: Run) -> Source | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bootstrap.clouds import base
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.data.inputs import check_shares
@@ -49,12 +48,10 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
     check_shares(options.request.data, len(inventory.hosts))
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
-    restore = resume.find_checkpoints(inventory, options.earlier) if options.earlier else None
     with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
-        if inventory.kind.in_cloud:
-            cloud, policy = base.cloud_of(inventory), options.stop_policy
-            deadlines.cover_run(inventory, cloud, cluster.sessions, policy, print_lines)
+        restore = resume.find_checkpoints(cluster, options.earlier) if options.earlier else None
+        deadlines.cover_run(cluster, options.stop_policy, print_lines)
         with stop_policy.preparing(inventory, print_lines):
             run = _start(cluster, options, restore)
         print_lines(f"run {run.run_id} started; it continues if this connection breaks")
@@ -76,9 +73,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster.start_agents()
     measure.refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    data = place_data(
-        options.request.data, cluster.sessions, f"{cluster.environment.folder}/bin/python"
-    )
+    data = place_data(options.request.data, cluster)
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy

@@ -12,7 +12,7 @@ from pulumi_aws import ec2, s3, scheduler
 
 from stacks import broken_up, cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
-from stacks.aws.lookups import Caller, caller, zones_with_type
+from stacks.aws.lookups import Caller, caller, name_others, zones_with_type
 from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
@@ -90,6 +90,7 @@ class Cluster(pulumi.ComponentResource):
         for number in range(1, config.count + 1):
             machine = hosts.host(config, number, inputs, ready)
             made.append((machine, schedule.schedule(config, number, machine, stopper, opts)))
+        name_others(own_id, [machine.id for machine, _ in made], self)
         return _document(config, own_id, made, store)
 
 

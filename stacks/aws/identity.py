@@ -26,6 +26,7 @@ def instance_profile(
         f"railhead-{config.name}-host",
         description=f"Hosts of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("ec2.amazonaws.com")),
+        force_detach_policies=True,  # also a policy that a killed `up` left in no state
         opts=opts,
     )
     rights = []

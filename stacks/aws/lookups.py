@@ -5,7 +5,8 @@ Each raises ConfigError where a permission is missing: nothing is made on a gues
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,11 +14,12 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2
 
-from stacks.aws.tags import identifying_tags
+from stacks.aws.tags import ID, identifying_tags
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
 T = TypeVar("T")
+INSTANCES = "aws:ec2/getInstances:getInstances"
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
@@ -106,6 +108,40 @@ def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] |
         for name, each in values.items()
     ]
     return found or None
+
+
+def name_others(
+    own_id: pulumi.Output[str], made: Sequence[pulumi.Output[str]], parent: pulumi.Resource
+) -> None:
+    """Warn of machines with this stack's id that are not among `made`: a killed `up` left them, or
+    this one removes them at its end."""
+
+    async def warn(values: list[str]) -> bool:
+        tags = {"instanceTags": {ID: values[0]}, "instanceStateNames": list(ALIVE)}
+        opts = pulumi.InvokeOptions(parent=parent)
+        try:
+            found = await pulumi.runtime.invoke_async(INSTANCES, tags, opts)
+        except Exception as error:  # the type that a failed invoke raises
+            pulumi.log.info(f"machines with this stack's id cannot be counted: {error}")
+            return False
+        return _warn(found["ids"], values[1:])
+
+    # After the machines: one that is replaced is gone then.
+    every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
+    every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
+
+
+def _warn(exist: Sequence[str], made: Sequence[str]) -> bool:
+    others = sorted(set(exist) - set(made))
+    if others:
+        stack = shlex.quote(pulumi.get_stack())
+        pulumi.log.warn(
+            f"{', '.join(others)}: machines with this stack's id that its config does not have. "
+            "Those that this `up` does not remove are in no state of Pulumi. "
+            f"To see them: fab status --stack {stack}; to end them with the rest: "
+            f"fab teardown --destroy --stack {stack}"
+        )
+    return bool(others)
 
 
 def lookup(permission: str, call: Callable[[], T]) -> T:

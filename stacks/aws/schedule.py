@@ -43,6 +43,7 @@ def stop_role(
         f"railhead-{config.name}-deadline",
         description=f"Stops the machines of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("scheduler.amazonaws.com", StringEquals=whose)),
+        force_detach_policies=True,  # also a policy that a killed `up` left in no state
         opts=opts,
     )
     instances = f"arn:aws:ec2:{config.region}:{account}:instance/*"

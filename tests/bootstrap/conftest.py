@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster, Operator
+from standins.agent_process import Agent
 from standins.gpu_hosts import with_cards
 
 from bootstrap.clouds.gcp import client as gcp_client
@@ -160,3 +161,14 @@ def operator(home: Path, cluster: Cluster) -> Operator:
     operator = Operator(home)
     operator.has(cluster.key)
     return operator
+
+
+@pytest.fixture
+def agent(home: Path) -> Iterator[Agent]:
+    """An agent at home in this test's home."""
+    agent = Agent(home)
+    yield agent
+    assert agent.process.stdin and agent.process.stdout
+    agent.process.stdin.close()
+    agent.process.wait(10)
+    agent.process.stdout.close()

@@ -20,6 +20,7 @@ pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 
 from standins.buckets import ON_AWS, ON_GCP, OnGcs, OnS3, World  # noqa: E402
+from standins.manifests import manifest  # noqa: E402
 from standins.storage import flipped  # noqa: E402
 
 from bootstrap.clouds import bucket, costs  # noqa: E402
@@ -34,7 +35,7 @@ from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
-from bootstrap.remote.run.manifest import home_name, manifest  # noqa: E402
+from bootstrap.remote.run.manifest import home_name  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
 from bootstrap.runs.start import Run  # noqa: E402
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,9 +60,12 @@ def bucket(s3: Any, tmp_path: Path) -> Bucket:
 
 def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Run) -> None:
     facts = session.facts()
-    session.start_agent(facts.python or "")
+    assert checkpoints.on_host_without_agent(session, run).files == ()
     write(Path(facts.home) / ".railhead/runs/r1/checkpoints", STEPS)
+    by_shell = checkpoints.on_host_without_agent(session, run)
+    session.start_agent(facts.python or "")
     found = checkpoints.on_host(session, run)
+    assert found == by_shell
     assert found.newest == "step-00000020" and len(found.files) == 4
     assert "step-00000020" in str(found)
     checkpoints.fetch_from_host(session, run)
@@ -69,6 +73,13 @@ def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Ru
     assert checkpoints.here(run).newest == "step-00000020"
     line = checkpoints.status_lines(session, run)
     assert len(line) == 1 and line[0].startswith("checkpoints: step-00000020")
+
+
+@pytest.mark.parametrize("line", ["5", "x ./a", "1 ./../a", "9999999999999999999 ./a", "1 a"])
+def test_a_list_of_files_that_is_none_is_refused(run: Run, line: str) -> None:
+    session: Any = SimpleNamespace(shell=lambda *_, **__: ([line], 0))
+    with pytest.raises(Hostile):
+        checkpoints.on_host_without_agent(session, run)
 
 
 def test_files_of_a_program_come_all(session: Session, run: Run) -> None:

@@ -12,28 +12,29 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
 from hosts.operator import Cluster
 from standins import object_stores
-from standins.object_stores import S3
+from standins.object_stores import S3, Gcs
 
-from bootstrap.data import send, through_bucket
+from bootstrap.clouds.gcp import client as gcp_client
+from bootstrap.data import place, send, through_bucket
 from bootstrap.data.folders import PIECE, DataFile, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
-from bootstrap.data.place import place_data
 from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
+from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
-Opened = Mapping[str, Session]
+Opened = Sessions
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def place_data(inputs: Sequence[DataInput], sessions: Sessions) -> list[dict[str, Any]]:
+    """As a run does, with the Python of these tests in place of the runtime's."""
+    environment = SimpleNamespace(interpreter=sys.executable)
+    cluster: Any = SimpleNamespace(
+        sessions=sessions, inventory=sessions.inventory, environment=environment
+    )
+    return place.place_data(inputs, cluster)
+
+
 def folder_on(cluster: Cluster, name: str, path: str) -> Path:
     return home_of(cluster, name) / path.removeprefix("~/")
 
@@ -110,7 +120,7 @@ def test_every_host_gets_the_folder_once(
     sent: Sent,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data}"), opened, sys.executable)
+    (document,) = place_data(inputs_of(f"train={data}"), opened)
     assert document["name"] == "train" and document["mode"] == "file"
     for name, path in zip(opened, document["paths"], strict=True):
         folder = folder_on(cluster, name, path)
@@ -120,7 +130,7 @@ def test_every_host_gets_the_folder_once(
             folder.parent.glob("*.incoming*")
         )
     assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
-    assert place_data(inputs_of(f"train={data}"), opened, sys.executable) == [document]
+    assert place_data(inputs_of(f"train={data}"), opened) == [document]
     assert sent.bytes == 3 * sum(len(x) for x in contents(data).values()), "sent a second time"
     assert "already on all hosts" in capsys.readouterr().out
 
@@ -128,7 +138,7 @@ def test_every_host_gets_the_folder_once(
 def test_shard_gives_each_host_its_own_files(
     data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data},shard"), opened, sys.executable)
+    (document,) = place_data(inputs_of(f"train={data},shard"), opened)
     found = [
         contents(folder_on(cluster, n, p)) for n, p in zip(opened, document["paths"], strict=True)
     ]
@@ -159,7 +169,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 
     monkeypatch.setattr(send, "_pieces", cut)
     with pytest.raises(KeyboardInterrupt):
-        place_data(inputs_of(f"train={data}"), opened, sys.executable)
+        place_data(inputs_of(f"train={data}"), opened)
     for session in opened.values():
         session.close()
     monkeypatch.setattr(send, "_pieces", real)
@@ -171,7 +181,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
         state = again["h1"].call("data_state", folders=[f"~/.railhead/data/{part.stem}"])
         (found,) = state["folders"].values()
         assert not found["complete"] and found["there"] >= PIECE, "what arrived needs no room"
-        (document,) = place_data(inputs_of(f"train={data}"), again, sys.executable)
+        (document,) = place_data(inputs_of(f"train={data}"), again)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     assert sent.bytes < 3 * (2 * PIECE + 100), "a.bin, d.bin and the start of b.bin were there"
@@ -180,11 +190,11 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
     data: Path, inventory: Inventory, opened: Opened, cluster: Cluster, sent: Sent
 ) -> None:
-    (document,) = place_data(inputs_of(f"train={data}"), opened, sys.executable)
+    (document,) = place_data(inputs_of(f"train={data}"), opened)
     before = sent.bytes
     folder = folder_on(cluster, "h2", document["paths"][1])
     (folder / "d.bin").unlink()
-    place_data(inputs_of(f"train={data}"), opened, sys.executable)
+    place_data(inputs_of(f"train={data}"), opened)
     assert contents(folder) == contents(data)
     assert sent.bytes == before + 50
 
@@ -205,7 +215,7 @@ def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
 
     monkeypatch.setattr(send, "_pieces", changing)
     with pytest.raises(HostsFailed, match=r"d\.bin changed while it was sent"):
-        place_data(inputs_of(f"train={data}"), opened, sys.executable)
+        place_data(inputs_of(f"train={data}"), opened)
     folder = home_of(cluster, "h1") / ".railhead/data"
     assert not [p for p in folder.iterdir() if p.is_dir() and p.suffix != ".part"]
     assert opened["h1"].call("data_state", folders=[])["free"], "the channel still works"
@@ -222,7 +232,7 @@ def test_too_little_room_is_found_before_anything_is_sent(
 
     monkeypatch.setattr(Session, "call", full)
     with pytest.raises(HostsNotReady, match=r"h2 +needs 3.1 MB for the data, 1.0 kB are free"):
-        place_data(inputs_of(f"train={data}"), opened, sys.executable)
+        place_data(inputs_of(f"train={data}"), opened)
     assert sent.bytes == 0
 
 
@@ -265,14 +275,14 @@ def test_a_path_must_be_on_all_hosts(
     (home_of(cluster, "h1") / "there/x").write_text("x")
     (home_of(cluster, "h3") / "there").rmdir()
     with pytest.raises(HostsNotReady) as caught:
-        place_data(inputs_of("train=host:~/there"), opened, sys.executable)
+        place_data(inputs_of("train=host:~/there"), opened)
     assert json.dumps(caught.value.outcomes) == json.dumps(
         {"h1": "ok", "h2": "~/there is an empty folder", "h3": "there is no ~/there"}
     )
 
 
 def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
-    (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), opened, sys.executable)
+    (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), opened)
     assert document == {
         "name": "train",
         "uri": "s3://b-1/x",
@@ -325,12 +335,37 @@ def test_data_of_a_stack_goes_through_its_bucket(
 ) -> None:
     give(monkeypatch, s3_store.environ)
     sessions = Sessions(stack, opened)
-    (document,) = place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    (document,) = place_data(inputs_of(f"train={data}"), sessions)
     assert sent.bytes == 0, "something went over the connections"
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     digest = document["paths"][0].rpartition("/")[2]
     assert s3_store.get("stack-1", f"data/{digest}/a.bin") == contents(data)["a.bin"]
+
+
+@pytest.mark.usefixtures("on_gcs")  # for the token of this machine
+def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
+    data: Path,
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    sent: Sent,
+    gcs_store: Gcs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gcs_store.make_bucket("stack-2")
+    monkeypatch.setenv(gcp_client.STORAGE_ENDPOINT, gcs_store.endpoint)
+    monkeypatch.setattr(through_bucket, "LEAST", 1)
+    give(monkeypatch, gcs_store.environ)
+    stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
+    (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
+    assert sent.bytes == 0, "something went over the connections"
+    for name, path in zip(opened, document["paths"], strict=True):
+        assert contents(folder_on(cluster, name, path)) == contents(data)
+    prefix = f"data/{document['paths'][0].rpartition('/')[2]}/"
+    names = gcs_store.names("stack-2", prefix)
+    assert {n.removeprefix(prefix) for n in names} == contents(data).keys()
+    assert gcs_store.get("stack-2", f"{prefix}a.bin") == contents(data)["a.bin"]
 
 
 def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
@@ -345,7 +380,7 @@ def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
 ) -> None:
     give(monkeypatch, s3_store.guest)
     sessions = Sessions(stack, opened)
-    (document,) = place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    (document,) = place_data(inputs_of(f"train={data}"), sessions)
     assert "is not used: " in capsys.readouterr().out
     assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
     assert contents(folder_on(cluster, "h2", document["paths"][1])) == contents(data)
@@ -355,7 +390,7 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     data: Path, opened: Opened, stack: Inventory, sent: Sent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sessions = Sessions(replace(stack, bucket="s3://stack-none"), opened)
-    place_data(inputs_of(f"train={data}"), sessions, sys.executable)
+    place_data(inputs_of(f"train={data}"), sessions)
     assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
     assert sent.bytes
 
@@ -368,3 +403,22 @@ def test_a_request_that_no_host_makes_is_hostile(needed: object) -> None:
     assert send._checked(data, [[0, 1]]) == [(0, 1)]
     with pytest.raises(Hostile):
         send._checked(data, needed)
+
+
+def test_a_purge_removes_the_data_and_the_receipt_names_it(
+    inventory: Inventory,
+    opened: Opened,
+    cluster: Cluster,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(teardown, "_stop_local", lambda _: [])  # later tests need the hosts
+    (document,) = place_data(inputs_of(f"x={data}"), opened)
+    kept = teardown.remove_from_hosts(inventory)
+    assert "keys removed; runtimes, runs and data kept (--purge)" in kept.lines[-1].text
+    assert folder_on(cluster, "h1", document["paths"][0]).is_dir()
+    purged = teardown.remove_from_hosts(inventory, purge=True)
+    texts = {line.text for line in purged.lines if line.verified}
+    assert "~/.railhead removed: runtimes, runs and data" in texts
+    for machine in cluster.machines:
+        assert not (machine.home / ".railhead").exists()

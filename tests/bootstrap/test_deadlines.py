@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.runs.launch import StopPolicy
+from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 from stacks import deadline as of_stacks
 
@@ -133,12 +135,13 @@ def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "read", lambda name: timers[name])
         patch.setattr(
-            deadlines.connect,
+            connect,
             "everywhere",
             lambda opened, work, what: {name: work(name) for name in opened},
         )
-        sessions: Any = {ONE: ONE, TWO: TWO}
-        deadlines.cover_run(GOLDEN, cloud, sessions, policy, said.append)  # type: ignore[arg-type]
+        patch.setattr(deadlines, "cloud_of", lambda _: cloud)
+        cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions={ONE: ONE, TWO: TWO})
+        deadlines.cover_run(cluster, policy, said.append)
     return said
 
 

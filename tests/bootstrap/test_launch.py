@@ -25,7 +25,7 @@ from bootstrap.runs.launch import (
     run_document,
 )
 from bootstrap.runs.start import Run
-from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for
+from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_stop
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
@@ -75,8 +75,7 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
         ),
         (
             {"launcher": "tensorflow", "strategy": "miror"},
-            "'miror': one of horovod, multiworker, mirrored, one-device, parameter-server, auto. "
-            "Did you mean mirrored",
+            f"'miror': one of {', '.join(names())}. Did you mean mirrored",
         ),
         ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy horovod is for launcher hor"),
         ({"strategy": "auto", "script": True}, "--strategy auto is for our own training"),
@@ -219,7 +218,7 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
 ) -> None:
     if strategy == "parameter-server":
         return  # below
-    if strategy in ("mirrored", "one-device") and hosts > 1:
+    if STRATEGIES[strategy].one_host and hosts > 1:
         with pytest.raises(UsageError, match="runs on one host"):
             documents(launcher, strategy, hosts)
         return

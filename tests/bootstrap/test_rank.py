@@ -117,11 +117,26 @@ def test_a_chief_reports_its_good_end_after_its_threads_and_exit_handlers(tmp_pa
     text += "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()\n"
     hosts = [{"name": "h1", "slots": 2}]
     lay_out(tmp_path, script(tmp_path, text), roles=CHIEF, size=2, hosts=hosts)
-    end = '@railhead {"kind": "ended", "exit": 0}'
-    assert rank(tmp_path).stdout.splitlines() == ["thread", "handler", end]
+    end, gone = '@railhead {"kind": "ended", "exit": 0}', '@railhead {"kind": "gone"}'
+    assert rank(tmp_path).stdout.splitlines() == ["thread", "handler", end, gone]
     assert rank(tmp_path, number=1).stdout.splitlines() == ["thread", "handler"], "a worker"
     script(tmp_path, "import sys; sys.exit(3)")
-    assert rank(tmp_path).stdout.splitlines() == [end.replace("0}", "3}")]
+    assert rank(tmp_path).stdout.splitlines() == [end.replace("0}", "3}"), gone]
+
+
+CHIEF_ENDS = {
+    "at once": "import os; os._exit(0)",
+    "killed": "import os; os.kill(os.getpid(), 9)",
+    "its output closed": "import os, time; os.closerange(1, 3); time.sleep(1.5)",
+}
+
+
+@pytest.mark.parametrize("text", CHIEF_ENDS.values(), ids=CHIEF_ENDS)
+def test_the_end_of_a_chief_that_cannot_report_it_is_seen(tmp_path: Path, text: str) -> None:
+    lay_out(tmp_path, script(tmp_path, text), roles=CHIEF[:1])
+    started = time.monotonic()
+    assert rank(tmp_path).stdout.splitlines() == ['@railhead {"kind": "gone"}']
+    assert "sleep" not in text or time.monotonic() - started > 1.5, "it was not gone yet"
 
 
 PLACES = [("chief", "-1"), ("ps", "-1"), ("worker", "0"), ("worker", "1"), ("worker", "None")]

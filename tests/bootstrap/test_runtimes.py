@@ -92,7 +92,7 @@ def test_horovod_without_horovod_is_refused_with_the_choices() -> None:
 
 
 def test_a_runtime_that_there_is_not_is_refused_with_the_choices() -> None:
-    with pytest.raises(UsageError, match="^runtime 'tf2.19': one of tf2.18, tf2.21$"):
+    with pytest.raises(UsageError, match=f"^runtime 'tf2.19': one of {', '.join(ROWS)}$"):
         row_named("tf2.19", None)
 
 

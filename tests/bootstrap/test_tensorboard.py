@@ -30,7 +30,7 @@ for event in EventFileLoader(sys.argv[1]).Load():
     for value in event.summary.value:
         print(json.dumps([value.tag, event.step, round(value.tensor.float_val[0], 4)]))
 """
-RECORDS = [
+RECORDS: list[dict[str, Any]] = [
     {"kind": "message", "text": "x"},
     {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.5, "rank": 0, "time": 1.0},
     {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.6, "rank": 1, "time": 1.0},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
@@ -12,8 +11,7 @@ from typing import Any
 
 from bootstrap.clouds.aws.client import AwsClient, connect, read_chunks
 from bootstrap.clouds.base import Refused
-from bootstrap.clouds.storage import NoBucket, Version
-from bootstrap.errors import RailheadError
+from bootstrap.clouds.storage import NoBucket, Version, changed_while_uploaded, encoded
 
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
 
@@ -32,16 +30,10 @@ class S3:
 
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
         """All versions, including the delete markers."""
-        query: dict[str, Any] = {"Prefix": prefix}
-        while True:
-            page = self._call("list_object_versions", **query)
+        for page in self._pages("list_object_versions", prefix):
             found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if found:
                 yield [Version(v["Key"], v["VersionId"], v.get("Size", 0)) for v in found]
-            if not page.get("IsTruncated"):
-                return
-            query["KeyMarker"] = page["NextKeyMarker"]
-            query["VersionIdMarker"] = page["NextVersionIdMarker"]
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes. S3 sends the hash of the upload, and boto checks it."""
@@ -55,19 +47,24 @@ class S3:
 
     def write(self, key: str, data: bytes) -> None:
         """Create an object. S3 refuses bytes that do not match the sha256 sent with them."""
-        digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        digest = encoded(hashlib.sha256(data).digest())
         # As a stream, so that the timeout applies to each chunk, not to the whole upload.
         self._call("put_object", Key=key, Body=io.BytesIO(data), ChecksumSHA256=digest)
 
     def objects(self, prefix: str = "") -> Iterator[list[Version]]:
         """The objects under a prefix as they are now."""
+        for page in self._pages("list_objects_v2", prefix):
+            yield [Version(item["Key"], "", item["Size"]) for item in page.get("Contents", ())]
+
+    def _pages(self, operation: str, prefix: str) -> Iterator[dict[str, Any]]:
+        """The responses of a list operation: each has `Next...` parameters for the one after it."""
         query: dict[str, Any] = {"Prefix": prefix}
         while True:
-            page = self._call("list_objects_v2", **query)
-            yield [Version(item["Key"], "", item["Size"]) for item in page.get("Contents", ())]
+            page = self._call(operation, **query)
+            yield page
             if not page.get("IsTruncated"):
                 return
-            query["ContinuationToken"] = page["NextContinuationToken"]
+            query |= {k.removeprefix("Next"): page[k] for k in page if k.startswith("Next")}
 
     def upload(self, key: str, path: Path, sha256: str) -> None:
         """Create an object from a file. S3 refuses bytes that do not match the sha256 of the file,
@@ -76,7 +73,7 @@ class S3:
         if path.stat().st_size > PART:
             self._upload_parts(key, path, metadata)
             return
-        digest = base64.b64encode(bytes.fromhex(sha256)).decode()
+        digest = encoded(bytes.fromhex(sha256))
         with path.open("rb") as body:
             self._call("put_object", Key=key, Body=body, ChecksumSHA256=digest, Metadata=metadata)
 
@@ -94,14 +91,14 @@ class S3:
                     whole.update(data)
                     parts.append(self._upload_part(upload, len(parts) + 1, data))
             if whole.hexdigest() != metadata["sha256"]:
-                raise RailheadError(f"{path} changed while it was uploaded")
+                raise changed_while_uploaded(path)
             self._call("complete_multipart_upload", MultipartUpload={"Parts": parts}, **upload)
         except BaseException:
             self._call("abort_multipart_upload", **upload)
             raise
 
     def _upload_part(self, upload: dict[str, str], number: int, data: bytes) -> dict[str, Any]:
-        digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        digest = encoded(hashlib.sha256(data).digest())
         sent = self._call(
             "upload_part", PartNumber=number, Body=io.BytesIO(data), ChecksumSHA256=digest, **upload
         )

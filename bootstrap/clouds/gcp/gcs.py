@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import itertools
@@ -17,7 +16,7 @@ from urllib.parse import quote
 from bootstrap.clouds.base import Refused
 from bootstrap.clouds.gcp import batch
 from bootstrap.clouds.gcp.client import GoogleClient, connect, refused
-from bootstrap.clouds.storage import NoBucket, Version
+from bootstrap.clouds.storage import NoBucket, Version, changed_while_uploaded, encoded
 from bootstrap.errors import RailheadError
 
 PIECE = 1 << 20
@@ -40,14 +39,7 @@ class Gcs:
 
     def pages(self, prefix: str = "") -> Iterator[list[Version]]:
         """All versions, including noncurrent ones."""
-        query = {"versions": "true", "fields": FIELDS, "prefix": prefix}
-        while True:
-            page = self._list(query)
-            if found := page.get("items", []):
-                yield [Version(i["name"], i["generation"], int(i.get("size", 0))) for i in found]
-            if "nextPageToken" not in page:
-                return
-            query["pageToken"] = page["nextPageToken"]
+        return filter(None, self._pages({"versions": "true", "prefix": prefix}))
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes as they were uploaded."""
@@ -65,7 +57,7 @@ class Gcs:
 
     def write(self, key: str, data: bytes) -> None:
         """Create an object. Google refuses bytes that do not match the MD5 sent with them."""
-        digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        digest = encoded(hashlib.md5(data, usedforsecurity=False).digest())
         content_type, head, tail = _multipart({"name": key, "md5Hash": digest})
         # As a stream, so that the timeout applies to each chunk, not to the upload.
         self._insert(key, digest, content_type, io.BytesIO(head + data + tail))
@@ -89,7 +81,11 @@ class Gcs:
 
     def objects(self, prefix: str = "") -> Iterator[list[Version]]:
         """The objects under a prefix as they are now."""
-        query = {"fields": FIELDS, "prefix": prefix}
+        return self._pages({"prefix": prefix})
+
+    def _pages(self, query: dict[str, str]) -> Iterator[list[Version]]:
+        """The pages of a list; some may be empty."""
+        query["fields"] = FIELDS
         while True:
             page = self._list(query)
             found = page.get("items", [])
@@ -107,8 +103,8 @@ class Gcs:
                 md5.update(data)
                 whole.update(data)
         if whole.hexdigest() != sha256:
-            raise RailheadError(f"{path} changed while it was uploaded")
-        digest = base64.b64encode(md5.digest()).decode()
+            raise changed_while_uploaded(path)
+        digest = encoded(md5.digest())
         resource = {"name": key, "md5Hash": digest, "metadata": {"sha256": sha256}}
         content_type, head, tail = _multipart(resource)
         with path.open("rb") as file:

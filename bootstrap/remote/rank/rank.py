@@ -26,6 +26,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(HERE, "work")
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
+GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
 size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
 it under --launcher tensorflow."""
@@ -35,10 +36,11 @@ def main() -> int:
     """Run the program as one rank; returns the exit code that Python would return."""
     with open(os.path.join(HERE, "run.json")) as file:
         run = json.load(file)
-    redirect_output()
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    chief = is_chief(run, rank)
+    redirect_output(GONE if chief else b"")
     set_environment(run, rank)
-    if is_chief(run, rank):
+    if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
     code = outcome(lambda: prepare_data(run, rank)) or run_program(run)
     if code:
@@ -61,8 +63,10 @@ def run_program(run: dict[str, Any]) -> int:
     return code
 
 
-def redirect_output() -> None:
+def redirect_output(last_line: bytes) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
+
+    The helper adds `last_line` when this process has ended, whatever ended it.
 
     mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
     no process group that mpirun kills: it still forwards the last output of a killed rank. It is
@@ -82,6 +86,9 @@ def redirect_output() -> None:
         if os.fork() == 0:
             os.close(sink)
             forward_output(source, rank)
+            if last_line:
+                wait_for_end(rank)
+                os.write(1, encoded(last_line))
     finally:
         os._exit(0)
 
@@ -102,6 +109,12 @@ def forward_output(source: int, rank: int) -> None:
             rest = rest[os.write(1, rest) :]
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process has ended; a program may close its output long before."""
+    while not is_gone(pid):
+        time.sleep(0.2)
 
 
 def encoded(data: bytes) -> bytes:

@@ -15,7 +15,6 @@ Files that only grow go in pieces, live/NAME.OFFSET. Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -26,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded, checkpoint_files, manifest, upload
+    from bootstrap.remote.run import bounded, checkpoint_files, json_file, manifest, upload
     from bootstrap.remote.run.checkpoint_files import Stamp
 else:  # on a host they are in the same folder
     import bounded
     import checkpoint_files
+    import json_file
     import manifest
     import upload
 
@@ -90,7 +90,7 @@ class CheckpointUpload:
     def _publish(self, entries: list[dict[str, Any]]) -> None:
         """Write the manifest to the bucket, then to the run's folder."""
         path = os.path.join(self.run, f"{STATUS}.manifest")
-        write_json(path, {"schema": 1, "files": entries})
+        json_file.save(path, {"schema": 1, "files": entries})
         name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
         self.bucket.put(path, name, *manifest.size_and_sha256(path))
         self.files = entries
@@ -146,17 +146,10 @@ def is_settled(found: dict[str, Stamp]) -> bool:
 
 def load_status(run: str) -> dict[str, Any]:
     """What was uploaded so far: `files` is the manifest in the bucket, `why` the last error."""
-    with contextlib.suppress(OSError, ValueError), open(os.path.join(run, STATUS)) as file:
-        found: dict[str, Any] = json.load(file)
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, Any] = json_file.load(os.path.join(run, STATUS))
         return found
     return {"files": [], "at": None, "failed": 0, "why": None}
-
-
-def write_json(path: str, document: Any) -> None:
-    """Write a JSON document atomically."""
-    with open(f"{path}.part", "w") as file:
-        json.dump(document, file)
-    os.replace(f"{path}.part", path)
 
 
 class LiveUpload:
@@ -196,7 +189,7 @@ class LiveUpload:
         status = {"files": self.checkpoints.files, "at": self.at}
         with contextlib.suppress(OSError):
             path = os.path.join(self.run, STATUS)
-            write_json(path, {**status, "failed": self.failed, "why": self.why})
+            json_file.save(path, {**status, "failed": self.failed, "why": self.why})
 
     def always(self) -> None:
         """Look at the folder every PAUSE seconds, until the supervisor ends this process."""

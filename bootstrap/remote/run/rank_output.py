@@ -145,6 +145,7 @@ class RunOutput:
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
+        self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: dict[str, Any] | None = None
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.broken: BaseException | None = None
@@ -215,6 +216,9 @@ class RunOutput:
             if kind == "ended":
                 self.add_end(rank, int(record["exit"]))
                 return True
+            if kind == "gone" and self.is_chief(rank):
+                self.chief_gone = time.monotonic()
+                return True
             if kind == "evaluation" and not (alone and rank == 0):
                 return False
             own = {k: v for k, v in record.items() if k != "kind"}
@@ -231,8 +235,12 @@ class RunOutput:
         """Note the exit code that a rank reported. Only a chief reports a 0 that matters."""
         if code:
             self.failed.setdefault(rank, code)
-        elif self.run["roles"] and self.run["roles"][rank]["type"] == "chief":
+        elif self.is_chief(rank):
             self.chief_ended = time.monotonic()
+
+    def is_chief(self, rank: int) -> bool:
+        """Whether a rank coordinates others, which end when it has ended."""
+        return bool(self.run["roles"]) and self.run["roles"][rank]["type"] == "chief"
 
     def open_log(self, rank: int) -> LogFile:
         """The log file of a rank or of mpirun."""

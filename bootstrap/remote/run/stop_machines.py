@@ -23,11 +23,19 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run import bounded, checkpoint_files, controller, live_upload, stop_policy
+    from bootstrap.remote.run import (
+        bounded,
+        checkpoint_files,
+        controller,
+        json_file,
+        live_upload,
+        stop_policy,
+    )
 else:  # on a host they are in the same folder
     import bounded
     import checkpoint_files
     import controller
+    import json_file
     import live_upload
     import stop_policy
 
@@ -44,12 +52,6 @@ STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 def path(name: str) -> str:
     """A path in the run's folder."""
     return os.path.join(RUN, name)
-
-
-def load(name: str) -> Any:
-    """A JSON document of the run's folder."""
-    with open(path(name)) as file:
-        return json.load(file)
 
 
 def stamp(seconds: float = 0) -> str:
@@ -103,7 +105,7 @@ class MachineStopper:
     def fetched(self) -> dict[str, Any] | None:
         """The notice that a controller writes after a verified fetch; None before."""
         with contextlib.suppress(OSError, ValueError):
-            found: dict[str, Any] = load("fetched")
+            found: dict[str, Any] = json_file.load(path("fetched"))
             return found
         return None
 
@@ -126,12 +128,8 @@ class MachineStopper:
             return
         self.fields = fields
         with contextlib.suppress(OSError, ValueError):
-            state = {**load("state.json"), "machines": {**fields, "at": stamp()}}
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path("state.json.part"))  # if it were a FIFO, opening it would hang
-            with open(path("state.json.part"), "x") as file:
-                json.dump(state, file, indent=1)
-            os.replace(path("state.json.part"), path("state.json"))
+            state = {**json_file.load(path("state.json")), "machines": {**fields, "at": stamp()}}
+            json_file.save(path("state.json"), state)
 
     def report_wait(self, step: stop_policy.Action) -> None:
         """Write what this process waits for; `until` is the latest time of the stop."""
@@ -274,7 +272,7 @@ def stop_this_host(argv: list[str]) -> str:
 def main() -> None:
     """Stop the machines of the run in whose folder this file is."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
-    run, state = load("run.json"), load("state.json")
+    run, state = json_file.load(path("run.json")), json_file.load(path("state.json"))
     MachineStopper(run, state["state"]).go()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         closing,
         controller,
         end_processes,
+        json_file,
         live_upload,
         manifest,
         stop_policy,
@@ -38,6 +38,7 @@ else:  # on a host they are in the same folder
     import closing
     import controller
     import end_processes
+    import json_file
     import live_upload
     import manifest
     import stop_policy
@@ -57,27 +58,6 @@ CANCELLED = threading.Event()
 def path(name: str) -> str:
     """A path in the run's folder."""
     return os.path.join(RUN, name)
-
-
-def save(name: str, document: Any) -> None:
-    """Write a JSON document atomically."""
-    part = path(f"{name}.part")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(part)  # if it were a FIFO of the program, opening it would hang
-        with open(part, "x") as file:
-            json.dump(document, file, indent=1)
-        os.replace(part, path(name))
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.remove(part)
-        raise
-
-
-def load(name: str) -> Any:
-    """A JSON document of the run's folder."""
-    with open(path(name)) as file:
-        return json.load(file)
 
 
 def now() -> str:
@@ -107,7 +87,7 @@ class State:
         """Write state.json."""
         self.fields.update(changes, heartbeat=time.time())
         with self.counted():
-            save("state.json", self.fields)
+            json_file.save(path("state.json"), self.fields)
 
     def end(self, result: dict[str, Any]) -> None:
         """Write result.json and the final state; on a full disk into the reserved space."""
@@ -122,7 +102,9 @@ class State:
             self.unfinished.append(why)
             self.save_result(result)
         with self.counted():
-            save("results/manifest.json", {**found, "files": with_result(found["files"])})
+            json_file.save(
+                path("results/manifest.json"), {**found, "files": with_result(found["files"])}
+            )
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
         ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
         self.beat(**ending, trouble=self.trouble(), begun={})
@@ -131,7 +113,7 @@ class State:
         """Write result.json, including failed writes and unfinished steps so far."""
         result["trouble"] = self.trouble()
         with self.counted():
-            save("results/result.json", result)
+            json_file.save(path("results/result.json"), result)
 
     def trouble(self) -> str | None:
         """Failed writes and unfinished steps as text; None if there are none."""
@@ -151,18 +133,19 @@ class Supervisor:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.run = load("run.json")
+        self.run = json_file.load(path("run.json"))
         self.hosts: list[str] = [h["name"] for h in self.run["hosts"]]
-        secrets = load("secrets.json").values() if self.run["secrets"] else ()
+        secrets = json_file.load(path("secrets.json")).values() if self.run["secrets"] else ()
         self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
+        self.ended_servers = False
 
     def go(self) -> dict[str, Any]:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
         with self.state.counted():
-            save(manifest.BEFORE, manifest.snapshot(RUN))  # also used by a fetch
+            json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))  # also used by a fetch
         uploads = live_upload.start(self.run, RUN)
         try:
-            with started(load("mpirun.json")) as process:
+            with started(json_file.load(path("mpirun.json"))) as process:
                 self.state.beat(state="running", mpirun=process.pid)
                 work = (self.output.read, self.output.read_mpirun)
                 readers = [threading.Thread(target=w, args=(process,), daemon=True) for w in work]
@@ -185,7 +168,7 @@ class Supervisor:
         files, why = closing.outputs(RUN)
         self.note(why)
         with self.state.counted():
-            save("results/outputs.json", {"files": files})
+            json_file.save(path("results/outputs.json"), {"files": files})
 
     def note(self, why: str) -> None:
         """Add an unfinished step to the result; "" is none."""
@@ -202,8 +185,9 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            if (CANCELLED.is_set() or self.only_servers_are_left()) and not terminated:
-                terminated = time_now
+            servers = self.only_servers_are_left()
+            if (CANCELLED.is_set() or servers) and not terminated:
+                terminated, self.ended_servers = time_now, servers
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
                 process.kill()
@@ -213,8 +197,12 @@ class Supervisor:
         return process.returncode
 
     def only_servers_are_left(self) -> bool:
-        """Whether the chief has ended well a while ago: parameter servers would run for ever."""
-        ended = self.output.chief_ended
+        """Whether the chief has ended well a while ago: parameter servers would run for ever.
+
+        A chief that ends by os._exit(0) reports nothing, but its process is gone. Had it failed,
+        mpirun would have ended all ranks meanwhile.
+        """
+        ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
 
     def check(self) -> None:
@@ -224,7 +212,7 @@ class Supervisor:
 
     def result(self, code: int, swept: dict[str, Any]) -> dict[str, Any]:
         """The content of result.json, from mpirun's exit code."""
-        if self.output.chief_ended is not None:
+        if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
@@ -359,7 +347,7 @@ def become_machine_stopper() -> None:
     The run's variables are removed from the environment, so ending the run does not end it.
     """
     try:
-        run = load("run.json")
+        run = json_file.load(path("run.json"))
     except (OSError, ValueError):
         return  # without run.json there is no stop command
     if run.get("stop") or run.get("bucket"):

@@ -452,3 +452,10 @@ def test_a_first_preview_reports_have_and_need_with_nothing_known() -> None:
 
 def test_config_is_what_a_user_wrote() -> None:
     assert config().public_key.startswith(KEY)
+
+
+def test_an_up_names_machines_with_its_id_that_it_did_not_make() -> None:
+    """As a killed `up` leaves them; its own machines are not named."""
+    there = world(machines=["i-c-1", "i-c-2", "i-stray"])
+    assert "WARNING: i-stray: machines with this stack's id" in made(there).text
+    assert "WARNING: i-" not in made(world(machines=["i-c-1", "i-c-2"])).text

@@ -195,12 +195,7 @@ class Schedule(Kind):
         aws("scheduler").update_schedule(**_schedule(new))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
-        """One that is gone already is no error, as for the provider."""
-        try:
-            aws("scheduler").delete_schedule(Name=state["name"])
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
-                raise
+        aws("scheduler").delete_schedule(Name=state["name"])
 
 
 def _schedule(inputs: Inputs) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +153,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind = self._kind(request.urn, context)
         self.watch(f"before delete {kind.type}")
         with self._refusals(context, f"deleting {kind.type}"):
-            kind.delete(self._client, request.id, plain(request.properties))
+            try:
+                kind.delete(self._client, request.id, plain(request.properties))
+            except ClientError as error:
+                # What is gone already is no error: so does the provider.
+                if not re.search(
+                    "NotFound|NoSuchEntity|NoSuchBucket", error.response["Error"]["Code"]
+                ):
+                    raise
         self.watch(f"after delete {kind.type}")
         return empty_pb2.Empty()
 

@@ -8,7 +8,7 @@ from standins.aws.kinds import Aws, Inputs, Kind, listed, picked
 
 class Role(Kind):
     type, tagged, name = "aws:iam/role:Role", "role", "name"
-    knows, fixed = "name description assumeRolePolicy", "name"
+    knows, fixed = "name description assumeRolePolicy forceDetachPolicies", "name"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         made = aws("iam").create_role(
@@ -25,6 +25,10 @@ class Role(Kind):
         aws("iam").tag_role(RoleName=id, Tags=listed(new.get("tagsAll")))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        """With forceDetachPolicies the provider removes inline policies too (aws_iam_role.go)."""
+        if state.get("forceDetachPolicies"):
+            for name in aws("iam").list_role_policies(RoleName=id)["PolicyNames"]:
+                aws("iam").delete_role_policy(RoleName=id, PolicyName=name)
         aws("iam").delete_role(RoleName=id)
 
 

@@ -1,0 +1,124 @@
+"""The agent runs commands."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.agent_process import Agent, Failed
+
+COMMANDS: dict[str, tuple[str, int, list[str]]] = {
+    "lines": (r"printf 'a\nb\n'", 0, ["a", "b"]),
+    "both streams and a code": (r"echo a; echo b >&2; exit 3", 3, ["a", "b"]),
+    "an empty line between": (r"printf 'a\n\n b\n'", 0, ["a", "", " b"]),
+    "no newline at the end": (r"printf 'a\nb'", 0, ["a", "b"]),
+    "a progress bar": (r"printf '1%%\r2%%\r100%%\ndone\n'", 0, ["100%", "done"]),
+    "a bar's unfinished state": (r"printf 'a\n1%%\r2%%\r'", 0, ["a", "2%"]),
+    "lines of another system": (r"printf 'a\r\nb\r\n'", 0, ["a", "b"]),
+    "no text": (r"printf 'a\377b\n'", 0, ["a\ufffdb"]),
+    "more than the tail": (r"seq 100000", 0, [str(n) for n in range(99961, 100001)]),
+    "a signal": (r"kill -9 $$", -9, []),
+}
+
+
+@pytest.mark.parametrize("script, code, tail", COMMANDS.values(), ids=COMMANDS)
+def test_run_answers_the_code_and_the_last_lines(
+    agent: Agent, script: str, code: int, tail: list[str]
+) -> None:
+    assert agent.call("run", argv=["sh", "-c", script])[0] == {"rc": code, "tail": tail}
+
+
+def test_run_gives_input_environment_and_folder(agent: Agent, home: Path) -> None:
+    script = 'cat; echo "$WHERE"; pwd'
+    options: dict[str, Any] = {"text": "in\n", "env": {"WHERE": "~/x"}, "cwd": "~"}
+    answer, _ = agent.call("run", argv=["sh", "-c", script], **options)
+    assert answer["tail"] == ["in", f"{home}/x", str(home)]
+
+
+def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
+    assert agent.call("run", argv=["true"], text="x" * 1_000_000)[0] == {"rc": 0, "tail": []}
+
+
+BACKGROUND = {
+    "a silent one": "sleep 8 &",
+    "a talkative one": "while sleep 0.001; do echo still here; done &",
+    "one that closed our pipe first": "exec >&- 2>&-; sleep 0.2;",
+}
+
+
+@pytest.mark.parametrize("left", BACKGROUND.values(), ids=BACKGROUND)
+def test_what_a_command_leaves_behind_does_not_hold_the_answer(agent: Agent, left: str) -> None:
+    start = time.monotonic()
+    answer, _ = agent.call("run", argv=["sh", "-c", f"echo started; {left} exit 4"])
+    assert answer["rc"] == 4
+    assert answer["tail"][0] in ("started", "still here")
+    assert time.monotonic() - start < 4
+
+
+ENDLESS = {
+    "silent": "exec sleep 60",
+    "through a child": "sleep 60; echo never",
+    "loud": "while :; do echo x; done",
+    "with its output closed": "exec >&- 2>&-; sleep 60",
+}
+
+
+def alive(group: int) -> list[int]:
+    """The processes of a group that have not ended; who should bury the dead is not our matter."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, pgrp = path.read_text().rpartition(")")[2].split()[:3]
+            if int(pgrp) == group and state != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS)
+def test_a_timeout_ends_all_that_was_started(agent: Agent, home: Path, script: str) -> None:
+    start = time.monotonic()
+    argv = ["sh", "-c", f"echo $$ >~/pid; {script}"]
+    assert agent.call("run", argv=argv, timeout=0.5)[0]["rc"] == -9
+    assert time.monotonic() - start < 4
+    assert alive(int((home / "pid").read_text())) == []
+
+
+def test_a_flood_is_reported_at_a_bounded_pace(agent: Agent) -> None:
+    start = time.monotonic()
+    answer, events = agent.call("run", argv=["sh", "-c", "seq 2000000; sleep 0.2"])
+    assert answer["tail"][-1] == events[-1]["line"] == "2000000"
+    assert len(events) <= 25 * (time.monotonic() - start) + 2
+
+
+def test_slow_lines_are_all_reported(agent: Agent) -> None:
+    script = r"for i in 1 2 3; do echo $i; sleep 0.12; done; printf '4%%\r'; sleep 0.12; echo 5%"
+    _, events = agent.call("run", argv=["sh", "-c", script])
+    assert [e["line"] for e in events][:4] == ["1", "2", "3", "4%"]
+
+
+def test_a_line_without_end_stays_small(agent: Agent) -> None:
+    script = "head -c 30000000 /dev/zero | tr '\\0' x; echo end"
+    answer, events = agent.call("run", argv=["sh", "-c", script])
+    assert answer["tail"][-1].endswith("xend")
+    assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
+
+
+def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:
+    _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
+    assert [list(e) for e in events] == [["grown"]]
+    with pytest.raises(Failed, match="ENOENT"):
+        agent.call("run", argv=["/not/there"], fetches=True)
+    assert agent.call("run", argv=["sleep", "1.3"])[1] == []
+
+
+def test_start_outlives_the_channel(home: Path) -> None:
+    agent = Agent(home)
+    options: dict[str, Any] = {"cwd": "~", "env": {"A": "~/b"}, "log": "~/log"}
+    script = "sleep 0.5; echo $A; pwd"
+    agent.call("start", argv=["sh", "-c", script], **options)
+    agent.process.communicate()
+    time.sleep(1)
+    assert (home / "log").read_text() == f"{home}/b\n{home}\n"

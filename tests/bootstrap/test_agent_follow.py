@@ -1,0 +1,52 @@
+"""The agent follows a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from standins.agent_process import Agent, build
+
+
+def run_folder(home: Path, state: str, pid: int) -> Path:
+    folder = home / "runs" / "r1"
+    build(folder, {"logs/rank-0.log": "1%\r2%", "results/metrics.jsonl": '{"a": 1}\n{"b": '})
+    (folder / "state.json").write_text(json.dumps({"state": state, "pid": pid}))
+    return folder
+
+
+def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: Path) -> None:
+    folder = run_folder(home, "succeeded", 1)
+    answer, events = agent.call("follow", folder="~/runs/r1")
+    assert answer == {"offset": 9, "lost": False}
+    assert events[0] == {"metrics": '{"a": 1}\n', "offset": 9}
+    assert events[1]["last"] == {"0": "2%"}
+    with (folder / "results" / "metrics.jsonl").open("a") as metrics:
+        metrics.write("2}\n")
+    _, events = agent.call("follow", folder="~/runs/r1", offset=9)
+    assert events[0] == {"metrics": '{"b": 2}\n', "offset": 18}
+
+
+def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) -> None:
+    """Also when this agent started it, and so is the parent of a zombie."""
+    folder = run_folder(home, "running", 0)
+    (folder / "supervisor.py").write_text("import time; time.sleep(60)")
+    argv = [sys.executable, "~/runs/r1/supervisor.py"]
+    pid = agent.call("start", argv=argv, cwd="~", env={}, log="~/log")[0]["pid"]
+    run_folder(home, "running", pid)
+    started = time.monotonic()
+    killer = threading.Timer(1, os.kill, (pid, 9))
+    killer.start()
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
+    assert time.monotonic() - started >= 1
+    time.sleep(0.2)
+    assert not Path(f"/proc/{pid}").exists()  # buried: `kill -0` fails for everybody
+
+
+def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
+    run_folder(home, "running", os.getpid())
+    assert agent.call("follow", folder="~/runs/r1")[0]["lost"]

@@ -1,0 +1,180 @@
+"""Files that cannot be read do not hold up the end of a run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from standins.supervised_run import REMOTE, Run, hashed, wait_until
+
+SOCKET = "import socket; socket.socket(socket.AF_UNIX).bind('odd')"
+SPECIAL = {
+    "a FIFO": "mkfifo odd",
+    "a socket": f'{sys.executable} -c "{SOCKET}"',
+    "a link to a FIFO": "mkfifo fifo; ln -s $PWD/fifo odd",
+    "a link to a device that never ends": "ln -s /dev/zero odd",
+    "folders in a circle": "mkdir odd; ln -s . odd/circle",
+    "a link to itself": "ln -s odd odd",
+}
+
+
+@pytest.mark.parametrize("folder", ["work", "results", "logs"])
+@pytest.mark.parametrize("make", SPECIAL.values(), ids=SPECIAL)
+def test_what_is_no_file_does_not_hold_the_end(home: Path, make: str, folder: str) -> None:
+    run = Run(
+        home, f"cd {folder}; {make}; test -L odd -o -e odd || exit 1; cd ../work; echo x >made"
+    )
+    result = run.result()
+    assert (result["state"], result["trouble"]) == ("succeeded", None)
+    assert ["made", 2] in run.read("results/outputs.json")["files"]
+    assert "work/made" in hashed(run) and f"{folder}/odd" not in hashed(run)
+
+
+@pytest.mark.root
+def test_a_device_does_not_hold_the_end(home: Path) -> None:
+    run = Run(home, "mknod work/zero c 1 5 && mknod results/zero c 1 5; echo x >work/made")
+    assert run.result()["state"] == "succeeded"
+    assert "work/made" in hashed(run) and not {"work/zero", "results/zero"} & hashed(run)
+
+
+@pytest.mark.parametrize("name", ["results/result.json", "results/manifest.json", "state.json"])
+def test_a_fifo_in_the_place_of_our_own_files_does_not_hold_the_end(home: Path, name: str) -> None:
+    # By a rename, because the supervisor writes the same names each second.
+    run = Run(home, "; ".join(f"mkfifo odd && mv -f odd {name}{end}" for end in (".part", "")))
+    assert run.result()["state"] == "succeeded"
+    assert "results/result.json" in hashed(run)
+
+
+def test_a_result_of_the_program_s_own_gives_way_to_ours(home: Path) -> None:
+    run = Run(home, "echo mine >results/result.json")
+    assert run.result()["state"] == "succeeded" and "results/result.json" in hashed(run)
+
+
+def change(run: Run, name: str, before: str, after: str) -> None:
+    """Another text in one of the run's own copies of our files."""
+    text = (run.folder / name).read_text()
+    assert text.count(before) == 1
+    (run.folder / name).write_text(text.replace(before, after))
+
+
+# As of a file on a network mount that has died: who reads it waits for ever.
+DEAD = """
+import time
+def dead(path, real=size_and_sha256):
+    while path.endswith("dead"):
+        time.sleep(1)
+    return real(path)
+size_and_sha256 = dead
+"""
+
+
+def test_a_file_that_cannot_be_read_in_time_is_named_and_the_rest_is_kept(home: Path) -> None:
+    stop = {"argv": [["true"], None], "keep_minutes": 0}
+    run = Run(home, "cd work; echo x >alive; echo x >dead; echo x >later", stop=stop)
+    change(run, "closing.py", "HASHING = 1800.0", "HASHING = 1.5")
+    (run.folder / "manifest.py").open("a").write(DEAD)
+    trouble = run.result()["trouble"]
+    assert trouble == "2 results were not read, first work/dead: no end within 1.5 s"
+    state = run.read("state.json")
+    assert state["trouble"] == trouble
+    assert state["machines"]["phase"] == "stopping", "the machines stop all the same"
+    assert {"run.json", "results/result.json", "work/alive"} <= hashed(run)
+    skipped = run.read("results/manifest.json")["skipped"]
+    assert [entry["path"] for entry in skipped] == ["work/dead", "work/later"]
+    assert not left_over(run)
+
+
+def test_the_result_is_there_while_the_rest_is_hashed_and_nothing_outlives_a_kill(
+    home: Path,
+) -> None:
+    run = Run(home, "echo x >work/dead")
+    (run.folder / "manifest.py").open("a").write(DEAD)
+    process = run.start()
+    wait_until(lambda: bool(left_over(run)) and (run.folder / "results/result.json").exists())
+    assert run.read("results/result.json")["state"] == "succeeded"
+    assert run.read("state.json")["state"] == "running"
+    process.kill()
+    process.wait()
+    wait_until(lambda: not left_over(run))
+
+
+# As of results so large that reading them takes longer than a cancel waits.
+SLOW = DEAD.replace("while path.endswith", "if path.endswith").replace("sleep(1)", "sleep(6)")
+
+
+def test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machines(
+    home: Path,
+) -> None:
+    stopped = home / "stopped"
+    stop = {"argv": [["touch", str(stopped)], None], "keep_minutes": 0}
+    run = Run(home, "echo x >work/dead", stop=stop)
+    (run.folder / "manifest.py").open("a").write(SLOW)
+    process = run.start()
+    wait_until(lambda: (run.folder / "results/result.json").exists())
+    process.terminate()  # `fab cancel` sends SIGTERM, and ends what is left after some seconds
+    argv = [sys.executable, "-I", "-S", "-", run.run_id]
+    source = (REMOTE / "end_processes.py").read_bytes()
+    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    assert json.loads(done.stdout) == {"ended": 0, "left": []}
+    process.wait(20)
+    assert stopped.exists()
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert {"results/result.json", "work/dead"} <= hashed(run)
+
+
+def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_result(
+    home: Path,
+) -> None:
+    run = Run(home, "exec sleep 60")
+    slow = f'#!/bin/sh\ntouch {home}/asked\nsleep 4\necho \'{{"ended": 1, "left": []}}\'\n'
+    (home / "bin" / "ssh").write_text(slow)
+    process = run.start()
+    run.running()
+    process.terminate()
+    wait_until(lambda: (home / "asked").exists())
+    argv = [sys.executable, "-I", "-S", "-", run.run_id]  # what `fab cancel` does on each host
+    source = (REMOTE / "end_processes.py").read_bytes()
+    done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)
+    assert json.loads(done.stdout)["left"] == []
+    process.wait(30)
+    result = run.read("results/result.json")
+    assert (result["state"], result["swept"]["b"]) == ("cancelled", {"ended": 1, "left": []})
+
+
+def test_a_folder_that_cannot_be_listed_in_time_is_reported(home: Path) -> None:
+    run = Run(home, "echo x >work/made", stop={"argv": [["true"], None], "keep_minutes": 0})
+    change(run, "closing.py", "LISTING = 120.0", "LISTING = 1.0")
+    listing = "def main(task: str, folder: str) -> None:\n"
+    change(
+        run,
+        "closing.py",
+        listing,
+        f"{listing}    import time\n    time.sleep(task[0] == 'o' and 60)\n",
+    )
+    assert run.result()["trouble"] == "work/ was not listed: no end within 1 s"
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert "results/result.json" in hashed(run) and not left_over(run)
+
+
+def left_over(run: Run) -> list[str]:
+    """Processes that still look through a run's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if b"closing.py" in text and str(run.folder).encode() in text:
+            found.append(path.parent.name)
+    return found
+
+
+def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:
+    run = Run(home, "true", stop={"argv": [["true"], None], "keep_minutes": 0})
+    (run.folder / "closing.py").open("a").write("whole_manifest = None\n")
+    run.start().wait(20)
+    assert run.read("state.json")["machines"]["phase"] == "stopping"
+    assert "TypeError" in run.log("supervisor")

@@ -1,0 +1,51 @@
+"""The secrets of a run are in none of its files."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from standins.supervised_run import REMOTE, Run, says
+
+SECRETS = {
+    "a word": ("hunter2", "it is hunter2!", "it is [secret]!"),
+    "several lines": ("-----BEGIN\nabcdef\n}\n", "x abcdef } -----BEGIN", "x [secret] } [secret]"),
+    "as JSON has it": ('say "hi"', '{"a": "say \\"hi\\""}', '{"a": "[secret]"}'),
+    "not ASCII": ("gr\u00fcn", "gr\u00fcn gr\\u00fcn", "[secret] [secret]"),
+    "one within another": ("ab1\nab1cd2", "ab1cd2 ab1", "[secret] ab1"),
+    "a pattern's characters": ("a.*b(", "a.*b( axxb(", "[secret] axxb("),
+    "nothing": ("", "as it was", "as it was"),
+}
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(REMOTE))
+    yield importlib.import_module("rank_output")
+    for name in ("rank_output", "mpirun_output"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("value, text, shown", SECRETS.values(), ids=SECRETS)
+def test_secrets_are_taken_out(lines: ModuleType, value: str, text: str, shown: str) -> None:
+    assert lines.Secrets([value]).redact(text.encode()).decode() == shown
+
+
+def test_no_secret_is_in_any_file(home: Path) -> None:
+    secret = "first-half\nsecond-half"
+    record = '@railhead {"kind": "message", "text": "first-half\\nsecond-half"}'
+    reported = [says(0, "first-half"), says(0, record), "echo second-half is wrong >&2"]
+    begun = "printf '[1,1]<stdout>:a first-half'; sleep 1.5"
+    run = Run(home, "", secrets=["TOKEN"])
+    run.write("secrets.json", {"TOKEN": secret})
+    run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself is no secret's place
+    (run.folder / "work" / "do.sh").write_text("; ".join([*reported, begun, "exit 9"]))
+    result = run.result()
+    assert result["culprit"]["lines"] == ["[secret] is wrong"]
+    written = [p for p in run.folder.rglob("*") if p.is_file() and p.parent.name != "work"]
+    assert run.log("rank-1") == "a [secret]\n"
+    assert not [p for p in written if b"-half" in p.read_bytes()]
