@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,11 @@ def cluster_of(stack: str) -> Inventory:
 
 @dataclass(frozen=True)
 class Streamed:
-    """How a Pulumi command ended, and what it printed."""
+    """How a Pulumi command ended, what it printed, and whether it was interrupted by the user."""
 
     code: int
     text: str
+    interrupted: bool = False
 
 
 def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
@@ -133,25 +134,27 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
         )  # fmt: skip
         bound = threading.Timer(seconds, process.send_signal, [signal.SIGINT])
         bound.start()
+        lines: list[str] = []
         try:
-            lines = list(_printed(process))
+            interrupted = _print_until_end(process, lines)
         finally:
             bound.cancel()
         notes.append(f"exit {process.returncode}")
-    return Streamed(process.returncode, "".join(lines))
+    return Streamed(process.returncode, "".join(lines), interrupted)
 
 
-def _printed(process: subprocess.Popen[str]) -> Iterator[str]:
-    """The lines of a process until it ends; the first interrupt does not end the wait."""
+def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:
+    """Print the lines of a process until it ends, and add them to `lines`. The first interrupt
+    does not end the wait; returns whether there was one."""
     assert process.stdout
     interrupted = False
     while True:
         try:
             for line in process.stdout:
+                lines.append(line)
                 print(line, end="", flush=True)
-                yield line
             process.wait()
-            return
+            return interrupted
         except KeyboardInterrupt:
             if interrupted:
                 raise

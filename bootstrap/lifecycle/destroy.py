@@ -158,8 +158,7 @@ def destroy(
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
     kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
-    costs = cloud.costs()
-    agree("\n".join(resources_to_destroy(inventory, costs, with_bucket)))
+    agree("\n".join(resources_to_destroy(inventory, _known_costs(cloud, report), with_bucket)))
     if lines := end_machines(machines, report, clock):
         lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
         return _receipt(machines, lines)
@@ -170,6 +169,15 @@ def destroy(
     lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
+
+
+def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
+    """What costs money; none where the cloud does not say, because the machines must end anyway."""
+    try:
+        return cloud.costs()
+    except RailheadError as error:
+        report(f"disks and bucket are not listed: {error.message}")
+        return []
 
 
 def remove_made(machines: StackMachines, report: Reporter) -> list[Line]:
@@ -277,4 +285,5 @@ def failure_lines(name: str, error: RailheadError) -> list[Line]:
     if left and all(kind.startswith(BUCKETS) for kind in left):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(left))) or "nothing"
-    return [Line("pulumi", f"{error.message}; in its state: {kinds}", verified=False)]
+    following = f"\n    next: {error.hint}" if error.hint else ""
+    return [Line("pulumi", f"{error.message}; in its state: {kinds}{following}", verified=False)]

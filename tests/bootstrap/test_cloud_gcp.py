@@ -131,6 +131,29 @@ def test_stopping_and_starting_may_be_reported_twice(compute: Compute) -> None:
     assert verbs == ["stop", "start"]
 
 
+@pytest.mark.parametrize("verb", ["end", "stop"])
+def test_a_machine_that_google_refuses_to_change_keeps_no_other_running(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    first, second = (
+        replace(GOLDEN.chief, name=name, address=name, id=f"{PATH}-{name}") for name in ("a", "b")
+    )
+    for host in (first, second):
+        compute.add(host.id or "")
+    change = compute._change
+
+    def refusing(name: str, at: str, instance: Any, body: Any) -> tuple[int, Any]:
+        if at == first.id:
+            return 403, {"error": {"code": 403, "errors": [{"reason": "forbidden"}]}}
+        return change(name, at, instance, body)
+
+    monkeypatch.setattr(compute, "_change", refusing)
+    with pytest.raises(Refused):
+        getattr(gcp(compute, replace(GOLDEN, hosts=(first, second))), verb)()
+    left = compute.instances.get(second.id or "", {"status": "gone"})["status"]
+    assert left in ("STOPPING", "gone")
+
+
 def test_a_stock_out_names_the_zones_that_have_room(compute: Compute) -> None:
     machine(compute)["status"] = "TERMINATED"
     compute.errors = {"gcp-t4-1": STOCK_OUT}

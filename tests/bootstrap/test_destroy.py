@@ -364,6 +364,29 @@ def test_what_pulumi_leaves_is_reported(
     assert destroy().verified == fine
 
 
+def test_the_command_after_a_killed_pulumi_is_in_the_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def locked(_: str) -> None:
+        raise RailheadError("pulumi could not destroy all of dev", hint="pulumi cancel --yes")
+
+    monkeypatch.setattr(pulumi_stack, "destroy", locked)
+    monkeypatch.setattr(pulumi_stack, "resources", lambda _: ["aws:ec2/vpc:Vpc"])
+    assert "next: pulumi cancel --yes" in "\n".join(destroy().describe())
+
+
+def test_machines_end_also_where_their_costs_cannot_be_read(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def costs(_: Fake) -> list[Cost]:
+        raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
+
+    monkeypatch.setattr(Fake, "costs", costs)
+    fake = Fake(lambda *_: "gone")
+    destroy(fake=fake)
+    assert fake.ended and destroyed == ["dev"]
+
+
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
     with pytest.raises(UsageError, match="question cannot be answered"):
         destroy(agree=confirm_by_name("dev", yes=False))

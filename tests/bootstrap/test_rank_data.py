@@ -14,6 +14,7 @@ import pytest
 from hosts.ranks import lay_out, script
 from standins.object_stores import S3
 
+from bootstrap.remote.rank.rank_data import share_of
 from training.data.records import masked_crc
 
 ROOT = Path(__file__).parents[2]
@@ -130,3 +131,18 @@ def test_each_rank_has_a_stream_of_its_own(store: S3, tmp_path: Path) -> None:
     assert ["".join(one["s_sent"][1]) for one in found] == ["ae", "c", "b", "d"]
     folders = {value[0] for one in found for value in one.values()}
     assert len(folders) == 12
+
+
+def test_a_host_without_a_file_of_the_folder_is_refused(tmp_path: Path) -> None:
+    """Its ranks would train on nothing."""
+    (tmp_path / "all").mkdir()
+    for name in ("a", "b", "manifest.json"):
+        (tmp_path / "all" / name).touch()
+    shares = [share_of(str(tmp_path / "all"), str(tmp_path / f"{i}"), i, 2) for i in (0, 1)]
+    assert [sorted(path.name for path in Path(share).iterdir()) for share in shares] == [
+        ["a", "manifest.json"],
+        ["b", "manifest.json"],
+    ]
+    for path, index, count in ((tmp_path / "all", 2, 3), (tmp_path / "all/a", 0, 2)):
+        with pytest.raises(SystemExit, match=f"has no file for host {index + 1} of {count}"):
+            share_of(str(path), str(tmp_path / "none"), index, count)
