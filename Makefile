@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast test-engine test-cloud gpu-wheel gpu-check check
+.PHONY: demo test test-fast test-engine test-cloud gpu-wheel gpu-check mutants check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -51,6 +51,15 @@ check:
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
 	$(bin)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+
+# Whether the tests of the pure modules notice a change of one place: docs/contributing.md.
+# One module: make mutants only='bootstrap.plan.hostfile.*'
+mutants:
+	@$(bin)/uv venv --quiet --allow-existing --python $(bin)/python $(caches)/mutmut
+	@$(bin)/uv pip sync --quiet --python $(caches)/mutmut locks/dev.txt
+	@$(bin)/uv pip install --quiet --python $(caches)/mutmut mutmut==3.8.1
+	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
+	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
 
 # While editing: no ssh, no TensorFlow, no engine.
 test-fast:

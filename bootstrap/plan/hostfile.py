@@ -100,6 +100,6 @@ def _link(address: str, facts: HostFacts) -> Link:
         if own.address == address:
             return Link(own.device, own.network if ip.version == 4 else single)
     for own in facts.addresses:
-        if ip.version == 4 and ":" not in own.network and ip in ipaddress.ip_network(own.network):
+        if ip.version == 4 and ip in ipaddress.ip_network(own.network):
             return Link(own.device, own.network)
     return Link(None, single)
