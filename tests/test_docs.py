@@ -121,7 +121,7 @@ def test_every_name_that_may_be_chosen_has_its_row(file: str, names: Iterable[st
 
 
 def test_the_files_of_the_training_package_lie_where_the_page_says() -> None:
-    listed = re.findall(r"^\| (`[^|]*`) \|", section(page("training.md"), "What lies where"), re.M)
+    listed = re.findall(r"^\| (`[^|]*`) \|", section(page("training.md"), "The files"), re.M)
     paths = {path for cell in listed for path in named(cell)}
     assert {"train.py", "data/assignment.py"} <= paths
     assert [path for path in paths if not (ROOT / "training" / path).exists()] == []

@@ -17,14 +17,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training import data, models, strategies
+from training import strategies
 from training.config import TrainConfig
-from training.data import DataError
+from training.data import DataError, splits
 from training.evaluate import Result, evaluator, metrics_of
 from training.events import Events
 from training.export import export
 from training.input_pipeline import batches, plan_for
 from training.job import Job
+from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
 from training.results import (
     Evaluation,
@@ -86,7 +87,9 @@ class Training:
         self.strategy, self.job, self.records = strategy, job, records
         self.config: TrainConfig = job.config
         self.task = task_of(job.config.task)
-        self.data = data.load(job.config, job.data, lambda text: records.emit("message", text=text))
+        self.data = splits.load(
+            job.config, job.data, lambda text: records.emit("message", text=text)
+        )
         self._start()
         with strategy.scope():
             self._build()
@@ -120,7 +123,7 @@ class Training:
         """Model and optimizer. Ranks differ in their dropouts; rank 0's weights count."""
         keras.utils.set_random_seed(self.config.seed + self.strategy.rank)
         outputs = self.task.outputs(self.data.classes)
-        self.model = models.build(self.data.inputs, outputs, self.config)
+        self.model = build_model(self.data.inputs, outputs, self.config)
         self.rate = schedule(
             self.config,
             global_batch=self.plan.global_batch,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training import data, models
+from training import data
 from training.config import TrainConfig
 from training.data import manifest, shard_files, stream
 from training.data.arrays import Arrays
@@ -27,6 +27,7 @@ from training.data.shard_writer import write_all, write_to_bucket
 from training.data.store import open_store
 from training.data.uri import Given
 from training.input_pipeline import Lanes, batches, plan_for
+from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
 from training.step import Step
 from training.strategies.distributed import Distributed
@@ -67,7 +68,7 @@ def speed(uri: str, rounds: str) -> None:
         "stream": opened(uri, "stream"),
     }
     feeds = {name: feed_of(strategy, samples) for name, samples in sources.items()}
-    model = models.build(data.Inputs((28, 28, 1)), 10, CONFIG)
+    model = build_model(data.Inputs((28, 28, 1)), 10, CONFIG)
     optimizer = build_optimizer(CONFIG, schedule(CONFIG, global_batch=64, steps=300, total=9999))
     optimizer.build(model.trainable_variables)
     task = task_of("classification")

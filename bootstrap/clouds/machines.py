@@ -67,6 +67,19 @@ def list_machines(place: Place) -> Listed:
     return listing(place)
 
 
+def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
+    """Remove what a killed `up` left of a network; the ids of what was removed.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    name = CLOUDS[place.cloud].leftovers
+    if name is None:
+        return []
+    remove: Callable[[Place, str], list[str]] = base.load(name)
+    return remove(place, cluster_id)
+
+
 def too_many(what: str) -> RailheadError:
     """The error for a list that has no end."""
     return RailheadError(f"{what}: the list has more than {MOST_PAGES} pages")

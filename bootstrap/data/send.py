@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
     name = session.host.name
 
     def content(event: Mapping[str, Any]) -> Iterator[bytes]:
-        needed = _checked(data, event["need"])
+        needed = _checked(data, event.get("need"))
         progress = Progress(sum(data.files[number].size - at for number, at in needed))
         for number, offset in needed:
             for piece in _pieces(data, number, offset):
@@ -114,12 +114,17 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
         )
 
 
-def _checked(data: LocalData, needed: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The request of a host: file numbers and offsets; Hostile for impossible ones."""
-    found = [(int(number), int(offset)) for number, offset in needed]
+def _checked(data: LocalData, needed: Any) -> list[tuple[int, int]]:
+    """The request of a host: file numbers and offsets, each file once; Hostile for others."""
+    try:
+        found = [(int(number), int(offset)) for number, offset in needed]
+    except (TypeError, ValueError):
+        raise Hostile("a request for data that is none") from None
     for number, offset in found:
         if not 0 <= number < len(data.files) or not 0 <= offset <= data.files[number].size:
             raise Hostile("a request for a file that the data does not have")
+    if len({number for number, _ in found}) < len(found):
+        raise Hostile("a request for the same file twice")
     return found
 
 

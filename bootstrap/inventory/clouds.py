@@ -15,15 +15,17 @@ class CloudKind:
     """Properties of a cloud's hosts.
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
-    neither starts nor stops hosts. `machines` is the "module:function" that lists the machines with
-    Railhead's tags. `scheme` is that of its bucket addresses, and `bucket` the
-    "module:function" that opens a bucket. `in_cloud`: virtual machines that a stack made for one
-    cluster; system changes are allowed on them, and their addresses change at a restart.
-    `this_machine`: all hosts run on the machine where commands are typed.
+    neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
+    with Railhead's tags, `leftovers` the one that removes what a killed `up` left of a network.
+    `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
+    bucket. `in_cloud`: virtual machines that a stack made for one cluster; system changes are
+    allowed on them, and their addresses change at a restart. `this_machine`: all hosts run on the
+    machine where commands are typed.
     """
 
     instances: str | None = None
     machines: str | None = None
+    leftovers: str | None = None
     scheme: str | None = None
     bucket: str | None = None
     in_cloud: bool = False
@@ -35,6 +37,7 @@ CLOUDS = {
     "aws": CloudKind(
         instances="bootstrap.clouds.aws.instances:Aws",
         machines="bootstrap.clouds.aws.machines:list_machines",
+        leftovers="bootstrap.clouds.aws.leftovers:remove",
         scheme="s3",
         bucket="bootstrap.clouds.aws.s3:open_bucket",
         in_cloud=True,

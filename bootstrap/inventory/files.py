@@ -15,13 +15,21 @@ from bootstrap.errors import UsageError
 RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
+def make_private(folder: Path) -> None:
+    """Create a folder and its missing parents, each for the user alone: `Path.mkdir` applies its
+    mode to the last one only."""
+    if not folder.parent.is_dir():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     """Write a file beside `path` and rename it into place; text is written as UTF-8.
 
     A crash leaves the old file or the new one, never a part of one. A link at `path` is
     replaced, not followed. Missing parent folders are created with mode 0700.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

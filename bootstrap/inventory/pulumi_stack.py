@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,11 @@ def cluster_of(stack: str) -> Inventory:
 
 @dataclass(frozen=True)
 class Streamed:
-    """How a Pulumi command ended, and what it printed."""
+    """How a Pulumi command ended, what it printed, and whether it was interrupted by the user."""
 
     code: int
     text: str
+    interrupted: bool = False
 
 
 def up(stack: str, *, refresh: bool, preview: bool = False) -> Streamed:
@@ -133,25 +134,27 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
         )  # fmt: skip
         bound = threading.Timer(seconds, process.send_signal, [signal.SIGINT])
         bound.start()
+        lines: list[str] = []
         try:
-            lines = list(_printed(process))
+            interrupted = _print_until_end(process, lines)
         finally:
             bound.cancel()
         notes.append(f"exit {process.returncode}")
-    return Streamed(process.returncode, "".join(lines))
+    return Streamed(process.returncode, "".join(lines), interrupted)
 
 
-def _printed(process: subprocess.Popen[str]) -> Iterator[str]:
-    """The lines of a process until it ends; the first interrupt does not end the wait."""
+def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:
+    """Print the lines of a process until it ends, and add them to `lines`. The first interrupt
+    does not end the wait; returns whether there was one."""
     assert process.stdout
     interrupted = False
     while True:
         try:
             for line in process.stdout:
+                lines.append(line)
                 print(line, end="", flush=True)
-                yield line
             process.wait()
-            return
+            return interrupted
         except KeyboardInterrupt:
             if interrupted:
                 raise
@@ -240,6 +243,13 @@ def _error(stack: str, stderr: str) -> UsageError:
         stacks = ", ".join(_stacks()) or "none"
         hint = f"pulumi stack init {shlex.quote(stack)}"
         return UsageError(f"there is no stack {stack!r}; there are: {stacks}", hint=hint)
+    if "failed to load checkpoint" in stderr:
+        return UsageError(
+            f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
+            "machines may run",
+            hint=f"restore {stack}.json from {stack}.json.bak, in .pulumi/stacks of Pulumi's "
+            "backend; then: fab status",
+        )
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
     last = (stderr.strip().splitlines() or ["(no output)"])[-1]

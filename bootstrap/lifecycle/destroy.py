@@ -158,13 +158,12 @@ def destroy(
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
     kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
-    costs = cloud.costs()
-    agree("\n".join(resources_to_destroy(inventory, costs, with_bucket)))
+    agree("\n".join(resources_to_destroy(inventory, _known_costs(cloud, report), with_bucket)))
     if lines := end_machines(machines, report, clock):
         lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
         return _receipt(machines, lines)
     lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
-    lines += _pulumi_destroy(machines.stack)
+    lines += _pulumi_destroy(machines)
     lines += wait_for_stop(cloud, report, clock)
     lines += leftovers(machines)
     lines += cost_lines(cloud)
@@ -172,10 +171,19 @@ def destroy(
     return _receipt(machines, lines)
 
 
+def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
+    """What costs money; none where the cloud does not say, because the machines must end anyway."""
+    try:
+        return cloud.costs()
+    except RailheadError as error:
+        report(f"disks and bucket are not listed: {error.message}")
+        return []
+
+
 def remove_made(machines: StackMachines, report: Reporter) -> list[Line]:
     """End the machines of a stack and destroy the rest, without a question; a line for what is
     left. A bucket with objects stays, and also the wheels in it."""
-    lines = end_machines(machines, report, None) or _pulumi_destroy(machines.stack)
+    lines = end_machines(machines, report, None) or _pulumi_destroy(machines)
     return [*lines, *leftovers(machines)]
 
 
@@ -183,11 +191,24 @@ def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
     return Receipt(f"stack {machines.stack}", base.utc_now(), tuple(lines))
 
 
-def _pulumi_destroy(stack: str) -> list[Line]:
+def _pulumi_destroy(machines: StackMachines) -> list[Line]:
+    """Destroy the stack. Where that fails, what a killed `up` left in the network may be in its
+    way: that is removed by the stack's id, and Pulumi runs once more."""
+    stack = machines.stack
     try:
         pulumi_stack.destroy(stack)
     except RailheadError as error:
-        return failure_lines(stack, error)
+        lines = failure_lines(stack, error)
+        if all(line.verified for line in lines):
+            return lines
+        try:
+            removed = stack_machines.remove_leftovers(machines)
+            if not removed:
+                return lines
+            pulumi_stack.destroy(stack)
+        except RailheadError as again:
+            return failure_lines(stack, again)
+        return [Line("network", f"in no state of Pulumi, and removed: {', '.join(removed)}")]
     return []
 
 
@@ -264,4 +285,5 @@ def failure_lines(name: str, error: RailheadError) -> list[Line]:
     if left and all(kind.startswith(BUCKETS) for kind in left):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(left))) or "nothing"
-    return [Line("pulumi", f"{error.message}; in its state: {kinds}", verified=False)]
+    following = f"\n    next: {error.hint}" if error.hint else ""
+    return [Line("pulumi", f"{error.message}; in its state: {kinds}{following}", verified=False)]

@@ -39,12 +39,10 @@ class Receipt:
         return [f"Receipt for {self.cluster}, {self.at}", *rows]
 
 
-def check(receipt: Receipt) -> None:
-    """RailheadError when a line of the receipt was not verified."""
+def check(receipt: Receipt, command: str = "fab teardown") -> None:
+    """RailheadError when a line of the receipt was not verified; `command` tries again."""
     if not receipt.verified:
-        raise RailheadError(
-            "not everything could be verified; see the lines above", hint="fab teardown"
-        )
+        raise RailheadError("not everything could be verified; see the lines above", hint=command)
 
 
 def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bootstrap.clouds import machines as machines_of_cloud
 from bootstrap.clouds.machines import Listed, Machine, Place, list_machines
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
@@ -166,6 +167,18 @@ def of_id(machines: StackMachines) -> Inventory | None:
         _distinct((_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in own), [])
     )
     return _inventory(state, machines.document, hosts) if hosts else None
+
+
+def remove_leftovers(machines: StackMachines) -> list[str]:
+    """Remove what a killed `up` left of the stack's network, by the stack's id; the ids.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    state = machines.state
+    if state.cloud is None or state.cluster_id is None:
+        return []
+    return machines_of_cloud.remove_leftovers(_place(state), state.cluster_id)
 
 
 def _place(state: StackState) -> Place:

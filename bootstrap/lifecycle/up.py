@@ -46,7 +46,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
     zones = pulumi_stack.zones(stack)
     done = pulumi_stack.up(stack, refresh=refresh)
     tried = 1
-    while done.code and _may_move(before, done.text) and tried < len(zones):
+    while done.code and _may_move(before, done) and tried < len(zones):
         _remove(stack, report)
         first, zones = zones[0], (*zones[1:], zones[0])
         pulumi_stack.set_zones(stack, zones)
@@ -69,9 +69,11 @@ def _preview(stack: str, refresh: bool) -> None:
         raise UsageError("nothing was changed", hint=hint)
 
 
-def _may_move(before: StackMachines, text: str) -> bool:
-    """Whether another zone may be tried: machines that existed before are not given up."""
-    return before.inventory is None and is_capacity(text)
+def _may_move(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
+    """Whether another zone may be tried. Not after Ctrl-C, and not where machines existed before,
+    or may have existed because the cloud did not list them: those are not given up."""
+    none_before = before.inventory is None and not before.unlisted
+    return none_before and not done.interrupted and is_capacity(done.text)
 
 
 def is_capacity(text: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from bootstrap.clouds.bucket import Bucket
+from bootstrap.inventory.files import refuse_too_much
 from bootstrap.remote.run.manifest import home_name
 from bootstrap.runs import results
 from bootstrap.runs.start import Run
@@ -46,8 +47,13 @@ def bring_from_bucket(bucket: Bucket, run: Run) -> None:
     with unpack.stage(run.results) as stage:
         if manifest := bucket.manifest(run.run_id):
             wanted = [e for e in manifest.files if e.path == METRICS or "tfevents" in e.path]
+            refuse_too_much(sum(entry.bytes for entry in wanted), stage, "the events of the run")
             for number, entry in enumerate(wanted):
-                bucket.get(f"runs/{run.run_id}/{entry.home}", stage / f"{number}", entry.bytes)
+                key = f"runs/{run.run_id}/{entry.home}"
+                try:
+                    bucket.get(key, stage / f"{number}", entry.bytes)
+                except KeyError:
+                    raise unpack.Hostile(f"a manifest with {key}, which is not there") from None
                 unpack.place(stage / f"{number}", run.results, entry.home)
         else:
             _join_pieces(bucket, run)
@@ -57,8 +63,10 @@ def bring_from_bucket(bucket: Bucket, run: Run) -> None:
 def _join_pieces(bucket: Bucket, run: Run) -> None:
     """Put the pieces NAME.OFFSET of each file together."""
     prefix = f"runs/{run.run_id}/live/"
-    keys = sorted({v.key for page in bucket.store.pages(prefix) for v in page})
+    found = [item for page in bucket.store.objects(prefix) for item in page]
+    keys = sorted(item.key for item in found)
     with unpack.stage(run.results) as stage:
+        refuse_too_much(sum(item.size for item in found), stage, "the events of the run")
         for number, (name, pieces) in enumerate(groupby(keys, lambda key: key[:-13])):
             path = stage / f"{number}"
             with unpack.new_file(path) as file:

@@ -21,6 +21,7 @@ from bootstrap.runs.start import Run
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
+from bootstrap.untrusted.unpack import Hostile
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
 
@@ -101,8 +102,16 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
     argv = [f"{client.folder}/bin/python", "-I", program, url, f"{run.folder}/{FOLDER}"]
     reply = cluster.sessions.chief.run(argv, timeout=HOURS)
     _refuse_failure(reply)
-    if damaged := json.loads(reply.tail[-1])["damaged"]:
+    if damaged := _damaged(reply):
         print_lines(f"not as they were uploaded, and left out: {', '.join(damaged[:5])}")
+
+
+def _damaged(reply: Reply) -> list[str]:
+    """The files that restore_checkpoints.py left out, from its last line."""
+    try:
+        return [str(path) for path in json.loads(reply.tail[-1])["damaged"]]
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise Hostile("an outcome of the download that is none") from None
 
 
 def _from_here(chief: Session, run: Run, source: Source) -> None:

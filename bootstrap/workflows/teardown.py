@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
@@ -47,7 +48,8 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
         yes=options.yes,
         with_bucket=options.with_bucket,
     )
-    check(receipt)
+    command = "fab teardown --destroy" if options.destroy else "fab teardown"
+    check(receipt, f"{command} --stack {shlex.quote(machines.stack)}")
 
 
 def _no_bucket() -> UsageError:

@@ -21,7 +21,7 @@ from bootstrap.lifecycle import power
 from bootstrap.provision.local_environment import python_of
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.start import FINAL, Run, find_run, read_json
+from bootstrap.runs.start import FINAL, Run, find_run, read_state
 from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
@@ -117,8 +117,10 @@ class _Following:
 
     def goes_on(self) -> bool:
         """Whether the run has not ended."""
-        state = read_json(self.connection.chief, f"{self.connection.run.folder}/state.json")
-        return not self.lost and bool(state) and state["state"] not in FINAL
+        if self.lost:
+            return False
+        state = read_state(self.connection.chief, self.connection.run)
+        return state is not None and state.state not in FINAL
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,25 @@ def test_a_line_without_end_stays_small(agent: Agent) -> None:
     answer, events = agent.call("run", argv=["sh", "-c", script])
     assert answer["tail"][-1].endswith("xend")
     assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
+
+
+def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> None:
+    """Local hosts share uv's cache: the second finds what the first has downloaded."""
+    agents = [Agent(home) for _ in range(3)]
+    alone = ["sh", "-c", "mkdir ~/busy || exit 7; sleep 0.2; rmdir ~/busy"]
+    codes: list[int] = []
+
+    def download(one: Agent) -> None:
+        codes.append(one.call("run", argv=alone, fetches=True)[0]["rc"])
+
+    threads = [threading.Thread(target=download, args=(one,)) for one in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for one in agents:
+        one.process.communicate()
+    assert codes == [0, 0, 0]
 
 
 def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:

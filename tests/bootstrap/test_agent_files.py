@@ -197,11 +197,12 @@ def test_the_part_of_another_host_that_shares_the_home_stays(
     assert found(home / elsewhere) == {"uv": "half"}
 
 
+@pytest.mark.parametrize("missing", [0, 1, 1 << 20], ids=["damaged", "cut", "empty"])
 def test_a_content_on_the_host_that_was_damaged_travels_again(
-    agent: Agent, home: Path, sent: Sent
+    agent: Agent, home: Path, sent: Sent, missing: int
 ) -> None:
     for file in sent.options["manifest"]:
-        build(home / "blobs", {file["sha256"]: "\0" * file["size"]})
+        build(home / "blobs", {file["sha256"]: "\0" * max(0, file["size"] - missing)})
     assert sent.to(agent)["sent"] == 2
     assert found(home / "above/there") == INSTALLER
 

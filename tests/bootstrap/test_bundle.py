@@ -383,9 +383,13 @@ def test_a_hash_that_is_not_in_the_bundle_is_refused(tmp_path: Path) -> None:
         tar(pack_folder(plant(tmp_path, "a")), ["0" * 64])
 
 
-def test_a_file_that_changed_since_it_was_hashed_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["x and more", "y", ""])
+def test_a_file_that_changed_since_it_was_hashed_is_refused(tmp_path: Path, content: str) -> None:
+    """Also one of the same size and the same time: its old hash would name other content."""
     bundle = pack_folder(plant(tmp_path, "train.log"))
-    plant(tmp_path, "train.log", content="x and more")
+    before = (tmp_path / "train.log").stat().st_mtime_ns
+    plant(tmp_path, "train.log", content=content)
+    os.utime(tmp_path / "train.log", ns=(before, before))
     with pytest.raises(RailheadError, match="train.log changed while it was being shipped"):
         tar(bundle, [sha256("x")])
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,10 +20,10 @@ from standins.compute import Compute  # noqa: E402
 from standins.storage import Store  # noqa: E402
 
 from bootstrap.clouds.base import MISSING, Refused, most_urgent  # noqa: E402
-from bootstrap.clouds.gcp.client import GoogleClient, connect  # noqa: E402
+from bootstrap.clouds.gcp.client import GoogleClient, connect, retry_when_busy  # noqa: E402
 from bootstrap.clouds.gcp.instances import Gcp  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
-from bootstrap.errors import UsageError  # noqa: E402
+from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
 
@@ -127,6 +129,29 @@ def test_stopping_and_starting_may_be_reported_twice(compute: Compute) -> None:
     cloud.start()
     verbs = [call.rpartition("/")[2] for call in compute.requests if call.startswith("POST")]
     assert verbs == ["stop", "start"]
+
+
+@pytest.mark.parametrize("verb", ["end", "stop"])
+def test_a_machine_that_google_refuses_to_change_keeps_no_other_running(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    first, second = (
+        replace(GOLDEN.chief, name=name, address=name, id=f"{PATH}-{name}") for name in ("a", "b")
+    )
+    for host in (first, second):
+        compute.add(host.id or "")
+    change = compute._change
+
+    def refusing(name: str, at: str, instance: Any, body: Any) -> tuple[int, Any]:
+        if at == first.id:
+            return 403, {"error": {"code": 403, "errors": [{"reason": "forbidden"}]}}
+        return change(name, at, instance, body)
+
+    monkeypatch.setattr(compute, "_change", refusing)
+    with pytest.raises(Refused):
+        getattr(gcp(compute, replace(GOLDEN, hosts=(first, second))), verb)()
+    left = compute.instances.get(second.id or "", {"status": "gone"})["status"]
+    assert left in ("STOPPING", "gone")
 
 
 def test_a_stock_out_names_the_zones_that_have_room(compute: Compute) -> None:
@@ -256,6 +281,72 @@ def test_an_id_of_another_shape_is_refused(compute: Compute) -> None:
     odd = replace(GOLDEN, hosts=(replace(GOLDEN.chief, id="gcp-t4-1"),))
     with pytest.raises(UsageError, match="is not projects/PROJECT/zones/ZONE/instances/NAME"):
         gcp(compute, odd)
+
+
+class Busy(BaseHTTPRequestHandler):
+    """A Google that is overloaded, and counts what comes."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer any method."""
+        self.seen.append(self.command)
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_DELETE = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def busy() -> Iterator[str]:
+    Busy.seen.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Busy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_a_change_is_sent_once_however_busy_google_is(busy: str, method: str) -> None:
+    """A start that was sent twice may be two machines."""
+    session = requests.Session()
+    retry_when_busy(session)
+    with pytest.raises(Refused):
+        GoogleClient(session, busy)(method, "projects/p/zones/z/instances", json={})
+    assert Busy.seen == [method]
+
+
+def test_a_read_is_tried_again_while_google_is_busy(
+    busy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: None)
+    session = requests.Session()
+    retry_when_busy(session)
+    with pytest.raises(Refused):
+        GoogleClient(session, busy)("GET", "projects/p/zones/z/instances")
+    assert Busy.seen == ["GET"] * 5
+
+
+def test_every_call_to_google_has_a_time_limit() -> None:
+    limits: list[Any] = []
+
+    class Session:
+        def request(self, method: str, address: str, **options: Any) -> Any:
+            limits.append(options.get("timeout"))
+            raise requests.Timeout("no answer")
+
+    client = GoogleClient(Session())
+    with pytest.raises(RailheadError, match="no answer"):
+        client("POST", "projects/p")
+    with pytest.raises(RailheadError, match="no answer"):
+        list(client.read("https://storage.googleapis.com/b/o"))
+    assert len(limits) == 2 and all(limit and 0 < limit <= 60 for limit in limits)
 
 
 def test_no_login_is_reported_before_anything(

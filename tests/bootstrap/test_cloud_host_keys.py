@@ -188,6 +188,19 @@ def test_none_of_several_pins_is_refused(sshd: Inventory) -> None:
         pass
 
 
+@pytest.mark.parametrize("file", [".ssh/known_hosts", ".railhead/known_hosts"])
+def test_only_the_clusters_own_file_vouches_for_a_machine_in_a_cloud(
+    sshd: Inventory, tmp_path: Path, file: str
+) -> None:
+    """Another machine may have had its address before, and its key is in the user's file then."""
+    host = sshd.chief
+    names = f"h1,{host.address},[{host.address}]:{host.port}"
+    atomic_write(tmp_path / file, f"{names} {host.host_key}\n")
+    refused = pytest.raises(HostsNotReady, match="does not confirm this key")
+    with refused, reach.sessions(sshd):
+        pass
+
+
 def test_an_injected_pin_that_fails_names_no_way_to_forget_it(sshd: Inventory) -> None:
     """The injected key would only be pinned again."""
     write_pin(f"h1 {key()} i-1 injected")

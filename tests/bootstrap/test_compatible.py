@@ -25,12 +25,22 @@ from stacks.aws.image import PARAMETERS
 from stacks.gcp import config_rules as gcp_rules
 from stacks.gcp import machine_types as gcp_types
 from stacks.gcp.image import FAMILIES, choose_image
-from stacks.machine_types import A10G, L4, T4, V100
+from stacks.machine_types import A10G, A100, H100, L4, L40S, T4, V100
 
 # The generations' compute capability, and the last of each: driver branch, CUDA, cuDNN below.
 RULES = {"aws": aws_rules, "gcp": gcp_rules}
-ARCHES = {V100: "volta", T4: "turing", A10G: "ampere", L4: "ada"}
-GCP_ARCHES = {"nvidia-tesla-t4": "turing", "nvidia-tesla-v100": "volta"}
+ARCHES = {
+    V100: "volta",
+    T4: "turing",
+    A10G: "ampere",
+    A100: "ampere",
+    L4: "ada",
+    L40S: "ada",
+    H100: "hopper",
+    "nvidia-tesla-t4": "turing",
+    "nvidia-tesla-v100": "volta",
+    "nvidia-a100-80gb": "ampere",
+}
 CAPABILITY = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}
 LAST = {"volta": {"branch": 580, "cuda": 12, "cudnn": (9, 11)}}
 PROPRIETARY_ONLY = ("volta",)
@@ -88,17 +98,18 @@ def pinned(runtime: Runtime, package: str) -> tuple[int, ...]:
 def offers() -> Iterator[tuple[str, str, str, str, bool]]:
     """Machine, generation, cloud, image, and whether the stacks take the two together."""
     for name, machine in aws_types.TYPES.items():
-        for chosen in PARAMETERS:
-            yield name, ARCHES[machine.gpu], "aws", chosen, _taken("aws", name, None, chosen)
-    for card, arch in GCP_ARCHES.items():
-        for name in gcp_types.VCPUS:
-            for chosen in FAMILIES:
-                yield name, arch, "gcp", chosen, _taken("gcp", name, card, chosen)
+        for chosen in PARAMETERS if machine.gpu else ():
+            yield name, ARCHES[machine.gpu or ""], "aws", chosen, _taken("aws", name, None, chosen)
+    on_gcp = [(name, gpu) for name in gcp_types.N1 for gpu in gcp_types.GPU_LIMITS]
+    on_gcp += [(name, row[1]) for name, row in gcp_types.WITH_GPUS.items()]
+    for name, gpu in on_gcp:
+        for chosen in FAMILIES:
+            yield name, ARCHES[gpu], "gcp", chosen, _taken("gcp", name, gpu, chosen)
 
 
 def _taken(cloud: str, machine: str, card: str | None, chosen: str) -> bool:
     values = {"cloud": cloud, "machine_type": machine, "gpu_type": card, "image": chosen}
-    return not RULES[cloud].image_errors(values)
+    return not RULES[cloud]._image(values)
 
 
 OFFERS = list(offers())
@@ -170,7 +181,8 @@ def test_a_fresh_machine_gets_a_runtime_for_gpus_before_its_driver_is_there(
 
 def test_every_machine_has_an_image_that_fits_and_all_are_looked_at() -> None:
     machines_of = {offer[0] for offer in OFFERS}
-    assert machines_of == {*aws_types.TYPES, *gcp_types.VCPUS}
+    with_gpus = {name for name, machine in aws_types.TYPES.items() if machine.gpu}
+    assert machines_of == {*with_gpus, *gcp_types.N1, *gcp_types.WITH_GPUS}
     assert machines_of == {offer[0] for offer in OFFERS if offer[4]}
     assert {offer[1] for offer in OFFERS} == set(ARCHES.values()) <= set(CARD_OF)
     assert set(PARAMETERS) == set(aws_rules.IMAGES)
@@ -185,7 +197,10 @@ def test_the_default_image_of_each_machine_is_one_that_fits() -> None:
 
 
 def test_what_the_stacks_refuse_would_not_fit(debian: HostFacts) -> None:
-    refused = sorted({offer[1:4] for offer in OFFERS if not offer[4]})
+    # Machines with NVSwitch need Fabric Manager, which Ubuntu's image does not bring.
+    switched = {n for n, machine in aws_types.TYPES.items() if machine.has_nvswitch}
+    assert all(o[3].startswith("ubuntu") for o in OFFERS if o[0] in switched and not o[4])
+    refused = sorted({o[1:4] for o in OFFERS if not o[4] and o[0] not in switched})
     assert {(arch, chosen[:2]) for arch, _, chosen in refused} == {("volta", "dl")}
     for arch, cloud, chosen in refused:
         host = fresh(debian, arch, cloud, chosen)

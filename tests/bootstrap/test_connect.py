@@ -12,15 +12,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import paramiko
 import pytest
 from hosts.operator import Cluster, Operator, line, make_key, named
+from paramiko.ssh_exception import SSHException
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect, jump_hosts
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import Session
 
 
@@ -406,6 +411,36 @@ def test_what_only_breaks_rules_has_started_nothing(opened: dict[str, Session]) 
 
     with pytest.raises(HostsNotReady):
         connect.everywhere(opened, refuse, what="asking")
+
+
+@pytest.mark.parametrize("kind", [ChangedHostKey, UnknownHostKey])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_login_with_another_host_key_is_not_tried_again(kind: Any, behind: bool) -> None:
+    key = paramiko.RSAKey.generate(1024)
+    changed = kind is ChangedHostKey
+    error = kind("h1", key, Path("known_hosts")) if changed else kind("h1", key)
+    if behind:
+        hop: Any = SimpleNamespace(original_host="jump", host="jump", user=None, port=22)
+        error = jump_hosts.JumpHostFailed(hop, error)
+    assert not jump_hosts._overloaded(error, 0.1)
+    assert jump_hosts._overloaded(SSHException("closed"), 0.1), "an sshd that is too busy is"
+
+
+def test_one_hosts_broken_rule_does_not_hide_what_failed_on_another() -> None:
+    """Exit 2 says that nothing was started: it may have been, on the host that failed."""
+    errors = {"h1": UsageError("a rule"), "h2": RailheadError("a failure")}
+    stand_ins: Any = {
+        name: SimpleNamespace(host=SimpleNamespace(name=name)) for name in ("h1", "h2", "h3")
+    }
+
+    def work(session: Any) -> None:
+        if error := errors.get(session.host.name):
+            raise error
+
+    with pytest.raises(HostsFailed, match="failed on 2 of 3 hosts") as caught:
+        connect.everywhere(stand_ins, work, what="starting")
+    assert caught.value.code == 1 and not isinstance(caught.value, UsageError)
+    assert caught.value.outcomes == {"h1": "a rule", "h2": "a failure", "h3": "ok"}
 
 
 def test_all_work_at_the_same_time_and_answers_keep_the_order(opened: dict[str, Session]) -> None:

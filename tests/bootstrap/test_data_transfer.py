@@ -23,7 +23,7 @@ from standins.object_stores import S3, Gcs
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.data import place, send, through_bucket
-from bootstrap.data.folders import PIECE, LocalData
+from bootstrap.data.folders import PIECE, DataFile, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
 from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
@@ -32,8 +32,9 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
 
-Opened = Mapping[str, Session]
+Opened = Sessions
 
 
 @pytest.fixture
@@ -392,6 +393,16 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     place_data(inputs_of(f"train={data}"), sessions)
     assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
     assert sent.bytes
+
+
+@pytest.mark.parametrize(
+    "needed", [None, 7, [["x", 0]], [[0]], [[1, 0]], [[-1, 0]], [[0, 4]], [[0, 0], [0, 0]]]
+)
+def test_a_request_that_no_host_makes_is_hostile(needed: object) -> None:
+    data = LocalData(Path("/data"), (DataFile("a", 3, "0" * 64),))
+    assert send._checked(data, [[0, 1]]) == [(0, 1)]
+    with pytest.raises(Hostile):
+        send._checked(data, needed)
 
 
 def test_a_purge_removes_the_data_and_the_receipt_names_it(

@@ -16,6 +16,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.runs.launch import StopPolicy
+from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 from stacks import deadline as of_stacks
 
@@ -134,7 +135,7 @@ def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "read", lambda name: timers[name])
         patch.setattr(
-            deadlines.connect,
+            connect,
             "everywhere",
             lambda opened, work, what: {name: work(name) for name in opened},
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -138,9 +139,27 @@ def test_a_cloud_that_reports_stopped_and_then_runs() -> None:
     receipt, _ = ended(Fake(wakes))
     wrong = next(line for line in receipt.lines if line.host == "m2")
     assert not wrong.verified
-    assert (
-        wrong.text.startswith("running (says EC2 X") and "said to be stopped at at 2" in wrong.text
-    )
+    assert wrong.text.startswith("running (says EC2 X")
+    assert wrong.text.endswith("; it was said to be stopped at at 20")
+
+
+def test_the_time_of_a_stop_is_the_first_at_which_the_cloud_reported_it() -> None:
+    """Also when the machine is queried often afterwards."""
+    fake = Fake(takes(0))
+    fake.stop()
+    times = destroy_stack.StopTimes(fake)
+    for fake.time in (7.0, 12.0, 17.0):
+        times.instance_states()
+    assert times.stopped_at == {"m1": "at 7", "m2": "at 7"}
+
+
+def test_a_receipt_says_when_the_machines_were_seen_at_rest() -> None:
+    receipt, _ = ended(Fake(takes(90)))
+    (first, *_) = [line for line in receipt.lines if line.host == "m1"]
+    seen = int(first.text.partition("EC2 X, at ")[2].partition(")")[0])
+    assert 90 <= seen < 110
+    at = datetime.strptime(receipt.at, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=timezone.utc)
+    assert abs((datetime.now(timezone.utc) - at).total_seconds()) < 60
 
 
 def test_a_cloud_that_refuses_is_reported_and_its_machines_are_not_verified() -> None:
@@ -343,6 +362,29 @@ def test_what_pulumi_leaves_is_reported(
     monkeypatch.setattr(pulumi_stack, "destroy", fails)
     monkeypatch.setattr(pulumi_stack, "resources", lambda _: left)
     assert destroy().verified == fine
+
+
+def test_the_command_after_a_killed_pulumi_is_in_the_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def locked(_: str) -> None:
+        raise RailheadError("pulumi could not destroy all of dev", hint="pulumi cancel --yes")
+
+    monkeypatch.setattr(pulumi_stack, "destroy", locked)
+    monkeypatch.setattr(pulumi_stack, "resources", lambda _: ["aws:ec2/vpc:Vpc"])
+    assert "next: pulumi cancel --yes" in "\n".join(destroy().describe())
+
+
+def test_machines_end_also_where_their_costs_cannot_be_read(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def costs(_: Fake) -> list[Cost]:
+        raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
+
+    monkeypatch.setattr(Fake, "costs", costs)
+    fake = Fake(lambda *_: "gone")
+    destroy(fake=fake)
+    assert fake.ended and destroyed == ["dev"]
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:

@@ -38,7 +38,7 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
     """A run with these options, recorded as one that was started."""
     request = read_request(args)
-    document = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
+    document: dict[str, Any] = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
     document |= {"program": request.program.document(), "env": dict(request.options.env)}
     local_state.save_run(document, Path("results/r1"), request.record)
     return request

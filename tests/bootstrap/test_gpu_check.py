@@ -133,7 +133,7 @@ def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
     patch.setattr(wheel, "facts_here", lambda: facts)
     patch.setattr(check, "ready", lambda *_: Path("/nowhere"))
     patch.setattr(wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
-    patch.setattr(check.trainings, "train", lambda _, name, gpus: Check(name, True, f"{gpus}"))
+    patch.setattr(trainings, "train", lambda _, name, gpus: Check(name, True, f"{gpus}"))
     return check.main()
 
 

@@ -218,7 +218,7 @@ def test_ranks_and_tf_config_follow_from_launcher_and_strategy(
 ) -> None:
     if strategy == "parameter-server":
         return  # below
-    if strategy in ("mirrored", "one-device") and hosts > 1:
+    if STRATEGIES[strategy].one_host and hosts > 1:
         with pytest.raises(UsageError, match="runs on one host"):
             documents(launcher, strategy, hosts)
         return

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 
 from bootstrap.cli.targets import Target
@@ -28,11 +29,13 @@ from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power,
 from bootstrap.lifecycle import reach as reachability
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 
 CASES = Path(__file__).parents[1] / "cases"
 REPO = Path(__file__).parents[2]
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
+KEY = paramiko.RSAKey.generate(1024)
 
 
 class Sky:
@@ -316,6 +319,52 @@ def test_ssh_is_waited_for_but_not_for_ever(operator: pytest.MonkeyPatch) -> Non
     assert caught.value.hint.startswith(
         "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
     )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ChangedHostKey("a", KEY, Path("known_hosts")),
+        UnknownHostKey("a", KEY),
+    ],
+    ids=["changed", "unknown"],
+)
+def test_a_host_key_that_is_not_the_pinned_one_is_refused_at_once(
+    operator: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Five minutes of new connections would not make it the right machine."""
+    sky = Sky("stopped", "stopped")
+    tries: list[float] = []
+
+    def refused(inventory: Inventory) -> Sessions:
+        tries.append(sky.time)
+        return Sessions(inventory, {}, {ONE: error})
+
+    operator.setattr(connect, "open_sessions", refused)
+    with pytest.raises(HostsNotReady, match="refuse the login"):
+        start(operator, sky)
+    assert len(tries) == 1
+
+
+def test_connections_of_a_wait_are_closed_before_the_next_try(
+    operator: pytest.MonkeyPatch,
+) -> None:
+    sky, opened, closed = Sky("stopped", "stopped"), list[Any](), list[Any]()
+
+    class Opened:
+        def close(self) -> None:
+            closed.append(self)
+
+    def half(inventory: Inventory) -> Sessions:
+        assert len(opened) == len(closed), "connections of the try before are open"
+        if sky.time >= 100:
+            return Sessions(inventory, {})
+        opened.append(Opened())
+        return Sessions(inventory, {ONE: opened[-1]}, {TWO: ConnectionRefusedError()})
+
+    operator.setattr(connect, "open_sessions", half)
+    start(operator, sky)
+    assert len(opened) > 5 and opened == closed
 
 
 def test_stopping_waits_for_the_clouds_word_and_reports_what_still_bills(

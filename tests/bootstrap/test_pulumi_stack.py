@@ -10,6 +10,7 @@ import pytest
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
+from bootstrap.inventory.stack_state import MACHINES
 
 CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
@@ -130,12 +131,19 @@ def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
     assert caught.value.hint.startswith("pulumi up --stack dev")
 
 
-@pytest.mark.parametrize("kind", pulumi_stack.MACHINES)
+@pytest.mark.parametrize("kind", MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as caught:
         pulumi_stack.cluster_of("dev")
     assert "fab teardown --destroy --stack dev" in caught.value.hint
+
+
+def test_a_state_that_was_half_written_names_its_backup(pulumi: Path) -> None:
+    answers(pulumi, stack_export="echo 'error: failed to load checkpoint: EOF' >&2; exit 255")
+    with pytest.raises(UsageError, match="killed while it wrote it; machines may run") as caught:
+        pulumi_stack.state("dev")
+    assert caught.value.hint.startswith("restore dev.json from dev.json.bak")
 
 
 def test_no_login_and_unknown_text(pulumi: Path) -> None:

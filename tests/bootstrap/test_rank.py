@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from hosts.ranks import lay_out, rank, script, started
+
+from bootstrap.remote.rank import rank as rank_module
 
 RECORD = "@railhead "
 
@@ -166,6 +169,28 @@ def test_what_a_rank_leaves_behind_does_not_hold_its_output(tmp_path: Path, text
     ended = rank(tmp_path)
     assert (ended.returncode, ended.stdout[:5]) == (0, "hello")
     assert time.monotonic() - started < 10
+
+
+def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full pipe takes only a part of a write: nothing is lost, nothing comes twice."""
+    source, sink = os.pipe()
+    text = b"".join(b"line %d]\n" % number for number in range(100))
+    os.write(sink, text)
+    os.close(sink)
+    written: list[bytes] = []
+
+    def takes_a_part(descriptor: int, data: memoryview) -> int:
+        assert descriptor == 1
+        written.append(bytes(data[:7]))
+        return len(written[-1])
+
+    monkeypatch.setattr(os, "write", takes_a_part)
+    rank_module.forward_output(source, os.getpid())
+    monkeypatch.undo()
+    os.close(source)
+    assert b"".join(written) == rank_module.encoded(text)
 
 
 def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hosts.ranks import lay_out, script
 from standins.object_stores import S3
 
+from bootstrap.remote.rank.rank_data import share_of
 from training.data.records import masked_crc
 
 ROOT = Path(__file__).parents[2]
@@ -145,3 +146,18 @@ def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
     found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
     for name in ("s_part", "s_sent"):
         assert ["".join(found[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
+
+
+def test_a_host_without_a_file_of_the_folder_is_refused(tmp_path: Path) -> None:
+    """Its ranks would train on nothing."""
+    (tmp_path / "all").mkdir()
+    for name in ("a", "b", "manifest.json"):
+        (tmp_path / "all" / name).touch()
+    shares = [share_of(str(tmp_path / "all"), str(tmp_path / f"{i}"), i, 2) for i in (0, 1)]
+    assert [sorted(path.name for path in Path(share).iterdir()) for share in shares] == [
+        ["a", "manifest.json"],
+        ["b", "manifest.json"],
+    ]
+    for path, index, count in ((tmp_path / "all", 2, 3), (tmp_path / "all/a", 0, 2)):
+        with pytest.raises(SystemExit, match=f"has no file for host {index + 1} of {count}"):
+            share_of(str(path), str(tmp_path / "none"), index, count)

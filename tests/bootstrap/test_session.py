@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import tarfile
 import threading
 import time
@@ -74,7 +75,17 @@ def test_each_line_is_received_as_it_comes(session: Session) -> None:
     assert output == "first\nlast\n\n"
     assert [line for line, _ in lines] == ["first", "last", ""]
     assert lines[1][1] - lines[0][1] > 0.3
-    assert session.sh("sleep 0.6; echo after") == "after\n\n", "silence is of one call"
+    assert session._channel.gettimeout() is None, "silence is of one call"
+
+
+def test_a_connection_is_kept_alive_and_a_dead_one_is_found(session: Session) -> None:
+    """A router forgets a silent connection; a host that is gone sends no FIN."""
+    transport = session.connection.transport
+    assert transport is not None
+    interval = transport.packetizer._Packetizer__keepalive_interval
+    assert 0 < interval <= 30
+    limit = transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert 0 < limit <= 60_000
 
 
 def test_facts_then_the_agent_on_one_channel(session: Session, one_host: Cluster) -> None:

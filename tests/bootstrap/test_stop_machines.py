@@ -13,10 +13,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bootstrap.remote.run import stop_machines
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
@@ -29,6 +33,8 @@ echo "$alias: $last" >>"$HOME/asked"
 case $last in
   never*) exit 0;;
   wrong*) echo "no such command" >&2; exit 127;;
+  refused*) echo "Permission denied (publickey)." >&2; exit 255;;
+  parted*) echo "ssh: connect to host b port 22: Connection timed out" >&2; exit 255;;
   cut*) touch "$HOME/$alias.gone"; echo "Connection closed by remote host" >&2; exit 255;;
 esac
 touch "$HOME/$alias.gone"
@@ -141,6 +147,21 @@ def test_a_host_that_answers_on_is_reported(home: Path) -> None:
     assert kept.end()["stopped"]["b"] == "got its stop command and still answers"
 
 
+@pytest.mark.parametrize(
+    ("command", "why"), [("refused", "Permission denied"), ("parted", "Connection timed out")]
+)
+def test_a_host_that_ssh_cannot_reach_is_not_reported_as_stopped(
+    home: Path, command: str, why: str
+) -> None:
+    """It may run on, and cost money: that it is silent proves nothing."""
+    kept = Kept(home, stop={"argv": [["true"], [command], ["off"]], "keep_minutes": 0})
+    text = (kept.folder / "stop_machines.py").read_text()
+    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    outcome = kept.end()["stopped"]["b"]
+    assert outcome.startswith("not reached: ") and why in outcome
+    assert orders(kept.requests).count(f"railhead-2: {command}") == 3
+
+
 def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:
     argv = [["sh", "-c", "echo may not >&2; exit 5"], ["off"], ["off"]]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
@@ -182,6 +203,47 @@ def test_a_run_that_begins_at_this_very_moment_is_not_stopped(home: Path) -> Non
         fcntl.flock(lock, fcntl.LOCK_EX)
         output = kept.end()
     assert kept.requests == [] and output["phase"] == "left to a later run"
+
+
+def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the decision to stop and the lock, a short run may come and go."""
+    kept = Kept(home)
+    monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
+    monkeypatch.setattr(stop_machines, "RUN_ID", "r1")
+    monkeypatch.setattr(stop_machines, "LOCK", str(kept.lock))
+    real = stop_machines.take_lock
+
+    @contextmanager
+    def another_run_was_here() -> Iterator[bool]:
+        kept.lock.write_text("r2")
+        with real() as free:
+            yield free
+
+    monkeypatch.setattr(stop_machines, "take_lock", another_run_was_here)
+    stop_machines.MachineStopper(
+        json.loads((kept.folder / "run.json").read_text()), "succeeded"
+    ).go()
+    assert kept.requests == [] and kept.record()["phase"] == "left to a later run"
+
+
+def test_a_controller_that_fetches_for_long_is_still_connected(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time at which it was last seen is renewed as long as its agent runs."""
+    kept, controller = Kept(home), agent()
+    attached = kept.folder / "attached"
+    attached.write_text(f"{controller.pid}\n")
+    os.utime(attached, (1, 1))
+    monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
+    monkeypatch.setattr(stop_machines, "LOCK", str(kept.lock))
+    situation = stop_machines.MachineStopper(
+        json.loads((kept.folder / "run.json").read_text()), "succeeded"
+    ).situation()
+    controller.kill()
+    controller.wait()
+    assert situation.attached is not None and situation.now - situation.attached < 3600
 
 
 def test_no_stop_leaves_them(home: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from standins.supervised_run import Run, is_alive, says
+from standins.supervised_run import Run, is_alive, says, wait_until
 
 
 def test_a_run_that_goes_well(home: Path) -> None:
@@ -55,6 +56,61 @@ def test_an_evaluation_is_kept_as_a_script_reported_it(home: Path, record: str) 
     run = Run(home, says(0, f"@railhead {record}"))
     output = json.loads(record)
     assert run.result()["evaluation"] == {key: output[key] for key in output if key != "kind"}
+
+
+@pytest.mark.parametrize("signal, code", [("KILL", 137), ("SEGV", 139)])
+def test_the_exit_code_of_a_killed_mpirun_is_that_of_a_shell(
+    home: Path, signal: str, code: int
+) -> None:
+    result = Run(home, f"kill -{signal} $$").result()
+    assert (result["state"], result["exit_code"]) == ("failed", code)
+
+
+SLOW_READERS = """
+import os, time
+def slowly(read):
+    def later(self, process):
+        while not os.path.exists(os.path.join(self.folder, "swept")):
+            time.sleep(0.01)
+        time.sleep(1)  # the supervisor would be done by now
+        read(self, process)
+    return later
+RunOutput.read = slowly(RunOutput.read)
+RunOutput.read_mpirun = slowly(RunOutput.read_mpirun)
+"""
+NOTED_SWEEP = """
+def noted(end):
+    def ended(run, folder):
+        open(os.path.join(folder, "swept"), "w").close()
+        return end(run, folder)
+    return ended
+end_on_all_hosts = noted(end_on_all_hosts)
+"""
+
+
+def test_the_last_lines_are_read_before_the_result_is_written(home: Path) -> None:
+    run = Run(home, f"{says(1, 'my last words')}; echo its own >&2; exit 3")
+    with (run.folder / "rank_output.py").open("a") as file:
+        file.write(SLOW_READERS)
+    with (run.folder / "end_processes.py").open("a") as file:
+        file.write(NOTED_SWEEP)
+    assert run.result()["culprit"]["lines"] == ["its own"]
+    assert run.log("rank-1") == "my last words\n"
+
+
+def test_a_controller_that_follows_the_run_is_seen_all_the_time(home: Path) -> None:
+    """Its agent's file is renewed during the run: the machines wait for a controller at its end."""
+    run = Run(home, "read line <go")
+    os.mkfifo(run.folder / "go")
+    controller = subprocess.Popen([sys.executable, "-c", "'agent'; input()"], stdin=subprocess.PIPE)
+    attached = run.folder / "attached"
+    attached.write_text(f"{controller.pid}\n")
+    os.utime(attached, (1, 1))
+    process = run.start()
+    wait_until(lambda: attached.stat().st_mtime > 1)
+    (run.folder / "go").write_text("go\n")
+    controller.communicate()
+    assert process.wait(60) == 0
 
 
 def test_another_run_keeps_its_chief(home: Path) -> None:

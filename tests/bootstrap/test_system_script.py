@@ -9,16 +9,27 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Host
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.system_changes import Changes
 from bootstrap.provision import system_script as o
-from bootstrap.provision.reboot import OUR_BOOT, _refuse_this_machine
+from bootstrap.provision.reboot import (
+    OUR_BOOT,
+    RebootWait,
+    _refuse_this_machine,
+    _wait_for_host,
+)
+from bootstrap.ssh import connect
+from bootstrap.ssh.host_keys import ChangedHostKey
+from bootstrap.ssh.session import ConnectionLost, Session
 
 # What apt and dpkg said on hosts that were made to fail, and in reports of others; whether that
 # mostly passes by itself, and whether it was a lock.
@@ -284,7 +295,138 @@ def test_the_mirror_of_an_address(address: str, mirror: str) -> None:
     assert o.mirror(address) == mirror
 
 
+# The script's own loops, without a host
+
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >>"$LOG"
+"""
+
+
+def shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The script's text with its folders in `folder`, and a systemctl that only notes its use."""
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert path in text and "now=/run/railhead " in text and "/run/systemd/system" in text
+    (folder / "bin").mkdir()
+    (folder / "bin/systemctl").write_text(SYSTEMCTL)
+    (folder / "bin/systemctl").chmod(0o755)
+    text = text.replace(path, f"PATH={folder}/bin:/usr/bin:/bin")
+    text = text.replace("now=/run/railhead ", f"now={folder} ")
+    text = text.replace("/run/systemd/system", str(folder))
+    environment = {"LOG": str(folder / "asked")}
+    argv = ["sh", "-s"]
+    return subprocess.run(
+        argv, input=text, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("ends", ["well", "badly", "terminated"])
+def test_apts_timers_are_off_meanwhile_and_on_again_at_any_end(tmp_path: Path, ends: str) -> None:
+    text = o.script(Changes(), "debian-12")
+    how = {"well": "echo @done", "badly": "fail apt", "terminated": "kill -TERM $$; sleep 1"}[ends]
+    assert text.count("echo @done") == 1
+    done = shell(text.replace("echo @done", how), tmp_path)
+    assert done.returncode == {"well": 0, "badly": 1, "terminated": 143}[ends], done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    both = ["apt-daily-upgrade.timer", "apt-daily.timer"]
+    for verb in ("stop", "start"):
+        assert sorted(x.removeprefix(f"{verb} ") for x in asked if x.startswith(verb)) == both
+    assert max(asked.index(f"stop {x}") for x in both) < asked.index(f"start {both[0]}")
+    assert not (tmp_path / "timers").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "tries"),
+    [
+        ("Could not connect to mirror.example:80", 5),
+        ("E: Unable to locate package no-such", 1),
+        ("E: Could not get lock /var/lib/dpkg/lock", 7),
+    ],
+)
+def test_apt_is_tried_again_a_bounded_number_of_times(
+    tmp_path: Path, output: str, tries: int
+) -> None:
+    """After four temporary failures, or when a lock was held for PATIENCE seconds, it is over."""
+    changes, pace = Changes(), o.RetryPolicy(patience=6, retries=4, pause=5)
+    functions, _, main = o.script(changes, "debian-12", pace=pace).partition("\ntrap '' PIPE\n")
+    assert "patiently()" in functions and main
+    text = f"""{functions}
+attempt() {{ echo try; echo "{output}" >"$output"; return 100; }}
+pause() {{ seconds=$((seconds + 1)); [ $seconds -lt 100 ] || exit 9; }}
+date() {{ echo $seconds; }}
+seconds=0
+patiently apt-get update
+echo "ended with $?"
+"""
+    # date() runs in a subshell, which sees `seconds`: a clock that only the pauses move.
+    done = shell(text, tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "ended with 1", done.stderr
+    assert lines.count("try") == tries
+
+
+def test_a_host_that_freezes_during_system_changes_is_given_up(debian: HostFacts) -> None:
+    """The script prints @alive all the time: a minute of silence means that nothing comes."""
+    asked: dict[str, Any] = {}
+
+    class Frozen:
+        def sh(self, text: str, **options: Any) -> str:
+            asked.update(options)
+            raise ConnectionLost("h1 has been silent")
+
+    with pytest.raises(ConnectionLost):
+        o.run_system_script(Frozen(), debian, Changes(), print)  # type: ignore[arg-type]
+    assert asked["silence"] is not None and 15 <= asked["silence"] <= 120
+
+
 # Root, and this machine
+
+
+def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not waited for: the address may belong to another machine now."""
+    inventory, tries = Inventory("c", (Host("h1", "h1"),)), []
+    error = ChangedHostKey("h1", paramiko.RSAKey.generate(1024), Path("known_hosts"))
+
+    def refused(inventory: Inventory) -> connect.Sessions:
+        tries.append(inventory)
+        return connect.Sessions(inventory, {}, {"h1": error})
+
+    monkeypatch.setattr(connect, "open_sessions", refused)
+    patience = RebootWait(back=1, every=0.01)
+    with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
+        _wait_for_host(inventory, inventory.chief, "before", lambda _: None, patience)
+    assert len(tries) == 1
+
+
+def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is a new one every few seconds, for ten minutes."""
+    inventory, opened = Inventory("c", (Host("h1", "h1"),)), list[Any]()
+
+    class Up(Session):
+        closed = False
+
+        def __init__(self) -> None:
+            assert all(each.closed for each in opened)
+            opened.append(self)
+
+        def sh(self, text: str, *, report: Any = None, silence: float | None = None) -> str:
+            return "before" if len(opened) < 4 else "after"
+
+        def close(self) -> None:
+            self.closed = True
+
+    def up(inventory: Inventory) -> connect.Sessions:
+        return connect.Sessions(inventory, {"h1": Up()})
+
+    monkeypatch.setattr(connect, "open_sessions", up)
+    found: Any = _wait_for_host(
+        inventory, inventory.chief, "before", lambda _: None, RebootWait(back=60, every=0.01)
+    )
+    assert [each.closed for each in opened] == [True, True, True, False]
+    assert found is opened[-1]
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:

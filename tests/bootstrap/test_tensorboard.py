@@ -20,6 +20,8 @@ from bootstrap.provision.local_environment import python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.events import EVENT_FILE, event_file
 from bootstrap.runs.start import Run
+from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows import tensorboard
 
 READ = """
 import json, sys
@@ -28,7 +30,7 @@ for event in EventFileLoader(sys.argv[1]).Load():
     for value in event.summary.value:
         print(json.dumps([value.tag, event.step, round(value.tensor.float_val[0], 4)]))
 """
-RECORDS = [
+RECORDS: list[dict[str, Any]] = [
     {"kind": "message", "text": "x"},
     {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.5, "rank": 0, "time": 1.0},
     {"kind": "progress", "epoch": 1, "step": 7, "steps": 9, "loss": 0.6, "rank": 1, "time": 1.0},
@@ -156,3 +158,34 @@ def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_cach
     recorded(results)
     process = started(home, shared_caches)
     assert process.wait(60) == 2
+
+
+@pytest.mark.parametrize("state", ["[]", '{"state": 1}', "no JSON"])
+def test_a_state_that_no_run_has_is_hostile(tmp_path: Path, state: str) -> None:
+    class Chief:
+        def call(self, op: str, paths: list[str]) -> dict[str, str]:
+            return dict.fromkeys(paths, state)
+
+    class Connection:
+        run, chief = Run("r1", tmp_path), Chief()
+
+    following = tensorboard._Following(Connection())  # type: ignore[arg-type]
+    with pytest.raises(Hostile):
+        following.goes_on()
+    following.lost = True
+    assert not following.goes_on()
+
+
+def test_a_file_of_the_manifest_that_is_not_in_the_bucket_is_hostile(
+    on_s3: Any, s3: Any, tmp_path: Path
+) -> None:
+    from bootstrap.clouds.aws.s3 import open_bucket
+    from bootstrap.clouds.bucket import Bucket
+
+    entry = {"path": "results/metrics.jsonl", "bytes": 3, "sha256": "0" * 64}
+    manifest = json.dumps({"schema": 1, "files": [entry], "skipped": []})
+    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=manifest)
+    with pytest.raises(Hostile, match="which is not there"):
+        event_files.bring_from_bucket(
+            Bucket(open_bucket("results-b", "us-east-1")), Run("r1", tmp_path / "r1")
+        )

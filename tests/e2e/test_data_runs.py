@@ -171,7 +171,7 @@ def test_a_script_reads_buckets_as_files(
         gcs_store.make_bucket("data")
     gcs_store.put("data", "set/part-0.txt", b"of Google")
     operator.write("code/train.py", REPORT)
-    data = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
+    data: tuple[str, ...] = ("--data", "whole=s3://data/set", "--data", "mine=s3://data/set,shard")
     data += ("--data", "google=gs://data/set")
     google = [option for pair in gcs_store.environ.items() for option in ("--env", "=".join(pair))]
     command = ("train", "--script", "code/train.py", *data, *options_of_s3, *google)

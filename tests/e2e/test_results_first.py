@@ -7,13 +7,11 @@ writes it when hosts come from `pulumi stack output`.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,8 +206,9 @@ def test_bad_options_for_the_end_start_nothing(
 
 
 def test_no_path_leads_to_a_power_off() -> None:
-    """The machine that runs this test is the proof as well."""
+    """What is sent to hosts has no command of its own: it runs those of run.json alone."""
     source = "".join(p.read_text() for p in (REPO / "bootstrap/remote").rglob("*.py"))
+    for part in ("class MachineStopper", "class Supervisor", "def forward_output"):
+        assert part in source, "the files that were to be read"
     for word in ("poweroff", "shutdown", "halt", "systemctl", "reboot", "sudo"):
         assert word not in source.replace("hvd.shutdown()", ""), word
-    assert os.getpid() == int(Path("/proc/self/stat").read_text().split()[0])

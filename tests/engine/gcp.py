@@ -26,7 +26,7 @@ class SharedCloud(Cloud):
     def share(self, compute: Compute) -> SharedCloud:
         """Put each machine into Compute; one that is deleted there is gone here."""
         self.compute = compute
-        compute.ended = lambda path: self.things.pop(path, None)  # type: ignore[assignment,return-value]
+        compute.ended = lambda path: self.things.pop(path, None)  # type: ignore[assignment]
         return self
 
     def create(self, kind: str, inputs: Mapping[str, Any], where: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def run(aws: OnAws, case: Case) -> str:
             InstanceIds=[one["InstanceId"] for one in aws.instances()]
         )
     killed = kill(aws, case)
+    killed += restore(aws)
     check_named(aws)
     aws.stack.run("cancel", "--yes", *STACK)
     if case.scenario != "destroy":
@@ -124,6 +126,23 @@ def kill(aws: OnAws, case: Case) -> str:
     finally:
         aws.provider.watch = lambda _: None
         settle(aws)
+
+
+def restore(aws: OnAws) -> str:
+    """Restore a state that was half written, as the message says; what was done."""
+    if readable(aws):
+        return ""
+    said = aws.stack.fab("status", *STACK).text
+    assert "restore g4dn.json from g4dn.json.bak" in said, said
+    (backup,) = (aws.stack.folder / "state").rglob("g4dn.json.bak")
+    shutil.copy(backup, backup.with_suffix(""))
+    assert readable(aws), "the backup cannot be read either"
+    return "; the state was restored from its backup"
+
+
+def readable(aws: OnAws) -> bool:
+    """Whether Pulumi can read its state."""
+    return aws.stack.run("stack", "export", *STACK).code == 0
 
 
 def subprocess_of(aws: OnAws, case: Case) -> subprocess.Popen[str]:

@@ -35,6 +35,7 @@ from training.data import (
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
 from training.data.uri import Given
+from training.models.build import build_model
 from training.results import TrainingError
 
 CASES: dict[str, Callable[[Path], None]] = {}
@@ -91,7 +92,7 @@ def image_folder(folder: Path, classes: str = "ant bee", count: int = 6) -> Path
 
 
 def load(name: str, folder: Path, mode: str = "file", **settings: Any) -> data.Dataset:
-    return data.load(TrainConfig(data=name, **settings), {"train": Given(str(folder), mode)})
+    return splits.load(TrainConfig(data=name, **settings), {"train": Given(str(folder), mode)})
 
 
 def givens(**folders: Path) -> dict[str, Given]:
@@ -245,10 +246,10 @@ def folders_of_images(folder: Path) -> None:
     assert shapes(load("images", folder / "b")) == [11, 1, 4]
     image_folder(folder / "c")
     config, given = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
-    assert len(data.load(config, given).test) == 12
+    assert len(splits.load(config, given).test) == 12
     image_folder(folder / "d", "ant cow")
     with refused("validation has the classes ant, cow, but train has ant, bee"):
-        data.load(config, givens(train=folder / "a", validation=folder / "d"))
+        splits.load(config, givens(train=folder / "a", validation=folder / "d"))
 
 
 @case
@@ -514,22 +515,22 @@ def every_model_takes_its_inputs(folder: Path) -> None:
     for name in models.MODELS:
         inputs = data.Inputs(shapes.get(name, (28, 28, 3)), 50 if name == "text" else 0)
         config = TrainConfig(model=name, weights=str(weights) if name == "transfer" else "")
-        model = models.build(inputs, 4, config)
+        model = build_model(inputs, 4, config)
         assert model(np.ones((2, *inputs.shape), np.int64)).shape == (2, 4), name
     names = [variable.path for variable in model.trainable_variables]
     assert names
-    transfer = models.build(
+    transfer = build_model(
         data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer", weights=str(weights))
     )
     assert len(transfer.trainable_variables) == 2
     with refused("needs weights"):
-        models.build(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer"))
+        build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer"))
     with refused("there is no file"):
-        models.build(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer", weights="x.h5"))
+        build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer", weights="x.h5"))
     (folder / "x.weights.h5").write_bytes(b"x")
     with refused("do not fit mobilenet_v2"):
         config = TrainConfig(model="transfer", weights=str(folder / "x.weights.h5"))
-        models.build(data.Inputs((32, 32, 3)), 4, config)
+        build_model(data.Inputs((32, 32, 3)), 4, config)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training import checkpoint, data, job, train
+from training import checkpoint, job, train
 from training.config import ConfigError, resolve
+from training.data import splits
 from training.data.__main__ import main as data_command
 from training.data.uri import Given
 from training.results import Records
@@ -270,7 +271,7 @@ def seeds_reach_the_shuffle(folder: Path) -> None:
     first = []
     for seed in (0, 0, 1):
         config = resolve({**DEFAULTS, "seed": seed})
-        dataset = data.load(config, {})
+        dataset = splits.load(config, {})
         plan = input_pipeline.plan_for(
             dataset.train, config, replicas=1, global_batch=16, training=True
         )

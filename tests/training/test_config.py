@@ -135,7 +135,7 @@ def test_check_resolves_a_preset_and_lists_the_choices() -> None:
     done = check("--json", "--preset", "smoke", "--set", "epochs=7", "--strategy", "horovod")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
-    assert set(answer) == {"settings", "presets", "strategies", "fields"}
+    assert set(answer) == {"settings", "presets", "strategies", "fields", "folder"}
     assert answer["settings"] == asdict(resolve({**configs.changes("smoke"), "epochs": 7}))
     assert answer["presets"] == configs.summaries()
     assert answer["strategies"] == list(STRATEGIES)

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from training import data
 from training.config import TrainConfig
+from training.data import splits
 from training.data.formats import digits
 
 
@@ -22,7 +22,7 @@ def test_the_file_is_the_one_whose_origin_is_stated() -> None:
 def test_the_last_fifth_is_held_out_whatever_the_seed() -> None:
     everything = digits.read_all().values
     for seed in (0, 1):
-        found = data.load(TrainConfig(seed=seed), {})
+        found = splits.load(TrainConfig(seed=seed), {})
         assert (found.train.values.shape, len(found.validation)) == ((1437, 8, 8, 1), 360)
         assert (found.validation.values == everything[1437:]).all()
         assert (found.train.values == everything[:1437]).all()

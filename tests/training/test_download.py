@@ -471,6 +471,7 @@ def test_a_stream_waits_for_its_reader(tmp_path: Path, monkeypatch: pytest.Monke
         (b"a line of text\n" * 100, "is not a TFRecord file, or is compressed"),
         (frame(b"whole") + frame(b"cut")[:-1], "ends inside a record"),
         (frame(b"x") * 49, "has .* bytes, the manifest says"),
+        (b"", "has no records to stream"),
     ],
 )
 def test_a_stream_that_fails_says_why_to_its_reader(

@@ -8,14 +8,9 @@ A data set is one module and one line in DATASETS. Its module has:
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from training.config import TrainConfig
-    from training.data.uri import Given
+from typing import Any, Protocol
 
 DATASETS = {
     "digits": "training.data.formats.digits",
@@ -88,18 +83,3 @@ def folder_of(name: str) -> str:
     if name in WITHOUT_FOLDER:
         return "none"
     return "required" if name in ONLY_FOLDER else "optional"
-
-
-def load(
-    config: TrainConfig, data: Mapping[str, Given], report: Callable[[str], None] = print
-) -> Dataset:
-    """Read the data set that `config.data` names, from where it is given.
-
-    `report` gets the progress of a download.
-
-    Raises:
-        DataError: data, a file or a label is wrong.
-    """
-    from training.data import splits
-
-    return splits.load(importlib.import_module(DATASETS[config.data]), config, data, report)

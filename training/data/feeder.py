@@ -60,8 +60,12 @@ class Feeder:
             raise
 
     def epoch(self, epoch: int) -> bool:
-        """Stream all files once; False where the reader is gone."""
-        ahead = Ahead(self.contents(epoch))
+        """Stream all files once; False where the reader is gone.
+
+        Raises:
+            DataError: there is no record in them; the next epochs would have none either.
+        """
+        before, ahead = self.number, Ahead(self.contents(epoch))
         try:
             for content in ahead:
                 if not self.wait_for_room():
@@ -69,6 +73,8 @@ class Feeder:
                 self.put("tfrecord", content)
         finally:
             ahead.close()
+        if self.number == before:
+            raise DataError(f"{self.store.uri} has no records to stream")
         self.put("end", b"")
         return True
 

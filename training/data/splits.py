@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from training.config import TrainConfig
-from training.data import DataError, Dataset
+from training.data import DATASETS, DataError, Dataset
 from training.data.cache import Report, download_all
 from training.data.manifest import NAME
 from training.data.store import Item, open_store
@@ -17,10 +18,15 @@ from training.data.uri import Given
 from training.tasks import names_of, task_of
 
 
-def load(
-    module: ModuleType, config: TrainConfig, data: Mapping[str, Given], report: Report
-) -> Dataset:
-    """Read all splits with one data set's module."""
+def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print) -> Dataset:
+    """Read the data set that `config.data` names, from where it is given.
+
+    `report` gets the progress of a download.
+
+    Raises:
+        DataError: data, a file or a label is wrong.
+    """
+    module = importlib.import_module(DATASETS[config.data])
     found = dict(
         read(module, data["train"], config, report) if "train" in data else module.fetch(config)
     )

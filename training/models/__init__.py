@@ -6,13 +6,6 @@ to float32 [batch, outputs], logits for classes. Importing this needs the standa
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from training.config import TrainConfig
-    from training.data import Inputs
-
 MODELS = {
     "cnn": "training.models.cnn",
     "linear": "training.models.linear",
@@ -23,8 +16,3 @@ MODELS = {
     "transfer": "training.models.transfer",
     "text": "training.models.text",
 }
-
-
-def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
-    """Build the model that `config.model` names."""
-    return importlib.import_module(MODELS[config.model]).build(inputs, outputs, config)

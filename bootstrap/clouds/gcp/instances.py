@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -71,16 +71,29 @@ class Gcp:
                 raise _stock_out(host, refused) from None
 
     def stop(self) -> None:
-        """Stop every instance that runs or starts."""
-        for host, instance in self._instances():
-            if _state(instance) in ("running", "starting"):
-                self._client("POST", f"{_path(host)}/stop")
+        """Stop every instance that runs or starts; see `_request_all`."""
+        active = ("running", "starting")
+        paths = [_path(h) for h, instance in self._instances() if _state(instance) in active]
+        self._request_all("POST", [f"{path}/stop" for path in paths])
 
     def end(self) -> None:
-        """Delete every instance that exists, with its disk."""
-        for host, instance in self._instances():
-            if instance is not None:
-                self._client("DELETE", _path(host))
+        """Delete every instance that exists, with its disk; see `_request_all`."""
+        self._request_all("DELETE", [_path(h) for h, one in self._instances() if one is not None])
+
+    def _request_all(self, method: str, paths: Sequence[str]) -> None:
+        """Make all requests: one that Google refuses must not keep other machines running.
+
+        Raises:
+            RailheadError: the first failure, after the last request.
+        """
+        failures = []
+        for path in paths:
+            try:
+                self._client(method, path)
+            except RailheadError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def cannot_stop(self) -> list[str]:
         """None: Google stops every machine, spot ones too."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bootstrap.remote.agent.channel import IN, send_message
-from bootstrap.remote.agent.files import drop_others, remove, replace
+from bootstrap.remote.agent.files import drop_others, make_private, remove, replace
 from bootstrap.remote.run.manifest import size_and_sha256
 
 PIECE = 1 << 20
@@ -62,7 +62,7 @@ def receive_data(folder: str, manifest: list[Entry]) -> dict[str, Any]:
     Returns the paths whose content was not that of the manifest; then nothing was renamed.
     """
     folder = os.path.expanduser(folder)
-    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(folder))
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # hosts may share a home
         needed = [] if is_complete(folder) else missing(folder, manifest)
@@ -78,7 +78,7 @@ def missing(folder: str, manifest: list[Entry]) -> list[tuple[int, int]]:
     part = f"{folder}.part"
     if os.path.isdir(folder) and not os.path.isdir(part):
         os.rename(folder, part)  # a file of it was removed: the others are used
-    os.makedirs(part, mode=0o700, exist_ok=True)
+    make_private(part)
     drop_others(part, {path for path, _, _ in manifest})
     needed = []
     for number, (path, size, sha256) in enumerate(manifest):

@@ -27,10 +27,19 @@ def write(files: list[tuple[str, int, str]]) -> dict[str, Any]:
         with contextlib.suppress(OSError), open(path, "rb") as existing:
             if existing.read() == data and os.stat(path).st_mode & 0o7777 == mode:
                 continue
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
         replace(path, data, mode)
         changed.append(path)
     return {"changed": changed}
+
+
+def make_private(folder: str) -> None:
+    """Create a folder and its missing parents, each for the user alone: `os.makedirs` applies its
+    mode to the last one only."""
+    above = os.path.dirname(folder)
+    if above and not os.path.isdir(above):
+        make_private(above)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
 def replace(path: str, data: bytes, mode: int) -> None:
@@ -73,7 +82,7 @@ def tree(
     """
     blobs, dest = os.path.expanduser(blobs), os.path.expanduser(dest)
     sent = fetch_missing(manifest, blobs)
-    os.makedirs(dest, mode=0o700, exist_ok=True)
+    make_private(dest)
     clear_parts(dest)
     if prune:
         drop_others(dest, {entry["path"] for entry in manifest})
@@ -92,7 +101,7 @@ def place_folder(manifest: list[dict[str, Any]], blobs: str, dest: str) -> dict[
     if has_files(dest, manifest):
         return {"sent": sent, "changed": []}
     parent, part = os.path.dirname(dest), part_of(dest)
-    os.makedirs(parent, mode=0o700, exist_ok=True)
+    make_private(parent)
     clear_parts(parent)
     try:
         os.makedirs(part, mode=0o700, exist_ok=True)
@@ -118,7 +127,7 @@ def rename_into_place(part: str, dest: str, manifest: list[dict[str, Any]]) -> N
 
 def fetch_missing(manifest: list[dict[str, Any]], blobs: str) -> int:
     """Request the contents that are not in `blobs`; returns their number."""
-    os.makedirs(blobs, mode=0o700, exist_ok=True)
+    make_private(blobs)
     clear_parts(blobs)
     wanted = {entry["sha256"]: entry for entry in manifest}
     missing = [d for d, entry in wanted.items() if not has_content(os.path.join(blobs, d), entry)]

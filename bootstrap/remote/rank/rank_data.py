@@ -127,9 +127,15 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
     with alone(f"{share}.lock"):
         if os.path.isdir(share):
             return share
+        names = part_of(sorted(files_in(path)), index, count)
+        if all(name == MANIFEST for name in names):
+            raise SystemExit(
+                f"railhead: {path} has no file for host {index + 1} of {count}: shard gives file i "
+                f"to host i modulo {count}. Give each host all of it: without ,shard"
+            )
         part = f"{share}.part"
         os.makedirs(part, exist_ok=True)
-        for name in part_of(sorted(files_in(path)), index, count):
+        for name in names:
             link = os.path.join(part, name)
             os.makedirs(os.path.dirname(link), exist_ok=True)
             with contextlib.suppress(FileExistsError):

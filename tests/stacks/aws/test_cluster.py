@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stacks.aws import machine_types
+from stacks.aws import image, machine_types
 from tests.stacks.aws.world import (
     INSTANCE,
     KEY,
@@ -220,6 +220,7 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         assert timedelta(hours=4.99) < left < timedelta(hours=5.01)
         assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
         assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
+        assert schedule.inputs["actionAfterCompletion"] == "NONE", "a past deadline is not missing"
         assert schedule.ignore_changes == ("scheduleExpression",), "an `up` must not move it"
     (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "c-deadline"]
     (statement,) = policy(rights.inputs["policy"])
@@ -245,7 +246,10 @@ def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
     roles = {one.name: one for one in made().every("aws:iam/role:Role")}
     (who,) = policy(roles["railhead-c-deadline"].inputs["assumeRolePolicy"])
     assert who["Principal"] == {"Service": "scheduler.amazonaws.com"}
-    assert who["Condition"]["StringEquals"]["aws:SourceAccount"] == "123456789012"
+    assert who["Condition"]["StringEquals"] == {
+        "aws:SourceAccount": "123456789012",
+        "aws:SourceArn": "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default",
+    }
     (host,) = policy(roles["railhead-c-host"].inputs["assumeRolePolicy"])
     assert host["Principal"] == {"Service": "ec2.amazonaws.com"}
 
@@ -270,14 +274,25 @@ def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed(
         assert host.inputs["ami"] == "ami-0a1b2c3d" and host.ignore_changes == ("userData",)
 
 
-@pytest.mark.parametrize(
-    "image", ["dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04"]
-)
-def test_images_are_looked_up_by_aws_parameter_names(image: str) -> None:
-    (request,) = [c.args["name"] for c in made(image=image).calls if "getParameter" in c.token]
-    maker = "deeplearning" if image.startswith("dlami") else "canonical"
-    assert request.startswith(f"/aws/service/{maker}/") and request.endswith("/ami-id")
-    assert image[-5:] in request
+DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-"
+CANONICAL = "/aws/service/canonical/ubuntu/server/"
+# As AWS lists them: a name that does not exist would end every `up` at its first lookup.
+PARAMETERS = {
+    "dlami-base-ubuntu-22.04": f"{DLAMI}22.04/latest/ami-id",
+    "dlami-base-ubuntu-24.04": f"{DLAMI}24.04/latest/ami-id",
+    "ubuntu-22.04": f"{CANONICAL}22.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+    "ubuntu-24.04": f"{CANONICAL}24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+}
+
+
+def test_every_name_of_an_image_has_its_parameter() -> None:
+    assert image.PARAMETERS == PARAMETERS
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_images_are_looked_up_by_aws_parameter_names(name: str) -> None:
+    (request,) = [c.args["name"] for c in made(image=name).calls if "getParameter" in c.token]
+    assert request == PARAMETERS[name]
 
 
 def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
@@ -313,6 +328,24 @@ def test_an_existing_network_is_used_and_left_as_it_is() -> None:
     ours = {"Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "VpcEndpoint"}
     assert not {kind.rsplit(":")[-1] for kind in cluster.kinds} & (ours | {"DefaultSecurityGroup"})
     assert "no subnet that gives public addresses" in denied(network="vpc-0a1b2c3d")
+
+
+def test_everything_may_leave_and_hosts_reach_each_other_by_every_protocol() -> None:
+    """Not UDP alone, nor a range of ports: packages come over TCP, MPI takes any port."""
+    cluster = made()
+    (out,) = [one.inputs for one in cluster.every(EGRESS)]
+    assert (out["ipProtocol"], out["cidrIpv4"]) == ("-1", "0.0.0.0/0")
+    among = [o.inputs for o in cluster.every(INGRESS) if o.inputs.get("referencedSecurityGroupId")]
+    assert [rule["ipProtocol"] for rule in among] == ["-1"]
+    for rule in (out, *among):
+        assert rule.get("fromPort") is None and rule.get("toPort") is None
+
+
+def test_the_policy_of_the_bucket_waits_for_its_public_access_block() -> None:
+    """AWS takes only one of them at a time, and refuses the other."""
+    cluster = made()
+    block = cluster.one("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
+    assert block.urn in cluster.one("aws:s3/bucketPolicy:BucketPolicy").depends_on
 
 
 def test_s3_is_reached_inside_of_aws() -> None:

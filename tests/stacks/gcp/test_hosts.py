@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stacks.deadline import install_script
+from stacks.gcp import image
 from tests.stacks.mocks import CLUSTER_ID
 
 from .world import ACCOUNT, BUCKET, INSTANCE, made
@@ -21,6 +22,17 @@ def test_every_machine_ends_by_itself_and_none_starts_again(spot: bool) -> None:
         assert scheduling["provisioningModel"] == ("SPOT" if spot else "STANDARD")
         assert scheduling["preemptible"] is spot
         assert "desiredStatus" not in host.inputs
+
+
+def test_every_name_of_an_image_has_its_family() -> None:
+    """As Google lists them: a family that does not exist would end every `up`."""
+    dlvm, ubuntu = "deeplearning-platform-release", "ubuntu-os-cloud"
+    assert {
+        "dlvm-cu129-ubuntu-2204": (dlvm, "common-cu129-ubuntu-2204-nvidia-580"),
+        "dlvm-cu129-ubuntu-2404": (dlvm, "common-cu129-ubuntu-2404-nvidia-580"),
+        "ubuntu-2204": (ubuntu, "ubuntu-2204-lts"),
+        "ubuntu-2404": (ubuntu, "ubuntu-2404-lts-amd64"),
+    } == image.FAMILIES
 
 
 def test_every_machine_has_its_timer_which_no_later_up_changes() -> None:

@@ -1,0 +1,112 @@
+"""Who may read what a bootstrap and a run put on a host: nobody but the user."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hosts.operator import Cluster
+
+from bootstrap.inventory.files import atomic_write
+from bootstrap.provision.apply import KEY, _Installation
+from bootstrap.remote.agent import files
+from bootstrap.runs import start
+from bootstrap.ssh.authorized_keys import authorize
+from bootstrap.ssh.bundle import pack_folder
+from bootstrap.ssh.session import Session
+
+PYTHON = "python3"
+DOCUMENT = {
+    "run_id": "r1",
+    "env": {"PROJECT": "p-1"},
+    "runtime": {"digest": "d"},
+    "data": [],
+    "program": {"kind": "training"},
+}
+
+
+@pytest.fixture
+def host(one_host: Cluster, session: Session) -> Path:
+    """The home of a real host with an agent that runs without a umask of its own."""
+    session.start_agent(session.facts().python or "")
+    return one_host.machines[0].home
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """New files are open to everybody, unless the code closes them."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
+    session: Session, host: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
+    run = start.Run("r1", tmp_path / "results")
+    start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    folder = host / ".railhead/runs/r1"
+    assert mode(folder / "secrets.json") == 0o600
+    for private in (host / ".railhead", folder.parent, folder):
+        assert mode(private) == 0o700, private
+    assert "s3cret" not in (folder / "run.json").read_text()
+    assert not list(folder.rglob("*.part-*"))
+
+
+def test_a_part_of_a_file_is_private_before_it_has_content(
+    open_umask: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the creation of the part and its final mode, another user could open it."""
+    seen: list[int] = []
+    real = os.fchmod
+
+    def noted(descriptor: int, mode: int) -> None:
+        seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        real(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", noted)
+    files.write([(str(tmp_path / "a/run/secrets.json"), 0o600, "{}")])
+    atomic_write(tmp_path / "b/cluster/key", "text")
+    assert seen == [0o600, 0o600]
+    for name in ("a", "a/run", "b", "b/cluster"):
+        assert mode(tmp_path / name) == 0o700
+    for name in ("a/run/secrets.json", "b/cluster/key"):
+        assert mode(tmp_path / name) == 0o600
+
+
+def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path) -> None:
+    facts = {"h1": SimpleNamespace(cluster_key=None)}
+    cluster = SimpleNamespace(
+        inventory=SimpleNamespace(name="c"),
+        sessions=SimpleNamespace(chief=session),
+        facts=facts,
+        chief="h1",
+        peers=(SimpleNamespace(address="127.0.0.1"),),
+        wheel=None,
+        environment=SimpleNamespace(runtime=SimpleNamespace(horovod=False)),
+    )
+    board = SimpleNamespace(line=lambda *_, **__: None, print_lines=lambda *_: None)
+    installation = _Installation(cluster, None, board)  # type: ignore[arg-type]
+    installation._exchange_keys({})
+    key = host / KEY.removeprefix("~/")
+    assert mode(key) == 0o600 and mode(key.parent) == 0o700
+
+
+def test_authorized_keys_stay_the_users_alone(session: Session, host: Path) -> None:
+    """sshd refuses the file otherwise, or others add their keys to it."""
+    before = (host / ".ssh/authorized_keys").read_text()
+    authorize(session, "c", ["ssh-ed25519 AAAA railhead:c"])
+    assert mode(host / ".ssh/authorized_keys") == 0o600 and mode(host / ".ssh") == 0o700
+    authorize(session, "c", [])
+    assert (host / ".ssh/authorized_keys").read_text() == before
