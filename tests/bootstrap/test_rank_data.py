@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -81,7 +82,9 @@ def run_ranks(
         started.append(
             subprocess.Popen(argv, cwd=place / "work", env=around, stdout=-1, stderr=-2, text=True)
         )
-    outputs = [process.communicate(timeout=100)[0] for process in started]
+    outputs = [process.communicate(timeout=240)[0] for process in started]
+    for link in folder.glob("*/run/streams/*"):  # in memory; the end of a run removes them
+        shutil.rmtree(link.resolve())
     assert [process.returncode for process in started] == [0] * 4, outputs
     return [text.replace("\x1f", "").replace("\x1e", "\n").splitlines() for text in outputs]
 
