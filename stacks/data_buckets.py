@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from stacks.validators import ConfigError
 
-SCHEMES = ("s3", "gs")
 MOST = 10  # AWS: all policies of a role together have at most 10,240 characters
 _URI = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(/.*)?")
 # `*`, `?` and `$` have a meaning in AWS's policies, quotes and backslashes in Google's conditions.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,11 +16,19 @@ import pytest
 from invoke import Collection
 
 from bootstrap.cli import tasks
+from bootstrap.data import through_bucket
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
 from bootstrap.inventory import document
 from bootstrap.plan.hostfile import Link, Peer
+from bootstrap.remote.rank import rank_sagemaker
 from bootstrap.runs.launch import Bucket, Program, RunOptions, StopPolicy, run_document
+from training import __main__ as training_command
+from training.config import STRATEGIES
+from training.data import DATASETS, feeder, stream
+from training.data import __main__ as data_command
+from training.models import MODELS
+from training.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = ROOT / "bootstrap"
@@ -91,6 +100,71 @@ def test_every_preset_and_setting_is_described() -> None:
         assert f"| `{name}` | {field['type']} | `{default}` | {field['doc']}" in text
         assert all(f"`{choice}`" in text for choice in field.get("choices", ()))
     assert set(check["strategies"]) <= named(page("training.md"))
+
+
+# --- Training and data -----------------------------------------------------------------------
+
+
+REGISTRIES = {
+    "models": ("training.md", MODELS),
+    "tasks": ("training.md", TASKS),
+    "strategies": ("training.md", STRATEGIES),
+    "formats": ("data.md", DATASETS),
+}
+
+
+@pytest.mark.parametrize(("file", "names"), REGISTRIES.values(), ids=REGISTRIES)
+def test_every_name_that_may_be_chosen_has_its_row(file: str, names: Iterable[str]) -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \|", page(file), re.MULTILINE)
+    listed = {name for cell in rows for name in named(cell)}
+    assert set(names) <= listed
+
+
+def test_the_files_of_the_training_package_lie_where_the_page_says() -> None:
+    listed = re.findall(r"^\| (`[^|]*`) \|", section(page("training.md"), "The files"), re.M)
+    paths = {path for cell in listed for path in named(cell)}
+    assert {"train.py", "data/assignment.py"} <= paths
+    assert [path for path in paths if not (ROOT / "training" / path).exists()] == []
+
+
+COMMANDS = re.findall(r"^python -m training([^#\n]*)", page("training.md") + page("data.md"), re.M)
+
+
+@pytest.mark.parametrize("command", [*dict.fromkeys(map(str.strip, COMMANDS))])
+def test_the_commands_of_the_training_package_are_understood(command: str) -> None:
+    words = shlex.split(command)
+    if words[0].startswith("."):
+        data_command.parser().parse_args(words[1:])
+    else:
+        training_command.parser().parse_args(words)
+
+
+SIZES = {
+    f"files of at most {stream.SEGMENT[1] >> 20} MB in memory": "stream.SEGMENT",
+    f"at most about {stream.BUDGET >> 20} MB each": "stream.BUDGET",
+    f"TFRecord files of about {feeder.SEGMENT >> 20} MB": "feeder.SEGMENT",
+    f"At most {feeder.FILES} of the small files wait": "feeder.FILES",
+    f"{through_bucket.LEAST // 10**6} MB or more are uploaded": "through_bucket.LEAST",
+}
+
+
+@pytest.mark.parametrize("text", SIZES, ids=SIZES.values())
+def test_the_sizes_of_the_page_about_data_are_those_of_the_code(text: str) -> None:
+    assert text in " ".join(page("data.md").split())
+
+
+def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -> None:
+    run = {
+        "program": {"path": "train.py", "args": ["--lr", "1"]},
+        "hosts": [{"name": "h1"}],
+        "data": [{"name": "train", "mode": "file"}],
+        "run_id": "r1",
+    }
+    found = rank_sagemaker.variables(run, str(tmp_path), 0, {"train": str(tmp_path)})
+    shown = {"SM_CHANNEL_TRAIN": "SM_CHANNEL_<NAME>", "SM_HP_LR": "SM_HP_<NAME>"}
+    table = re.findall(r"^\| (`[^|]*) \|", page("data.md"), re.M)
+    listed = {n for cell in table for n in named(cell) if n.startswith(("SM_", "TRAINING_"))}
+    assert {shown.get(name, name) for name in found} == listed
 
 
 # --- Documents -----------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def refuse_missing(facts: HostFacts) -> None:
 
 
 def for_building(lock: str) -> str:
-    """A runtime's lock without NVIDIA's libraries: 891 MB instead of 2511 MB. The build and the
+    """A runtime's lock without NVIDIA's libraries: 891 MB instead of 2517 MB. The build and the
     test on the CPU need only NCCL, which includes its headers."""
     entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
     return "".join(x for x in entries if not x.startswith("nvidia-") or x.startswith("nvidia-nccl"))
@@ -133,7 +133,7 @@ def install(folder: Path, python: str, lock: Path) -> None:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",
             hint="let this machine reach the package index: 891 MB are fetched for the wheel, "
-            "117 MB for nvcc from Debian's archive, and 2511 MB for make gpu-check",
+            "117 MB for nvcc from Debian's archive, and 2517 MB for make gpu-check",
         ) from None
 
 

@@ -5,6 +5,7 @@ It never waits at a prompt: stdin is closed, and an error names the variable to 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -26,6 +27,7 @@ from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
+ENDING_SECONDS = 900  # for what Pulumi has begun when it is interrupted
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -123,7 +125,7 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
 
 def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
     """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
-    what it has begun: this waits for it. After `seconds` Pulumi is interrupted."""
+    what it has begun: this waits for it. After `seconds` Pulumi is ended."""
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     whole = ["pulumi", *argv, "--non-interactive"]
@@ -132,7 +134,7 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
             whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
-        bound = threading.Timer(seconds, process.send_signal, [signal.SIGINT])
+        bound = threading.Timer(seconds, _end, [process])
         bound.start()
         lines: list[str] = []
         try:
@@ -141,6 +143,15 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
             bound.cancel()
         notes.append(f"exit {process.returncode}")
     return Streamed(process.returncode, "".join(lines), interrupted)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Interrupt Pulumi, which then ends what it has begun; the second time it ends at once."""
+    for sign in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
+        process.send_signal(sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_SECONDS)
+            return
 
 
 def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:

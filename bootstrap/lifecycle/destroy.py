@@ -17,7 +17,7 @@ from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state, pulumi_stack
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import (
     TEARDOWN,
@@ -153,8 +153,10 @@ def destroy(
     """
     inventory = machines.inventory
     if inventory is None:
-        agree(f"destroying stack {machines.stack}: it has no machine; all the rest is removed")
-        return _receipt(machines, remove_made(machines, report))
+        kept = _bucket_to_empty(machines, discard) if with_bucket else None
+        rest = f"all the rest, with all that is in {kept.store.url}" if kept else "all the rest"
+        agree(f"destroying stack {machines.stack}: it has no machine; {rest} is removed")
+        return _receipt(machines, remove_made(machines, report, kept))
     refuse_unfetched(inventory, discard, with_bucket)
     cloud = base.cloud_of(inventory)
     kept = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
@@ -180,10 +182,32 @@ def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
         return []
 
 
-def remove_made(machines: StackMachines, report: Reporter) -> list[Line]:
+def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
+    """The bucket of a stack that has no machine; None where it has no bucket.
+
+    Raises:
+        UsageError: results of a run would be lost with it.
+    """
+    state = machines.state
+    if not state.bucket:
+        return None
+    inventory = machines.document or Inventory(
+        state.cluster or state.stack, (Host("gone", "gone"),), stack=state.stack
+    )
+    inventory = replace(inventory, region=state.region, bucket=state.bucket)
+    refuse_unfetched(inventory, discard, with_bucket=True)
+    return bucket.bucket_of(inventory)
+
+
+def remove_made(
+    machines: StackMachines, report: Reporter, kept: Bucket | None = None
+) -> list[Line]:
     """End the machines of a stack and destroy the rest, without a question; a line for what is
-    left. A bucket with objects stays, and also the wheels in it."""
-    lines = end_machines(machines, report, None) or _pulumi_destroy(machines)
+    left. A bucket with objects stays, and also the wheels in it, but `kept` is emptied."""
+    lines = end_machines(machines, report, None)
+    if not lines:
+        lines = [empty_bucket(kept, report)] if kept else []
+        lines += _pulumi_destroy(machines)
     return [*lines, *leftovers(machines)]
 
 

@@ -190,10 +190,14 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
 
 
 def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None:
-    """Stop the machines, unless some ran before the start: they may be in use."""
+    """Stop the machines, unless some ran before the start: they may be in use. A refusal is
+    reported only: why the start failed is raised."""
     if len(status.not_running) == len(status.instance_states):
         report("stopping again what was started")
-        cloud.stop()
+        try:
+            cloud.stop()
+        except RailheadError as error:
+            report(f"some may run: {error.message}\n  next: fab stop")
 
 
 def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> ClusterStatus:

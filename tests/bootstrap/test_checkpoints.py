@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins.buckets import ON_AWS
 
 from bootstrap.clouds.aws.s3 import open_bucket
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.remote.run import live_upload, upload
 from bootstrap.runs import checkpoints, restore
+from bootstrap.runs.earlier_run import EarlierRun
+from bootstrap.runs.request import TrainArgs
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows import resume
 
 STEPS = {
     "step-00000010/state.npz": "old",
@@ -152,3 +161,53 @@ def test_no_space_is_found_before_the_copy(tmp_path: Path) -> None:
     done = copy(old, new, path=f"{tools}:/usr/bin:/bin")
     assert done.returncode == 1 and "disk full: the checkpoints have" in done.stdout
     assert not content(new)
+
+
+# --- A run that goes on in another cluster
+
+
+def source_in_other_cluster(run: Run, cluster: str, sessions: Mapping[str, Session]) -> Any:
+    """Where a run of `cluster` goes on from, in a cluster that has nothing of it."""
+    here = Inventory("another", (Host("m2", "192.0.2.2"),))
+    document = {"program": {"kind": "training"}}
+    earlier = EarlierRun(run, cluster, document, TrainArgs(), run.results)
+    found = resume.find_checkpoints(SimpleNamespace(inventory=here, sessions=sessions), earlier)  # type: ignore[arg-type]
+    assert isinstance(found, partial)
+    return found.keywords["source"]
+
+
+def test_checkpoints_come_from_the_chief_of_the_cluster_where_the_run_was(
+    session: Session, tmp_path: Path
+) -> None:
+    run = Run("r3", tmp_path / "results" / "r3")
+    write(Path(session.facts().home) / ".railhead/runs/r3/checkpoints", STEPS)
+    source = source_in_other_cluster(run, "checkpoints", {})
+    assert (source.kind, source.found.newest) == ("here", "step-00000020")
+    assert content(run.results / "checkpoints") == NEWEST
+
+
+@pytest.mark.usefixtures("bucket")
+def test_checkpoints_come_from_the_bucket_of_the_cluster_where_the_run_was(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(monkeypatch, ON_AWS)
+    source = source_in_other_cluster(run, ON_AWS.name, {})
+    assert (source.kind, source.found.newest) == ("here", "step-00000020")
+    assert content(run.results / "checkpoints") == NEWEST
+
+
+def test_a_cluster_out_of_reach_leaves_what_is_here(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    know(monkeypatch, replace(ON_AWS, hosts=(Host("m1", "127.0.0.1", port=1),), bucket=None))
+    with pytest.raises(UsageError, match="run r1 has no checkpoint: looked on m2, in "):
+        source_in_other_cluster(run, ON_AWS.name, {})
+    assert "checkpoints of dev are out of reach: " in capsys.readouterr().out
+    write(run.results / "checkpoints", STEPS)
+    assert source_in_other_cluster(run, ON_AWS.name, {}).kind == "here"
+
+
+def know(monkeypatch: pytest.MonkeyPatch, inventory: Inventory) -> None:
+    """This is the one cluster that this machine knows."""
+    monkeypatch.setattr(local_state, "clusters", lambda: [inventory.name])
+    monkeypatch.setattr(local_state, "load_cluster", lambda _: inventory)

@@ -182,6 +182,24 @@ def test_one_time_spot_machines_report_that_they_cannot_be_stopped(aws: None) ->
     cloud.end()
 
 
+@pytest.mark.parametrize(("verb", "state"), [("stop", "stopped"), ("end", "gone")])
+def test_a_machine_that_ec2_refuses_to_change_keeps_no_other_running(
+    aws: None, verb: str, state: str
+) -> None:
+    """EC2 refuses the whole request where one instance has only begun to start."""
+    inventory, real = machines(), connect(REGION)
+    pending = inventory.hosts[0].id
+
+    def refusing(service: str, name: str, **options: Any) -> Any:
+        if name in ("stop_instances", "terminate_instances") and pending in options["InstanceIds"]:
+            raise Refused("AWS refuses it: IncorrectInstanceState", "IncorrectInstanceState")
+        return real(service, name, **options)
+
+    with pytest.raises(Refused, match="IncorrectInstanceState"):
+        getattr(Aws(inventory, refusing), verb)()
+    assert states(base.cloud_of(inventory)) == ["running", state]
+
+
 def test_a_stock_out_is_named_with_the_way_out(aws: None) -> None:
     inventory = machines()
     base.cloud_of(inventory).stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -215,7 +216,7 @@ class BucketContents:
     """A bucket with the results of some runs."""
 
     def __init__(self, *runs: str) -> None:
-        self.runs = runs
+        self.runs, self.store = runs, SimpleNamespace(url="s3://b")
 
     def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
         return [] if run_id in self.runs else None
@@ -319,6 +320,28 @@ def test_a_bucket_is_emptied_when_that_is_requested(
     monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
     receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
     assert receipt.lines[0].text == "3 objects removed, with old versions"
+
+
+@pytest.mark.parametrize("document", [OURS, None])
+def test_the_bucket_that_an_earlier_destroy_kept_is_emptied_too(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch, document: Inventory | None
+) -> None:
+    contents = BucketContents("r1")
+    monkeypatch.setattr(bucket, "bucket_of", lambda ours: contents if ours.bucket else None)
+    state = replace(state_of(replace(OURS, bucket="s3://b")), cluster="dev")
+    machines, listed = StackMachines(state, document, None), list[str]()
+
+    def again(**options: Any) -> Receipt:
+        options = {"agree": listed.append, "discard": False, "with_bucket": True, **options}
+        return destroy_stack.destroy(machines, lambda _: None, **options)
+
+    receipt = again()
+    assert receipt.lines[0].text == "3 objects removed, with old versions"
+    assert "with all that is in s3://b" in listed[0] and destroyed == ["dev"]
+    assert not again(with_bucket=False).lines and "s3://b" not in listed[1]
+    save_run()
+    with pytest.raises(UsageError, match="results of r1 were not fetched"):
+        again()
 
 
 def test_the_wheels_in_a_bucket_go_with_the_stack(destroyed: list[str], world: World) -> None:

@@ -65,7 +65,7 @@ LOUD = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import rank
-rank.redirect_output()
+rank.redirect_output(b"")
 for i in range(20000):
     print("line", i, file=sys.stderr if i % 2 else sys.stdout)
 sys.stdout.flush()
@@ -77,7 +77,8 @@ def test_a_real_mpirun_loses_no_line_of_two_loud_ranks() -> None:
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     argv = ["mpirun", "--oversubscribe", "-np", "2", "--tag-output", sys.executable, "-c", LOUD]
     environment = {**os.environ, **root, "PYTHONUNBUFFERED": "1"}
-    out = subprocess.run([*argv, str(REMOTE)], env=environment, capture_output=True).stdout
+    argv.append(str(REMOTE.parent / "rank"))
+    out = subprocess.run(argv, env=environment, capture_output=True).stdout
     splitter = tagged.MpirunOutput()
     found: dict[int, list[bytes]] = {0: [], 1: []}
     for rank, line in [*splitter.feed(out), *splitter.close()]:

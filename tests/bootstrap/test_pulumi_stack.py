@@ -198,3 +198,10 @@ def test_destroy_asks_nothing_and_reports_a_failure(
     answers(pulumi, destroy="exit 255")
     with pytest.raises(RailheadError, match="could not destroy all of dev"):
         pulumi_stack.destroy("dev")
+
+
+def test_a_pulumi_that_does_not_end_is_ended(pulumi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(pulumi, up="trap '' INT; exec sleep 600")
+    monkeypatch.setattr(pulumi_stack, "UP_SECONDS", 0.1)
+    monkeypatch.setattr(pulumi_stack, "ENDING_SECONDS", 0.1)
+    assert pulumi_stack.up("dev", refresh=False).code == -9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -63,14 +64,16 @@ def data(name: str, uri: str, how: str, mode: str, paths: list[Path] | None = No
     return {"name": name, "uri": uri, "distribution": how, "mode": mode, "paths": places}
 
 
-def run_ranks(folder: Path, inputs: list[Any], environ: dict[str, str]) -> list[list[str]]:
+def run_ranks(
+    folder: Path, inputs: list[Any], environ: dict[str, str], **changes: Any
+) -> list[list[str]]:
     """The lines of four ranks that run at once, each host in a home of its own."""
     started = []
     for number, host in enumerate(("h1", "h1", "h2", "h2")):
         place = folder / host / "run"
         if not place.exists():
             place.mkdir(parents=True)
-            lay_out(place, script(place, SCRIPT), hosts=HOSTS, size=4, data=inputs)
+            lay_out(place, script(place, SCRIPT), hosts=HOSTS, size=4, data=inputs, **changes)
             (place / "reader").mkdir()
             (place / "reader/training").symlink_to(ROOT / "training")
         world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": str(number % 2)}
@@ -79,7 +82,9 @@ def run_ranks(folder: Path, inputs: list[Any], environ: dict[str, str]) -> list[
         started.append(
             subprocess.Popen(argv, cwd=place / "work", env=around, stdout=-1, stderr=-2, text=True)
         )
-    outputs = [process.communicate(timeout=100)[0] for process in started]
+    outputs = [process.communicate(timeout=240)[0] for process in started]
+    for link in folder.glob("*/run/streams/*"):  # in memory; the end of a run removes them
+        shutil.rmtree(link.resolve())
     assert [process.returncode for process in started] == [0] * 4, outputs
     return [text.replace("\x1f", "").replace("\x1e", "\n").splitlines() for text in outputs]
 
@@ -114,23 +119,36 @@ def test_the_ranks_of_a_host_download_once_and_share_its_files(store: S3, tmp_pa
             assert Path(folder).is_relative_to(tmp_path / host / ".railhead/data")
 
 
-def test_each_rank_has_a_stream_of_its_own(store: S3, tmp_path: Path) -> None:
-    uri, sent = "s3://ranks/records", [tmp_path / "sent-0", tmp_path / "sent-1"]
-    for folder, letters in zip(sent, ("ace", "bd"), strict=True):  # by the control machine
-        folder.mkdir()
+def sharded_streams(folder: Path) -> list[Any]:
+    """Shares of a bucket, and of local data: the control machine sent each host its own files."""
+    sent = [folder / "sent-0", folder / "sent-1"]
+    for place, letters in zip(sent, ("ace", "bd"), strict=True):
+        place.mkdir()
         for letter in letters:
-            (folder / f"{letter}.tfrecord").write_bytes(record(letter))
-    inputs = [
-        data("s_all", uri, "replicate", "stream"),
-        data("s_part", uri, "shard", "stream"),
+            (place / f"{letter}.tfrecord").write_bytes(record(letter))
+    return [
+        data("s_part", "s3://ranks/records", "shard", "stream"),
         data("s_sent", "here", "shard", "stream", sent),
     ]
+
+
+def test_each_rank_has_a_stream_of_its_own(store: S3, tmp_path: Path) -> None:
+    whole = data("s_all", "s3://ranks/records", "replicate", "stream")
+    inputs = [whole, *sharded_streams(tmp_path)]
     found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ)]
     assert ["".join(one["s_all"][1]) for one in found] == ["abcde"] * 4
     assert ["".join(one["s_part"][1]) for one in found] == ["ae", "b", "c", "d"]
     assert ["".join(one["s_sent"][1]) for one in found] == ["ae", "c", "b", "d"]
     folders = {value[0] for one in found for value in one.values()}
     assert len(folders) == 12
+
+
+def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
+    roles = [{"type": role, "index": 0} for role in ("chief", "worker", "ps", "worker")]
+    inputs = sharded_streams(tmp_path)
+    found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
+    for name in ("s_part", "s_sent"):
+        assert ["".join(found[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
 
 
 def test_a_host_without_a_file_of_the_folder_is_refused(tmp_path: Path) -> None:

@@ -45,3 +45,8 @@ def test_another_zone_is_tried_only_where_nothing_is_given_up(
     with pytest.raises(RailheadError, match="broke off"):
         up.up("dev", print, yes=True, refresh=False)
     assert tried == ([("us-east-1b", "us-east-1a")] if moves else [])
+
+
+def test_the_stack_and_fab_know_the_same_refusals_for_capacity() -> None:
+    broken_up = pytest.importorskip("stacks.broken_up", reason="scripts/setup --stacks installs it")
+    assert up.CAPACITY == broken_up.CAPACITY

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.local_hosts import Operator, marked, wait_until
+from e2e.local_hosts import REPO, Operator, marked, wait_until
 from standins import object_stores
 
 SETTINGS = ("model=mlp", "epochs=4", "global_batch=64", "checkpoint_steps=5", "shift=0")
@@ -130,6 +132,42 @@ def test_what_contradicts_the_run_is_refused(operator: Operator) -> None:
         ("--keras", "2"): "--keras 2 contradicts",
     }.items():
         operator.fab("train", "--resume", run, *words).ended(2, said, "goes on with the same")
+
+
+# Rows of a table as shards: `data` gives folders by name.
+SHARDS = """
+import sys
+import numpy as np
+from training.data.__main__ import main
+
+x = np.random.default_rng(0).normal(size=(800, 8)).astype("float32")
+y = (x[:, 0] + x[:, 1] > 0).astype("int64")
+np.savez("train.npz", x=x[:640], y=y[:640])
+np.savez("validation.npz", x=x[640:], y=y[640:])
+for name in ("train", "validation"):
+    arguments = ["shard", f"{name}.npz", f"shards/{name}", "--shards", "8", "--data", "numpy"]
+    assert main(arguments) == 0
+"""
+
+
+def test_shards_give_one_host_the_steps_that_two_would_have_had(
+    operator: Operator, runtime_python: str
+) -> None:
+    around = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": "-1"}
+    make = [runtime_python, "-c", SHARDS]
+    subprocess.run(make, cwd=operator.folder, env=around, check=True, timeout=120)
+    settings = ("data=shards", "model=linear", "epochs=12", "global_batch=32", "checkpoint_steps=5")
+    words = ["train", *(x for s in settings for x in ("--set", s))]
+    words += ["--data", "train=shards/train", "--data", "validation=shards/validation"]
+    operator.fab(*words).ended(0, "over 2 ranks")
+    whole = losses(operator.last)
+
+    killed = interrupted(operator, *words, after="step-000000[1-9]?")
+    with only_first_host(operator):
+        done = operator.fab("train", "--resume", killed).ended(0, "over 1 rank", "succeeded")
+    assert re.search(r", from step [1-9]\d+", done.out), done.out
+    alone = losses(operator.last)
+    assert 12 in alone and close(alone, whole), (whole, alone)
 
 
 # As Keras' own guide writes it, but for where the backup goes.

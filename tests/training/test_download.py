@@ -357,6 +357,23 @@ def test_a_reader_that_leaves_leaves_no_file_and_no_thread(
     assert not list(stream.folder_in_memory().glob(f"{os.getpid()}-*"))
 
 
+def test_a_new_folder_is_not_taken_for_that_of_a_killed_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def late(file: Any, how: int) -> None:
+        if how == fcntl.LOCK_EX:  # other ranks start at the same moment, and look for such folders
+            stream.remove_abandoned(tmp_path)
+        lock(file, how)
+
+    monkeypatch.setattr(stream.fcntl, "flock", late)
+    folder = stream.make_folder(tmp_path)
+    assert folder.is_dir()
+    stream.remove_abandoned(tmp_path)
+    assert folder.is_dir()
+
+
 def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from training.data import stream; "
     code += "print(stream.make_folder(Path(sys.argv[1])), flush=True); input()"

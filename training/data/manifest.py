@@ -94,11 +94,6 @@ def write(store: Store, manifest: Manifest) -> None:
     store.put(NAME, (json.dumps(manifest.document(), indent=1) + "\n").encode())
 
 
-def is_shards(store: Store) -> bool:
-    """Whether there is a manifest; DataError where there is nothing at all."""
-    return any(item.name == NAME for item in store.items())
-
-
 def load(store: Store) -> Manifest:
     """Read and check the manifest; DataError where it is missing or not of this format."""
     return parse(store.read(NAME), f"{store.uri}/{NAME}")

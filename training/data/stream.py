@@ -176,10 +176,14 @@ def place() -> Path:
 
 
 def make_folder(parent: Path) -> Path:
-    """A new folder whose lock this process holds as long as it lives."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    held = (folder / "lock").open("w")
+    """A new folder whose lock this process holds as long as it lives.
+
+    It gets its name when it is locked: before, another process would take it for abandoned.
+    """
+    unlocked = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
+    held = (unlocked / "lock").open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
+    folder = unlocked.rename(unlocked.with_name(unlocked.name.removeprefix(".")))
     atexit.register(held.close)  # and until then the file is open
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,7 @@ class Aws:
         """
         running = self._running()
         spot = [i for i, instance in running.items() if _is_spot(instance)]
-        if running.keys() - set(spot):
-            self._client("ec2", "stop_instances", InstanceIds=sorted(running.keys() - set(spot)))
+        self._request_all("stop_instances", sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
                 f"{', '.join(spot)}: {SPOT}", hint="fab stop   # ends them, with their disks"
@@ -88,8 +87,30 @@ class Aws:
     def end(self) -> None:
         """Terminate every instance that exists; EC2 deletes their disks."""
         exist = [i for i, one in self._instances().items() if _state(one) != "gone"]
-        if exist:
-            self._client("ec2", "terminate_instances", InstanceIds=sorted(exist))
+        self._request_all("terminate_instances", sorted(exist))
+
+    def _request_all(self, operation: str, ids: Sequence[str]) -> None:
+        """One request for all. EC2 refuses it as a whole for one instance that has only begun to
+        start, or is protected: then one for each, so that this keeps no other running.
+
+        Raises:
+            Refused: the first refusal, after the last request.
+        """
+        if not ids:
+            return
+        try:
+            self._client("ec2", operation, InstanceIds=list(ids))
+        except Refused:
+            failures = [error for one in ids if (error := self._refusal(operation, one))]
+            if failures:
+                raise failures[0] from None
+
+    def _refusal(self, operation: str, instance: str) -> Refused | None:
+        try:
+            self._client("ec2", operation, InstanceIds=[instance])
+        except Refused as refused:
+            return refused
+        return None
 
     def cannot_stop(self) -> list[str]:
         """The names of one-time spot instances that run or start."""

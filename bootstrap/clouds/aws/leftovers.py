@@ -16,7 +16,7 @@ One = Mapping[str, Any]
 
 
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
-    """Remove the network, key pairs and placement groups with this id; the ids that were removed.
+    """Remove the network and the key pairs with this id; the ids that were removed.
 
     Only for a cluster whose machines are gone. What EC2 refuses to remove stays.
     """

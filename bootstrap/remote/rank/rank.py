@@ -168,8 +168,7 @@ def prepare_data(run: dict[str, Any], rank: int) -> None:
     if not run["data"] and not sagemaker:
         return
     host, module = host_of(run, rank), load("rank_data")
-    local_rank = int(os.environ["RAILHEAD_LOCAL_RANK"]), run["hosts"][host]["slots"]
-    place = module.Place(HERE, (rank, run["size"]), local_rank, (host, len(run["hosts"])))
+    place = module.Place(HERE, *parts_of(run, rank), (host, len(run["hosts"])))
     data = module.prepare(run, place)
     os.environ.update(data)
     if sagemaker:
@@ -179,6 +178,21 @@ def prepare_data(run: dict[str, Any], rank: int) -> None:
         module = load("rank_sagemaker")
         run["program"]["args"] = module.arguments(run, HERE)
         os.environ.update(module.variables(run, HERE, host, channels))
+
+
+def parts_of(run: dict[str, Any], rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(number, count) of a rank among all that share data, and among those of its host.
+
+    Where ranks have roles, the workers share it: a chief and a parameter server see the first part.
+    """
+    roles = [task["type"] for task in run["roles"] or ()]
+    sharing = [r for r in range(run["size"]) if not roles or roles[r] == "worker"]
+    on_host = [r for r in sharing if host_of(run, r) == host_of(run, rank)]
+
+    def place_in(ranks: list[int]) -> tuple[int, int]:
+        return ranks.index(rank) if rank in ranks else 0, len(ranks)
+
+    return place_in(sharing), place_in(on_host)
 
 
 def load(name: str) -> Any:

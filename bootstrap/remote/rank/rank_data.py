@@ -29,8 +29,8 @@ PDEATHSIG = 1  # prctl: a signal for this process when its parent dies
 
 @dataclass(frozen=True)
 class Place:
-    """A rank in its run: the run's folder, and (number, count) among all ranks, among the ranks of
-    its host, and of its host among the hosts."""
+    """A rank in its run: the run's folder, and (number, count) among all ranks that share data,
+    among those of its host, and of its host among the hosts."""
 
     folder: str
     rank: tuple[int, int]
@@ -67,7 +67,7 @@ def folder_of(item: Mapping[str, Any], place: Place) -> str:
     divided = shard and (item["paths"] is None or item["uri"].startswith("host:"))
     if item["mode"] == "stream":
         part = place.rank if divided else place.local_rank if shard else (0, 1)
-        return streamed(source, f"{item['name']}-{place.rank[0]}", part, place)
+        return streamed(source, part, place)
     part = place.host if divided else (0, 1)
     if item["paths"] is None:
         return downloaded(source, part, place)
@@ -95,13 +95,13 @@ def downloaded(uri: str, part: tuple[int, int], place: Place) -> str:
     return folder
 
 
-def streamed(source: str, name: str, part: tuple[int, int], place: Place) -> str:
+def streamed(source: str, part: tuple[int, int], place: Place) -> str:
     """Start to feed a stream into a new folder, for as long as this rank lives."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="railhead-", dir=memory)
     links = os.path.join(place.folder, "streams")  # end_processes.py removes what is linked here
     os.makedirs(links, exist_ok=True)
-    os.symlink(folder, os.path.join(links, name))
+    os.symlink(folder, os.path.join(links, os.path.basename(folder)))
     argv = [sys.executable, "-m", "training.data", "stream", source, folder]
     argv += ["--part", "{}/{}".format(*part)]
     feeder = subprocess.Popen(
