@@ -21,6 +21,8 @@ from bootstrap.remote.agent.network import dial, listen, ports
 from bootstrap.remote.agent.packing import collect, get
 from bootstrap.remote.run.manifest import open_regular
 
+STARTING = 10.0  # seconds for a new supervisor to write state.json
+
 
 def follow(
     folder: str, offset: int = 0, log: str | None = None, log_offset: int = 0
@@ -31,7 +33,7 @@ def follow(
     log from byte `log_offset` on.
     """
     folder = os.path.expanduser(folder)
-    shown = None
+    shown, begun = None, time.monotonic()
     while True:
         state = text_of(f"{folder}/state.json")
         fields = parsed(state)
@@ -47,7 +49,8 @@ def follow(
             shown = now
         if fields.get("state") not in (None, "starting", "running"):
             return {"offset": offset, "lost": False}
-        if is_lost(folder, state, fields.get("pid")):
+        starting = state is None and time.monotonic() < begun + STARTING
+        if not starting and is_lost(folder, state, fields.get("pid")):
             return {"offset": offset, "lost": True}
         time.sleep(0.2)
 
