@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from bootstrap.clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import duration
-from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import timer
 from bootstrap.runs.launch import StopPolicy
@@ -22,6 +22,7 @@ from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.session import Session
 
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
+BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data
 AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
 EXTEND_HINT = "fab extend --hours HOURS"
 
@@ -111,14 +112,18 @@ def extend(
     Raises:
         UsageError: the cloud stops a running machine before that; nothing was changed.
         HostsFailed: the timers of some machines were not moved.
+        RailheadError: the cloud refused; the timers were moved.
     """
-    wanted, found = _from_now(hours), cloud.deadlines()
+    wanted, found, refused = _from_now(hours), cloud.deadlines(), None
     if not found:
         report("these machines have no deadline of a cloud")
         return
     fixed = most_urgent([d for d in found.values() if d.fixed])
     if fixed is None:
-        cloud.set_deadline(hours)
+        try:
+            cloud.set_deadline(hours)
+        except RailheadError as error:
+            refused = error
     elif fixed.at and fixed.at < wanted:
         raise passes_fixed(f"{hours:g} hours from now", fixed, hours)
     if armed := most_urgent(cloud.deadlines().values()):
@@ -126,6 +131,8 @@ def extend(
     if running and inventory.kind.in_cloud:
         move_timers(running, wanted, report)
         report(f"the machines power themselves off at {wanted:%Y-%m-%d %H:%M} UTC")
+    if refused:
+        raise refused
 
 
 def passes_fixed(what: str, deadline: Deadline, hours: float) -> UsageError:
@@ -147,7 +154,7 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     if not cluster.inventory.kind.in_cloud:
         return
     cloud = cloud_of(cluster.inventory)
-    hours = min(MOST_HOURS, policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
+    hours = min(MOST_HOURS, BEFORE_RUN + policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
     needed, found = _from_now(hours), cloud.deadlines()
     urgent = most_urgent(found.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline, most_urgent
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.runs.launch import StopPolicy
@@ -145,6 +145,22 @@ def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]
     return said
 
 
+def test_extend_moves_the_timers_also_where_the_cloud_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with a schedule that is missing: the machine's own timer is the one that is left."""
+    cloud, at = Cloud(3), list[datetime]()
+
+    def refuse(_: float) -> None:
+        raise RailheadError("no schedule")
+
+    monkeypatch.setattr(cloud, "set_deadline", refuse)
+    monkeypatch.setattr(deadlines, "move_timers", lambda _, when, __: at.append(when))
+    with pytest.raises(RailheadError, match="no schedule"):
+        deadlines.extend(GOLDEN, GOLDEN, cloud, 2, lambda _: None)  # type: ignore[arg-type]
+    assert about(at[0], 2)
+
+
 def armed(hours: float, state: str = "armed") -> Deadline:
     return Deadline(timer.KIND, hours_from_now(hours), state, timer.SOURCE)
 
@@ -154,8 +170,8 @@ def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(
 ) -> None:
     cloud = Cloud(8)
     assert "for --max-hours" in cover(cloud, 12, one=armed(8), two=armed(20))[0]
-    assert cloud.moved == [12.5]
-    assert list(moved) == [ONE] and about(moved[ONE], 12.5)
+    assert cloud.moved == [13.5]
+    assert list(moved) == [ONE] and about(moved[ONE], 13.5)
 
 
 @pytest.mark.parametrize("max_hours", [None, 2])
