@@ -123,14 +123,15 @@ def _no_machines(config: ClusterConfig) -> pulumi.Output[str]:
 
 def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
     """The quotas that are too small, with the amounts that they need beside what others use. One
-    whose value is unknown is not requested: that could decrease it."""
+    whose value is unknown is not requested: that could decrease it. ConfigError if none is known.
+    """
     small = tuple(
         replace(need, amount=need.amount + math.ceil(state.used or 0))
         for need, state in states.items()
         if state.lacks(need)
     )
     unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
-    if unknown and not small:
+    if unknown and len(unknown) == len(states):
         raise ConfigError(
             "\n".join([*unknown, "a request without it could decrease the quota"])
             + "\n  next: get the role roles/cloudquotas.admin"

@@ -22,8 +22,8 @@ VOLATILE = (
     (r"the slowest host is \w+", "the slowest host is SOME-HOST"),
     (r"\d+\.\d+(?:e-\d+)?", "DECIMAL"),
     (r"\d+ process(?:es)?\b", "PROCESSES"),
-    (r"\d+(?= had to be ended)", "COUNT"),
-    (r"rank \d on \w+|\| no data on rank \d", "SOME-RANK"),  # of two that fail at once, either
+    # Of two that fail at once, either.
+    (r"rank \d on \w+|\| no data on rank \d|--rank \d", "SOME-RANK"),
     (r"[ \t]+", " "),
 )
 

@@ -346,7 +346,7 @@ if asked == "type":
 if asked == "input":
     aws.ec2.Vpc("one", cidr_block="10.0.0.0/16", instance_tenancy="dedicated")
 if asked == "invoke":
-    aws.ec2.get_ami(owners=["self"])
+    aws.get_billing_service_account()
 """
 
 
