@@ -83,9 +83,8 @@ def load_cluster(name: str) -> Inventory:
         inventory = from_document(json.loads(path.read_text()))
         return replace(inventory, stack=_stack_of(path.with_name("stack")))
     except (ValueError, RecursionError, UsageError) as error:
-        aside = _set_aside(path)
         raise UsageError(
-            f"the record of cluster {name} was damaged ({error}); it is now {aside}",
+            f"the record of cluster {name} is damaged: {path}: {error}",
             hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
         ) from None
     except FileNotFoundError:

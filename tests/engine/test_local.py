@@ -164,5 +164,5 @@ def test_what_fails_later_is_reported_without_a_traceback(stack: Stack, home: Pa
     (home / ".railhead/clusters/test/cluster.json").write_text("no JSON")
     done = stack.refresh()
     (home / "kept").rename(home / ".railhead/clusters/test/cluster.json")
-    done.ended(1, "cluster.json is not JSON")
+    done.ended(1, "the record of cluster test is damaged")
     assert "Traceback" not in done.text
