@@ -346,5 +346,7 @@ def state(chief: Session, run: Run) -> str:
     if found.state in FINAL:
         return found.state
     age = time.time() - found.heartbeat
-    alive = chief.run(["sh", "-c", f"kill -0 {found.pid}"]).rc == 0
+    # Not `kill -0`: it also finds a process that has ended and was not waited for.
+    mark, file = f"{run.run_id}/supervisor.py", f"/proc/{found.pid}/cmdline"
+    alive = chief.run(["grep", "-qaF", mark, file]).rc == 0
     return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"
