@@ -141,17 +141,17 @@ def before_second(put: Any, happens: Callable[[], None]) -> Any:
 def before_switch(happens: Callable[[], None]) -> Any:
     """Something happens before sshd is told of the new key."""
 
-    def one(session: Session, text: str) -> str:
+    def one(session: Session, text: str, **options: Any) -> str:
         if "NEW=" in text:
             happens()
-        return SH(session, text)
+        return SH(session, text, **options)
 
     return one
 
 
-def after_switch(session: Session, text: str) -> str:
+def after_switch(session: Session, text: str, **options: Any) -> str:
     """The host has done it, and nobody hears of that."""
-    output = SH(session, text)
+    output = SH(session, text, **options)
     if "NEW=" in text:
         raise Killed
     return output
