@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast test-engine test-cloud gpu-wheel gpu-check mutants check
+.PHONY: demo test test-engine test-cloud gpu-wheel gpu-check mutants check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -60,7 +60,3 @@ mutants:
 	@$(bin)/uv pip install --quiet --python $(caches)/mutmut mutmut==3.8.1
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
-
-# While editing: no ssh, no TensorFlow, no engine.
-test-fast:
-	@$(bin)/pytest -n 2 --dist loadfile -q -m "not slow and not root" $(fast)
