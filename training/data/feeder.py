@@ -5,7 +5,7 @@
     00000085.failed                              nothing follows; the file says why
 
 The reader takes the first name, reads the file and removes it; docs/data.md has one of ten lines.
-A file appears when it is whole. At most FILES wait for the reader.
+A file appears when it is whole. At most FILES wait for the reader, and two small ones at the end.
 """
 
 from __future__ import annotations
