@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from engine import stack
+from engine.aws import OnAws
+from standins.aws.cloud import Cloud
+from standins.aws.provider import serve
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +22,18 @@ def engine(shared_caches: Path) -> Path:
     if os.environ.get("RAILHEAD_ENGINE") == "required":
         raise RuntimeError(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    """AWS, as moto has it; `aws` empties it before each test."""
+    with Cloud() as made:
+        yield made
+
+
+@pytest.fixture
+def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
+    """A stack on an empty AWS; the provider can refuse calls."""
+    cloud.reset()
+    with serve(cloud) as (provider, port):
+        yield OnAws(engine, tmp_path, cloud, provider, port)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,6 @@ from standins.aws.provider import serve
 RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 QUOTA = "aws:servicequotas/serviceQuota:ServiceQuota"
 STASH = "pulumi:index:Stash"
-
-
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[Cloud]:
-    with Cloud() as made:
-        yield made
-
-
-@pytest.fixture
-def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
-    cloud.reset()
-    with serve(cloud) as (provider, port):
-        yield OnAws(engine, tmp_path, cloud, provider, port)
 
 
 def test_up_makes_what_aws_then_shows(aws: OnAws) -> None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from engine.aws import INSTANCE, OnAws
-from standins.aws.cloud import Cloud
-from standins.aws.provider import serve
 
 HOST_KEY = "pulumi-python:dynamic/aws:HostKey"
 HEAD = "#cloud-config\n"
 
 
 @pytest.fixture
-def aws(engine: Path, tmp_path: Path) -> Iterator[OnAws]:
-    with Cloud() as cloud, serve(cloud) as (provider, port):
-        made = OnAws(engine, tmp_path, cloud, provider, port)
-        made.stack.config(host_keys="injected", count=1, placement=False)
-        yield made
+def aws(aws: OnAws) -> OnAws:
+    aws.stack.config(host_keys="injected", count=1, placement=False)
+    return aws
 
 
 def given(aws: OnAws) -> list[dict[str, str]]:

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from engine.aws import INSTANCE, OnAws, check_deadlines, tags
-from standins.aws.cloud import Cloud
-from standins.aws.provider import serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
 DESTROY = ("teardown", "--destroy", "--yes", "--stack", "g4dn")
-
-
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[Cloud]:
-    with Cloud() as made:
-        yield made
-
-
-@pytest.fixture
-def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
-    cloud.reset()
-    with serve(cloud) as (provider, port):
-        yield OnAws(engine, tmp_path, cloud, provider, port)
 
 
 def ids(machines: list[dict[str, Any]]) -> list[str]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 from engine.aws import INSTANCE, OnAws
-from standins.aws.cloud import Cloud
-from standins.aws.provider import serve
 
 from stacks.deadline import install_script
 
@@ -22,19 +18,10 @@ NO_ROOM = ("InsufficientInstanceCapacity", "We currently do not have sufficient 
 HOURS = 5
 
 
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[Cloud]:
-    with Cloud() as made:
-        yield made
-
-
 @pytest.fixture
-def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
-    cloud.reset()
-    with serve(cloud) as (provider, port):
-        made = OnAws(engine, tmp_path, cloud, provider, port)
-        made.stack.config(count=3, deadline_hours=HOURS, bucket=False)
-        yield made
+def aws(aws: OnAws) -> OnAws:
+    aws.stack.config(count=3, deadline_hours=HOURS, bucket=False)
+    return aws
 
 
 def armed(aws: OnAws) -> set[str]:
