@@ -102,13 +102,6 @@ def _stack_of(path: Path) -> str | None:
         return None
 
 
-def _set_aside(path: Path) -> Path:
-    """Rename a damaged file, so that it is kept and read no more; returns its new path."""
-    aside = path.with_name(f"{path.name}.damaged")
-    path.replace(aside)
-    return aside
-
-
 def clusters() -> list[str]:
     """Names of the recorded clusters, sorted."""
     return sorted(p.parent.name for p in (home() / "clusters").glob("*/cluster.json"))
@@ -173,7 +166,7 @@ def cluster_of_run(run_id: str) -> Inventory | None:
 def move_results(run_id: str, folder: Path) -> None:
     """Record another folder for the results of a run."""
     for path in _records(run_id):
-        record = {**json.loads(path.read_text()), "results": str(folder)}
+        record = {**_read_record(path), "results": str(folder)}
         atomic_write(path, json.dumps(record) + "\n")
 
 
@@ -193,9 +186,7 @@ def recorded_run(run_id: str) -> dict[str, Any]:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
         raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
-    _results_of(found[0])  # repairs a damaged record
-    record: dict[str, Any] = json.loads(found[0].read_text())
-    return record
+    return _read_record(found[0])
 
 
 def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
@@ -207,20 +198,23 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
         raise UsageError(f"{which} recorded for {inventory.name}", hint="fab status")
-    return known[-1].stem, _results_of(known[-1])
+    return known[-1].stem, Path(_read_record(known[-1])["results"])
 
 
-def _results_of(record: Path) -> Path:
-    """The folder for the results of a run. If its record is damaged: one in the current folder."""
+def _read_record(path: Path) -> dict[str, Any]:
+    """The record of a run. A damaged one is set aside, and replaced by one whose results go to the
+    current folder."""
     try:
-        return Path(json.loads(record.read_text())["results"])
+        record: dict[str, Any] = json.loads(path.read_text())
+        Path(record["results"])
+        return record
     except (ValueError, KeyError, TypeError, RecursionError):
-        folder = Path.cwd() / "results" / record.stem
-        kept = _set_aside(record)
-        entry = {"run_id": record.stem, "cluster": record.parents[1].name, "results": str(folder)}
-        atomic_write(record, json.dumps(entry) + "\n")
-        print_lines(
-            f"the record of run {record.stem} was damaged; it is now {kept}. "
-            f"Its results go to {folder}"
-        )
-        return folder
+        kept = path.with_name(f"{path.name}.damaged")
+        path.replace(kept)
+    folder = Path.cwd() / "results" / path.stem
+    record = {"run_id": path.stem, "cluster": path.parents[1].name, "results": str(folder)}
+    atomic_write(path, json.dumps(record) + "\n")
+    print_lines(
+        f"the record of run {path.stem} was damaged; it is now {kept}. Its results go to {folder}"
+    )
+    return record
