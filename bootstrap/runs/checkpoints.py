@@ -103,16 +103,9 @@ def status_lines(session: Session, run: Run) -> list[str]:
 
 
 def _complete(files: Sequence[File]) -> tuple[File, ...]:
-    """Without names that begin with a dot, and without `step-*` folders that have no manifest."""
-    paths = {path for path, _ in files}
-
-    def is_complete(path: str) -> bool:
-        hidden = any(part.startswith(".") for part in path.split("/"))
-        top = path.partition("/")[0]
-        torn = checkpoint_files.is_fixed(path) and f"{top}/{MANIFEST}" not in paths
-        return not hidden and not torn
-
-    return tuple(sorted(file for file in files if is_complete(file[0])))
+    """Without files in the making, and without `step-*` folders that have no manifest."""
+    sizes = dict(files)
+    return tuple((path, sizes[path]) for path in sorted(checkpoint_files.complete(sizes)))
 
 
 def _entries(bucket: Bucket, run: Run) -> list[tuple[Entry, int]]:
@@ -163,7 +156,7 @@ def fetch_from_bucket(bucket: Bucket, run: Run, report: Reporter = lambda _: Non
         for entry, number in entries:
             file = stage / f"{number}"
             try:
-                key = f"runs/{run.run_id}/{FOLDER}/files/{number:04d}"
+                key = f"runs/{run.run_id}/{checkpoint_files.object_of(number)}"
                 bucket.get(key, file, entry.bytes)
             except KeyError as missing:
                 raise _changed(entry, bucket) from missing

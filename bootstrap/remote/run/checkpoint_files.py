@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
@@ -21,17 +21,22 @@ Stamp = tuple[int, int]  # bytes, and the time of the last change in nanoseconds
 
 
 def complete_files(folder: str) -> dict[str, Stamp]:
-    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted.
+    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted."""
+    found = {path: (status.st_size, status.st_mtime_ns) for path, status in walk(folder, "")}
+    return {path: found[path] for path in sorted(complete(found)[:FILES])}
 
-    A folder `step-*` without its manifest is left out.
-    """
-    found: dict[str, Stamp] = {}
-    for path, status in walk(folder, ""):
-        top = path.partition("/")[0]
-        torn = STEP.fullmatch(top) and not os.path.exists(os.path.join(folder, top, MANIFEST))
-        if not torn and len(found) < FILES:
-            found[path] = (status.st_size, status.st_mtime_ns)
-    return dict(sorted(found.items()))
+
+def complete(paths: Collection[str]) -> list[str]:
+    """The paths without names that begin with a dot, and without `step-*` folders that have no
+    manifest; in the order given."""
+    known = set(paths)
+
+    def is_complete(path: str) -> bool:
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        torn = is_fixed(path) and f"{path.partition('/')[0]}/{MANIFEST}" not in known
+        return not hidden and not torn
+
+    return [path for path in paths if is_complete(path)]
 
 
 def walk(root: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -53,6 +58,11 @@ def walk(root: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
             continue
         if stat.S_ISREG(status.st_mode):
             yield path, status
+
+
+def object_of(number: int) -> str:
+    """The name of an uploaded file's object, below the run's folder in the bucket."""
+    return f"{FOLDER}/files/{number:04d}"
 
 
 def is_fixed(path: str) -> bool:

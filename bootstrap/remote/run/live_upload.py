@@ -83,7 +83,7 @@ class CheckpointUpload:
                 continue
             number, file = next(free), os.path.join(self.folder, path)
             size, sha256 = manifest.size_and_sha256(file)
-            self.bucket.put(file, object_of(number), size, sha256)
+            self.bucket.put(file, checkpoint_files.object_of(number), size, sha256)
             fields = {"path": path, "bytes": size, "sha256": sha256}
             yield {**fields, "mtime_ns": stamp[1], "object": number}
 
@@ -126,11 +126,6 @@ class GrowingFiles:
             file.write(data)
         self.bucket.put(part, f"live/{name}.{begin:012d}", *manifest.size_and_sha256(part))
         self.sent[name] = begin + len(data)
-
-
-def object_of(number: int) -> str:
-    """The name of a numbered object, below the run's folder in the bucket."""
-    return f"{checkpoint_files.FOLDER}/files/{number:04d}"
 
 
 def stamp_of(entry: dict[str, Any]) -> Stamp:

@@ -18,12 +18,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
     from bootstrap.remote.run import checkpoint_files, manifest, upload
-    from bootstrap.remote.run.live_upload import object_of
 else:  # on a host they are in the same folder
     import checkpoint_files
     import manifest
     import upload
-    from live_upload import object_of
 
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
@@ -59,7 +57,7 @@ def fetched(bucket: Any, entry: dict[str, Any], folder: str) -> bool:
         raise ValueError(f"the manifest names {entry['path']!r}")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     part = os.path.join(folder, f".part-{entry['object']}")
-    bucket.get(object_of(entry["object"]), part)
+    bucket.get(checkpoint_files.object_of(entry["object"]), part)
     if manifest.size_and_sha256(part) != (entry["bytes"], entry["sha256"]):
         os.remove(part)
         return False
