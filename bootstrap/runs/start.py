@@ -29,6 +29,7 @@ from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import RunState
+from bootstrap.untrusted.unpack import Hostile
 
 REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = (
@@ -326,9 +327,16 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
 
 
 def read_json(session: Session, path: str) -> Any:
-    """The content of a small JSON file on a host; None if the file does not exist."""
+    """The content of a small JSON file on a host; None if the file does not exist.
+
+    Raises:
+        Hostile: it is not JSON.
+    """
     text = session.call("read", paths=[path])[path]
-    return json.loads(text) if text else None
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
 
 
 def read_state(chief: Session, run: Run) -> RunState | None:
