@@ -23,12 +23,12 @@ from bootstrap.console.text import size
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
+from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bundle_files import check_name
 
 MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock
 SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
-PIECE = 1 << 20
 ByteReporter = Callable[[int], None]  # gets the bytes done so far
 
 
@@ -180,22 +180,19 @@ def _read_cache(path: Path) -> dict[str, dict[str, Any]]:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {path: entry for path, entry in entries if isinstance(entry, dict)}
 
 
 def _sha256(path: Path, file: DataFile) -> str:
     """The hash of a file's content."""
-    digest, count = hashlib.sha256(), 0
     try:
-        with path.open("rb") as content:
-            while piece := content.read(PIECE):
-                digest.update(piece)
-                count += len(piece)
+        count, sha256 = size_and_sha256(str(path.resolve()))  # links inside the folder count
     except OSError as error:
-        raise RailheadError(f"cannot read {path}: {error.strerror}") from error
+        raise RailheadError(f"cannot read {path}: {error.strerror or error}") from error
     if count != file.size:
         raise _changed(path)
-    return digest.hexdigest()
+    return sha256
 
 
 def _changed(path: Path) -> RailheadError:

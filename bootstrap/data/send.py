@@ -13,13 +13,14 @@ from typing import Any
 
 from bootstrap.console.live import Board
 from bootstrap.console.text import duration, size
-from bootstrap.data.folders import PIECE, LocalData, summary
+from bootstrap.data.folders import LocalData, summary
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
 HOME = "~/.railhead/data"
+PIECE = 1 << 20  # bytes
 Shares = Mapping[str, Mapping[str, LocalData]]  # by host, by name: the files that a host gets
 
 

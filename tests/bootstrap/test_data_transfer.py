@@ -23,8 +23,9 @@ from standins.object_stores import S3, Gcs
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.data import place, send, through_bucket
-from bootstrap.data.folders import PIECE, DataFile, LocalData
+from bootstrap.data.folders import DataFile, LocalData
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
+from bootstrap.data.send import PIECE
 from bootstrap.data.spec import parse
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
