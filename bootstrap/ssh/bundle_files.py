@@ -53,24 +53,33 @@ def files_in(root: Path) -> list[Found]:
     """The files of `root` (a resolved path) to ship, by path; UsageError names one that cannot."""
     try:
         found = sorted(_walk(root, _start(root)), key=lambda file: file.path)
-        return [file for file in found if not _is_own_output(file)]
+        return _without_own_output(found)
     except OSError as error:
         raise unreadable(Path(error.filename or root), error) from error
 
 
-def _is_own_output(file: Found) -> bool:
-    """Whether a file is the stdout or stderr of this command: it grows while it is read."""
-    own = any(_is_open_as(file, number) for number in (1, 2))
-    if own:
-        print_lines(f"{file.path} is not sent: this command writes its output to it")
-    return own
+def _without_own_output(found: list[Found]) -> list[Found]:
+    """Without files that are stdout or stderr of this command: they grow while they are read."""
+    outputs = [status for number in (1, 2) if (status := _regular(number))]
+    if not outputs:
+        return found
+    kept = []
+    for file in found:
+        status = file.source.stat()
+        if any(os.path.samestat(status, output) for output in outputs):
+            print_lines(f"{file.path} is not sent: this command writes its output to it")
+        else:
+            kept.append(file)
+    return kept
 
 
-def _is_open_as(file: Found, descriptor: int) -> bool:
+def _regular(descriptor: int) -> os.stat_result | None:
+    """The status of an open regular file; None for a terminal, a pipe, or a closed descriptor."""
     try:
-        return os.path.samestat(file.source.stat(), os.fstat(descriptor))
+        status = os.fstat(descriptor)
     except OSError:
-        return False
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def unreadable(place: Path, error: OSError) -> UsageError:

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -399,3 +401,26 @@ def test_a_file_that_is_gone_since_it_was_hashed_is_refused(tmp_path: Path) -> N
     (tmp_path / "train.log").unlink()
     with pytest.raises(UsageError, match="cannot read .*train.log: No such file"):
         tar(bundle, [sha256("x")])
+
+
+PACK = """
+import sys
+from pathlib import Path
+from bootstrap.ssh.bundle import pack_folder
+print(*[file.path for file in pack_folder(Path(sys.argv[1])).files], file=sys.stderr)
+"""
+
+
+def test_the_file_that_takes_the_output_of_the_command_stays(tmp_path: Path) -> None:
+    plant(tmp_path, "train.py", "other.log")
+    with (tmp_path / "train.log").open("w") as log:
+        done = subprocess.run(
+            [sys.executable, "-c", PACK, str(tmp_path)],
+            cwd=Path(__file__).parents[2],
+            stdout=log,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    assert done.stderr.split() == ["other.log", "train.py"]
+    assert "train.log is not sent" in (tmp_path / "train.log").read_text()
