@@ -125,7 +125,8 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
 
 
 def show_record(line: str, board: Board, with_progress: set[str]) -> None:
-    """Show a line of metrics.jsonl: progress and messages in the host's line, others above.
+    """Show a line of metrics.jsonl: progress and messages in the host's line, others above. In a
+    log, which has no lines that are replaced, no message is left out.
 
     Lines that are not records, or of hosts not on the board, are ignored: the run's program can
     also write to that file. Hosts that report progress are added to `with_progress`.
@@ -140,7 +141,11 @@ def show_record(line: str, board: Board, with_progress: set[str]) -> None:
     kind, host = entry.get("kind"), entry.get("host")
     if kind not in ("progress", "message"):
         board.print_lines(text)
-    elif host in board.names:
+    elif host not in board.names:
+        return
+    elif kind == "message" and not board.live:
+        board.print_lines(f"[{host}] {text}")
+    else:
         board.line(host, text)
         if kind == "progress":
             with_progress.add(host)

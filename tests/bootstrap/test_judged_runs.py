@@ -68,10 +68,10 @@ def test_an_evaluation_that_has_not_passed_ends_with_3(
     assert (error.value.code, error.value.message) == (3, says)
 
 
-def shown(*lines: str) -> tuple[str, set[str]]:
+def shown(*lines: str, every: float = 0) -> tuple[str, set[str]]:
     """What a log shows of these lines of metrics.jsonl, and the hosts that show progress."""
     out, hosts = io.StringIO(), set[str]()
-    with Board(out, ["h1"], every=0) as board:
+    with Board(out, ["h1"], every=every) as board:
         for line in lines:
             show_record(line, board, hosts)
     return out.getvalue(), hosts
@@ -95,6 +95,11 @@ def shown(*lines: str) -> tuple[str, set[str]]:
 )
 def test_a_record_is_shown_or_passed_over(record: Any, says: str) -> None:
     assert shown(json.dumps(record))[0] == says
+
+
+def test_a_log_has_every_message_however_fast_they_come() -> None:
+    lines = [json.dumps({"kind": "message", "host": "h1", "text": text}) for text in "abc"]
+    assert shown(*lines, every=3600)[0] == "[h1] a\n[h1] b\n[h1] c\n"
 
 
 @pytest.mark.parametrize(

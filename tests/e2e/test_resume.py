@@ -201,8 +201,8 @@ def test_a_program_with_backup_and_restore_goes_on_where_it_was_killed(operator:
         assert len(whole) == 6
 
         started = run_id(operator.fab(*words, "--env", "PAUSE=2", "--detach").ended(0).out)
-        chief = on_chief(operator, started)
-        wait_until(lambda: "epoch 3" in (chief / "logs/rank-0.log").read_text(), 60, "epoch 3")
+        printed = on_chief(operator, started) / "logs/rank-0.log"
+        wait_until(lambda: printed.exists() and "epoch 3" in printed.read_text(), 90, "epoch 3")
         kill_rank(operator, 0)
         wait_until(lambda: not marked(operator.home), 30, "no process of the run is left")
         operator.fab("train", "--resume", started).ended(0, "succeeded")
