@@ -78,11 +78,11 @@ class MetricLines:
             self.process.stdin.close()
         self.reader.join(GRACE)
         stuck = self.reader.is_alive()
-        code = self.process.poll()
-        self.process.kill()
+        if stuck:
+            self.process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(GRACE)
-        if stuck or code == -signal.SIGVTALRM:
+            self.process.wait(GRACE)  # its output ends a moment before the process does
+        if stuck or self.process.returncode == -signal.SIGVTALRM:
             name = self.names[os.pread(self.at, 1, 0)[0]]
             return f"--metric {name} took more than {LIMIT:g} s on one line: no metric after it"
         if self.lost:
