@@ -276,8 +276,12 @@ def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
 
 
 def agent() -> subprocess.Popen[bytes]:
-    """A process with an agent's command line."""
-    return subprocess.Popen([sys.executable, "-c", "import time; 'agent'; time.sleep(60)"])
+    """A process with an agent's command line; the kernel shows it a moment after its start."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; 'agent'; time.sleep(60)"])
+    while b"'agent'" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process
 
 
 def test_a_controller_that_watches_is_waited_for(home: Path) -> None:
