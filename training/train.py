@@ -6,6 +6,7 @@ workers of MultiWorkerMirroredStrategy.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable
@@ -67,6 +68,8 @@ def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
         records.emit("message", text=training.announcement(name))
     evaluation = training.run()
     strategy.close()
+    del training
+    gc.collect()  # its iterators: TensorFlow warns of those that are left at the interpreter's end
     return evaluation
 
 

@@ -166,6 +166,8 @@ def test_shards_give_one_host_the_steps_that_two_would_have_had(
     with only_first_host(operator):
         done = operator.fab("train", "--resume", killed).ended(0, "over 1 rank", "succeeded")
     assert re.search(r", from step [1-9]\d+", done.out), done.out
+    log = (operator.last / "logs/rank-0.log").read_text()
+    assert "Generator" not in log, log  # no warning of TensorFlow, at the interpreter's end either
     alone = losses(operator.last)
     assert 12 in alone and close(alone, whole), (whole, alone)
 

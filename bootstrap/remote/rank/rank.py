@@ -149,7 +149,9 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         RAILHEAD_SIZE=str(run["size"]),
         RAILHEAD_HOST=run["hosts"][host]["name"],
     )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # Without TensorFlow's INFO lines; our own training also without its warnings.
+    level = "2" if run["program"]["kind"] == "training" else "1"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     if device := run["hosts"][host].get("interface"):
         # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
