@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from invoke import Collection
+from invoke import Collection, Task
 
 from bootstrap.cli import tasks
 from bootstrap.inventory import local_state
@@ -36,6 +36,16 @@ VALUES = [
     "data=../..", "*", "**", "[", "(", "loss=(", "loss=(.*)", "%s", "{}", "$(id)", "'", '"', RUN,
     "../x", "horovod", "tensorflow", "mirrored", "digits", "2", "3", "../../outside",
 ]  # fmt: skip
+GOOD = {
+    "hosts": ["127.0.0.1:1", "127.0.0.1:1,[::1]:1", "root@127.0.0.1:1*2"], "run": [RUN],
+    "script": ["train.py", "folder/file"], "preset": ["digits"], "set": ["epochs=2", "lr=0.1"],
+    "env": ["A=b", "PYTHONPATH=src"], "secret": ["HOME"], "outputs": ["*.txt"], "slots": ["2"],
+    "metric": ["loss=loss: (.*)"], "data": ["x=folder"], "workdir": [".", "folder"],
+    "requirements": ["train.py"], "runtime": ["tf2.18"], "launcher": ["tensorflow", "horovod"],
+    "strategy": ["multiworker", "parameter-server"], "args": ["--a 'b c'"], "keep": ["10m", "1"],
+    "max-hours": ["1"], "hours": ["1"], "rank": ["0", "mpirun"], "cmd": ["true"],
+    "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"],
+}  # fmt: skip
 CORE = ["--dry", "-e", "--echo", "-p", "--warn-only", "-D", "x", "--list", "-h", "--help", "-V"]
 COMMANDS = [
     ["status"], ["status", "--run", RUN], ["logs"], ["logs", "--rank", "1"], ["logs", "--follow"],
@@ -67,33 +77,32 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
 
 
 @cache
-def _options() -> dict[str, tuple[list[str], int]]:
-    """For each task its options, and how many words it takes without one."""
+def _tasks() -> dict[str, Task[Any]]:
     found = Collection.from_module(tasks).tasks.values()
-    return {
-        task.name.replace("_", "-"): (
-            [f"--{a.name.replace('_', '-')}" for a in task.get_arguments()],
-            len(task.positional),
-        )
-        for task in found
-    }
+    return {task.name.replace("_", "-"): task for task in found}
 
 
 def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
-    """A task with some of its options, and values that are mostly wrong; on no host."""
-    name = rng.choice(list(_options()))
-    options, words = _options()[name]
-    argv = [rng.choice(CORE)] if rng.random() < 0.1 else []
-    argv += [name, *(rng.choice(VALUES) for _ in range(words) if rng.random() < 0.8)]
-    for option in rng.sample(options, min(len(options), rng.choice((0, 1, 1, 2, 3)))):
-        argv += [option, rng.choice(VALUES)] if rng.random() < 0.9 else [option]
+    """A task with some of its options, and values of which some are wrong; on no host."""
+    name = rng.choice(list(_tasks()))
+    task = _tasks()[name]
+    argv = [rng.choice(CORE)] if rng.random() < 0.05 else []
+    argv += [name, *(rng.choice(VALUES) for _ in task.positional if rng.random() < 0.9)]
+    takes_value = {str(a.name).replace("_", "-"): a.takes_value for a in task.get_arguments()}
+    options = [name for name in takes_value if name not in task.positional]
+    for option in rng.sample(options, min(len(options), rng.choice((0, 1, 2, 3, 5)))):
+        if option == "stack" and rng.random() < 0.8:
+            continue  # there is no pulumi
+        value = rng.choice(GOOD.get(option, VALUES) if rng.random() < 0.5 else VALUES)
+        argv += [f"--{option}", value] if takes_value[option] else [f"--{option}"]
+    if "--hosts" not in argv and rng.random() < 0.5 and "hosts" in options:
+        argv += ["--hosts", "127.0.0.1:1"]
     if name in NEVER_RIGHT:
         argv += ["--wrong"]
-    if rng.random() < 0.1:
+    if rng.random() < 0.03:
         argv += [rng.choice(VALUES)]
-    return Case(
-        "command line", tuple(argv), "", _folder_of_files, lambda: None, (*CODES, *_ssh(name))
-    )
+    codes = (*CODES, *_ssh(name))
+    return Case("command line", tuple(argv), "", _folder_of_files, lambda: None, codes)
 
 
 def _ssh(name: str) -> tuple[int, ...]:
@@ -130,9 +139,9 @@ def chief_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
 
 def chief_answer(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A chief that gives one wrong answer."""
-    at = rng.choice((rng.randint(1, 200), rng.randint(190, 230)))
-    way = f"read {at}"
-    found = partial(chief.reachable, box.chief, partial(damaged, rng), at)
+    facts, at = (True, rng.randint(1, 140)) if rng.random() < 0.2 else (False, rng.randint(1, 9))
+    way = f"read {at} of the {'facts' if facts else 'agent'}"
+    found = partial(chief.reachable, box.chief, partial(damaged, rng), at, facts)
     copy = partial(box.__class__.make, template=template)
     return Case("chief's answer", tuple(rng.choice(COMMANDS)), way, copy, found)
 

@@ -72,11 +72,14 @@ def make(home: Path) -> dict[str, Any]:
 
 
 class Answers:
-    """The output of a shell; `damage` changes what is read for the `at`-th time."""
+    """The output of a shell; `damage` changes what is read for the `at`-th time: from the start
+    with `facts`, else from the agent."""
 
-    def __init__(self, descriptor: int, damage: Callable[[bytes], bytes], at: int) -> None:
-        self.descriptor, self.damage, self.left = descriptor, damage, at
-        self.data = b""
+    def __init__(
+        self, descriptor: int, damage: Callable[[bytes], bytes], at: int, facts: bool
+    ) -> None:
+        self.descriptor, self.damage, self.left, self.counting = descriptor, damage, at, facts
+        self.data, self.damaged = b"", False
 
     def readline(self, limit: int = -1) -> bytes:
         """One line; as much as there is where the connection has broken."""
@@ -93,11 +96,15 @@ class Answers:
         return self._passed(data)
 
     def _passed(self, data: bytes) -> bytes:
-        self.left -= 1
-        return self.damage(data) if self.left == 0 else data
+        self.counting = self.counting or data.startswith(b'{"event": {"agent"')
+        self.left -= self.counting
+        if self.left or not self.counting:
+            return data
+        self.damaged = True
+        return self.damage(data)
 
     def _more(self) -> bool:
-        if self.left <= 0 and not select.select([self.descriptor], [], [], SILENCE)[0]:
+        if self.damaged and not select.select([self.descriptor], [], [], SILENCE)[0]:
             return False
         data = os.read(self.descriptor, 1 << 16)
         self.data += data
@@ -107,8 +114,8 @@ class Answers:
 class Channel:
     """A channel with a shell on the chief."""
 
-    def __init__(self, home: Path, damage: Callable[[bytes], bytes], at: int) -> None:
-        self.home, self.damage, self.at = home, damage, at
+    def __init__(self, home: Path, answers: Callable[[int], Answers]) -> None:
+        self.home, self.answers = home, answers
 
     def exec_command(self, command: str) -> None:
         """Start it as sshd does."""
@@ -124,7 +131,7 @@ class Channel:
     def makefile(self, mode: str) -> Answers:
         """What it prints."""
         assert self.process.stdout
-        return Answers(self.process.stdout.fileno(), self.damage, self.at)
+        return self.answers(self.process.stdout.fileno())
 
     def sendall(self, data: bytes) -> None:
         """Type into it."""
@@ -168,12 +175,14 @@ class Connection:
         """Nothing: the channel ends the shell."""
 
 
-def reachable(home: Path, damage: Callable[[bytes], bytes] = bytes, at: int = -1) -> None:
+def reachable(
+    home: Path, damage: Callable[[bytes], bytes] = bytes, at: int = -1, facts: bool = False
+) -> None:
     """From now on every host but those on port 1 is this chief."""
 
     def connections(host: Host, inventory: Inventory) -> list[Any]:
         if host.port == 1:
             raise ConnectionRefusedError
-        return [Connection(lambda: Channel(home, damage, at))]
+        return [Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))]
 
     setattr(connect, "open_connections", connections)  # noqa: B010
