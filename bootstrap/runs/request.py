@@ -76,7 +76,7 @@ class TrainArgs:
 
 def _as(default: Any, value: Any) -> Any:
     """A recorded option, of the type of its default; TypeError where it has another one."""
-    if isinstance(default, tuple) and isinstance(value, list):
+    if isinstance(default, tuple) and isinstance(value, (list, tuple)):
         if all(isinstance(text, str) for text in value):
             return tuple(value)
     elif isinstance(value, bool if isinstance(default, bool) else (str, type(None))):

@@ -46,7 +46,8 @@ GOOD = {
     "max-hours": ["1"], "hours": ["1"], "rank": ["0", "mpirun"], "cmd": ["true"],
     "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"],
 }  # fmt: skip
-CORE = ["--dry", "-e", "--echo", "-p", "--warn-only", "-D", "x", "--list", "-h", "--help", "-V"]
+# Without -D: Invoke reads its number before it loads our fabfile, and answers with a traceback.
+CORE = ["--dry", "-e", "--echo", "-p", "--warn-only", "--list", "-h", "--help", "-V"]
 COMMANDS = [
     ["status"], ["status", "--run", RUN], ["logs"], ["logs", "--rank", "1"], ["logs", "--follow"],
     ["logs", "--rank", "9"], ["attach"], ["attach", "--run", RUN], ["fetch"], ["cancel"],
