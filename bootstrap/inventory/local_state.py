@@ -211,7 +211,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     current folder."""
     try:
         record: dict[str, Any] = json.loads(path.read_text())
-        if "\0" in str(Path(record["results"])):
+        folder = Path(record["results"])
+        if not folder.is_absolute() or "\0" in str(folder):
             raise ValueError
         return record
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

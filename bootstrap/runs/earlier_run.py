@@ -61,7 +61,7 @@ def earlier_run(run_id: str) -> EarlierRun:
 
 def _check(entry: Mapping[str, Any]) -> None:
     """Raises KeyError or TypeError where what `--resume` uses is missing or of another type."""
-    _each(dict, [entry["document"], entry["given"]])
+    _each(dict, [entry["document"], entry["given"], entry["given"]["options"]])
     document, program = entry["document"], entry["document"]["program"]
     _each(str, [entry["cluster"], entry["given"]["folder"], document["bundle"], program["kind"]])
     data = document.get("data", [])

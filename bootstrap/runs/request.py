@@ -76,12 +76,13 @@ class TrainArgs:
 
 def _as(default: Any, value: Any) -> Any:
     """A recorded option, of the type of its default; TypeError where it has another one."""
-    if isinstance(default, tuple) and isinstance(value, (list, tuple)):
-        if all(isinstance(text, str) for text in value):
-            return tuple(value)
-    elif isinstance(value, bool if isinstance(default, bool) else (str, type(None))):
-        return value
-    raise TypeError(f"an option is {value!r}")
+    if isinstance(default, tuple):
+        right = isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
+    else:
+        right = isinstance(value, bool if isinstance(default, bool) else (str, type(None)))
+    if not right:
+        raise TypeError(f"an option is {value!r}")
+    return tuple(value) if isinstance(default, tuple) else value
 
 
 @dataclass(frozen=True)

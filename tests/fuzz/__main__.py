@@ -38,7 +38,7 @@ def main() -> int:
             case = cases.case(options.seed, number, box, template)
             kinds[case.kind] += 1
             case.lay_out(box)
-            found = sandbox.run(box, case.argv, case.prepare, case.codes)
+            found = sandbox.run(box, case.argv, case.prepare, case.codes, case.also_writes)
             wrong += bool(found)
             if found or options.only is not None:
                 _print(options.seed, number, case, found, box)

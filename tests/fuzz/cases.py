@@ -68,6 +68,7 @@ class Case:
     lay_out: Callable[[Sandbox], None]
     prepare: Callable[[], None]
     codes: tuple[int, ...] = CODES
+    also_writes: tuple[Path, ...] = ()
 
 
 def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
@@ -171,7 +172,10 @@ def _with_chief(
 
     codes = (*CODES, *_ssh(argv[0]))
     damage = f"{way[0]} of {file}"
-    return Case(kind, tuple(argv), damage, lay_out, partial(chief.reachable, box.chief), codes)
+    # The record of a run names the folder for its results.
+    also = (box.cwd,) if kind == "state" else ()
+    reachable = partial(chief.reachable, box.chief)
+    return Case(kind, tuple(argv), damage, lay_out, reachable, codes, also)
 
 
 def _break(path: Path, way: str, change: Callable[[bytes], bytes]) -> None:

@@ -9,7 +9,18 @@ from typing import Any
 
 # No small positive number: where a process id is expected, it could be a real one.
 NUMBERS = [0, -1, 1, 2**31, 2**63, 2**70, 0.5, -1e300, float("inf"), float("nan")]
-TEXTS = ["", " ", "..", "../../outside", "/nonexistent", "a" * 5000, "é", "\x1b[31m", "\x00", "\n"]
+TEXTS = [
+    "",
+    " ",
+    "..",
+    "../../outside",
+    "/proc/nonexistent",
+    "a" * 5000,
+    "é",
+    "\x1b[31m",
+    "\x00",
+    "\n",
+]
 WORDS = ["aws", "gcp", "local", "hosts", "running", "succeeded", "failed", "1", "nan", "\ud800"]
 VALUES: list[Any] = [None, True, False, *NUMBERS, *TEXTS, *WORDS, [], {}, [[]], [None], {"": 0}]
 REAL_PIDS = range(2, 4_194_305)  # the largest one that Linux gives

@@ -71,9 +71,9 @@ class Sandbox:
         ours = (self.home / ".railhead", self.home / ".cache", self.cwd / "results")
         return (*ours, self.chief, self.tmp, self.output)
 
-    def protected(self) -> dict[str, tuple[int, int]]:
+    def protected(self, but: Sequence[Path] = ()) -> dict[str, tuple[int, int]]:
         """Everything in it that no command may change, with inode and time of the last change."""
-        return dict(_entries(self.folder, self.writable))
+        return dict(_entries(self.folder, (*self.writable, *but)))
 
 
 def _entries(folder: Path, but: Sequence[Path]) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -89,11 +89,20 @@ def _entries(folder: Path, but: Sequence[Path]) -> Iterator[tuple[str, tuple[int
 
 
 def run(
-    box: Sandbox, argv: Sequence[str], prepare: Callable[[], None], codes: Sequence[int]
+    box: Sandbox,
+    argv: Sequence[str],
+    prepare: Callable[[], None],
+    codes: Sequence[int],
+    also_writes: Sequence[Path] = (),
 ) -> list[str]:
-    """Type `fab ARGV`; returns what is wrong. `prepare` runs in the fork; `codes` are the exit
-    codes that are correct."""
-    before = box.protected()
+    """Type `fab ARGV`; returns what is wrong.
+
+    Args:
+        prepare: runs in the fork.
+        codes: the exit codes that are correct.
+        also_writes: where this command may write, besides `Sandbox.writable`.
+    """
+    before = box.protected(also_writes)
     child = os.fork()
     if not child:
         _type(box, argv, prepare)
@@ -105,7 +114,7 @@ def run(
     if found := CONTROL.search(text):
         wrong.append(f"a control character, {found[0]!r}")
     wrong += re.findall(r"^WROTE .*$", text, re.M)
-    after = box.protected()
+    after = box.protected(also_writes)
     if after != before and not any(word in argv for word in ("--to", "ssh-config")):
         wrong.append(f"changed {sorted({*after.items()} ^ {*before.items()})}")
     return wrong
