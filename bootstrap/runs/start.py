@@ -37,6 +37,7 @@ SUPERVISOR = (
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
     "json_file.py",
     "metric_lines.py",
+    "heartbeats.py",
 )
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")

@@ -4,7 +4,7 @@ OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by a
 In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
 their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
 loss. A rank also puts GUARD behind each "]" that it prints: text that looks like the tag of another
-rank stays text.
+rank stays text. ALIVE and ENDED are no text: a rank's helper sends them (`Heartbeat` in rank.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import NamedTuple
 TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
 END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
+ALIVE = b"\x1d"  # ASCII's group separator
+ENDED = b"\x1c"  # ASCII's file separator
+NO_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + b"]")
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
@@ -27,6 +30,8 @@ class MpirunOutput:
         self.raw = b""
         self.rank = 0
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
+        self.heard: set[int] = set()  # ranks of which something came
+        self.ended: set[int] = set()  # ranks whose process has ended
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -54,7 +59,10 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        *lines, unfinished = (self.unfinished.get(self.rank, b"") + text.replace(GUARD, b"")).split(
+        self.heard.add(self.rank)
+        if ENDED in text:
+            self.ended.add(self.rank)
+        *lines, unfinished = (self.unfinished.get(self.rank, b"") + NO_TEXT.sub(b"", text)).split(
             END
         )
         if len(unfinished) > LONGEST_LINE:
