@@ -37,7 +37,6 @@ SUPERVISOR = (
     *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
     "json_file.py",
     "metric_lines.py",
-    "heartbeats.py",
 )
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
@@ -320,6 +319,7 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
             [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
             for n in (*SUPERVISOR, *STOP_MACHINES)
         ),
+        [f"{run.folder}/heartbeats.py", 0o644, (REMOTE / "rank/heartbeats.py").read_text()],
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
         [f"{run.folder}/ssh_config", 0o644, config],

@@ -13,8 +13,8 @@ import pytest
 from hosts.ranks import lay_out, script
 from standins.supervised_run import Run, says
 
+from bootstrap.remote.rank.heartbeats import LONGEST_WAIT, SILENCE, START, Heartbeats
 from bootstrap.remote.rank.rank import ALIVE, ENDED
-from bootstrap.remote.run.heartbeats import LONGEST_WAIT, SILENCE, START, Heartbeats
 from bootstrap.remote.run.mpirun_output import MpirunOutput
 
 BOTH, FIRST, SECOND = (0, 1, 2), (0, 1), (2,)  # ranks: two on the chief, one on the other host
@@ -94,7 +94,7 @@ def read_beats(rank: subprocess.Popen[bytes], count: int) -> None:
 
 SILENT = {
     "it computes": "import time\nwhile True: time.sleep(1)\n",
-    "it closed its output": "import os, time\nos.close(1); os.close(2)\nwhile True: time.sleep(1)\n",
+    "it closed its output": "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)\n",
 }
 
 

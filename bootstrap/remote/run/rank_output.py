@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bootstrap.remote.run.heartbeats import Heartbeats
+    from bootstrap.remote.rank.heartbeats import Heartbeats
     from bootstrap.remote.run.metric_lines import MetricLines
     from bootstrap.remote.run.mpirun_output import MpirunOutput
 else:  # on a host they are in the same folder

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         closing,
         controller,
         end_processes,
-        heartbeats,
         json_file,
         live_upload,
         manifest,
@@ -39,7 +38,6 @@ else:  # on a host they are in the same folder
     import closing
     import controller
     import end_processes
-    import heartbeats
     import json_file
     import live_upload
     import manifest

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 # Seconds without a byte. With 40 busy processes on 2 cores the helper came at most 2 s late; a host
-# that swaps, or that its cloud moves, may be silent for longer. Ending a run that would have gone on
-# costs all since its last checkpoint; waiting for one that hangs costs this minute.
+# that swaps, or that its cloud moves, may be silent for longer. Ending a run that would have
+# continued costs all since its last checkpoint; waiting for one that hangs costs this minute.
 SILENCE = 60.0
 START = 300.0  # seconds for the first one: mpirun logs in to all hosts before, and Python starts
-LONGEST_WAIT = 1.0  # seconds that one wait counts: a supervisor that was stopped itself hears nobody
+LONGEST_WAIT = (
+    1.0  # seconds that one wait counts: a supervisor that was stopped itself hears nobody
+)
 
 
 class Heartbeats:
@@ -45,7 +47,7 @@ class Heartbeats:
             self.silent[host] += min(seconds, LONGEST_WAIT)
 
     def lost(self) -> int | None:
-        """The host that has been silent for too long; the chief, 0, if all are: its mpirun hangs."""
+        """The host that has been silent for too long; 0, the chief, if all are: mpirun hangs."""
         hosts = {self.hosts[rank] for rank in self.going}
         lost = sorted(host for host in hosts if self.silent[host] >= self.limits[host])
         if not lost:
