@@ -58,7 +58,6 @@ SDKS = {
 }
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
-    "bootstrap.remote.rank.heartbeats",
     "bootstrap.remote.run.checkpoint_files",
     "bootstrap.remote.run.manifest",
     "bootstrap.remote.run.mpirun_output",

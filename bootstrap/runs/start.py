@@ -319,7 +319,6 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
             [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
             for n in (*SUPERVISOR, *STOP_MACHINES)
         ),
-        [f"{run.folder}/heartbeats.py", 0o644, (REMOTE / "rank/heartbeats.py").read_text()],
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
         [f"{run.folder}/ssh_config", 0o644, config],

@@ -20,13 +20,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bootstrap.remote.rank.heartbeats import Heartbeats
     from bootstrap.remote.run.metric_lines import MetricLines
-    from bootstrap.remote.run.mpirun_output import MpirunOutput
+    from bootstrap.remote.run.mpirun_output import Heartbeats, MpirunOutput
 else:  # on a host they are in the same folder
-    from heartbeats import Heartbeats
     from metric_lines import MetricLines
-    from mpirun_output import MpirunOutput
+    from mpirun_output import Heartbeats, MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
