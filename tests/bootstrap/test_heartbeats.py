@@ -13,9 +13,14 @@ import pytest
 from hosts.ranks import lay_out, script
 from standins.supervised_run import Run, says
 
-from bootstrap.remote.rank.heartbeats import LONGEST_WAIT, SILENCE, START, Heartbeats
 from bootstrap.remote.rank.rank import ALIVE, ENDED
-from bootstrap.remote.run.mpirun_output import MpirunOutput
+from bootstrap.remote.run.mpirun_output import (
+    LONGEST_WAIT,
+    SILENCE,
+    START,
+    Heartbeats,
+    MpirunOutput,
+)
 
 BOTH, FIRST, SECOND = (0, 1, 2), (0, 1), (2,)  # ranks: two on the chief, one on the other host
 
@@ -119,7 +124,7 @@ def test_a_program_cannot_send_a_heartbeat(tmp_path: Path) -> None:
 def silent_run(home: Path, script: str, **changes: Any) -> Run:
     """A run whose hosts may be silent for a second."""
     run = Run(home, script, **changes)
-    file = run.folder / "heartbeats.py"
+    file = run.folder / "mpirun_output.py"
     file.write_text(file.read_text().replace("SILENCE = 60.0", "SILENCE = 1.0"))
     return run
 
