@@ -46,9 +46,9 @@ def is_fast(item: pytest.Item) -> bool:
 @cache
 def starts(module: ModuleType) -> bool:
     """Whether a module of the tests, or one that it imports from, uses STARTERS."""
-    names = {getattr(value, "__module__", None) for value in vars(module).values()}
-    names |= {value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)}
-    names = {name for name in names if isinstance(name, str)} - {module.__name__}
+    found = [getattr(value, "__module__", None) for value in vars(module).values()]
+    found += [value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)]
+    names = {name for name in found if isinstance(name, str)} - {module.__name__}
     if any(name.partition(".")[0] in STARTERS for name in names):
         return True
     return any(starts(sys.modules[name]) for name in names if _is_of_tests(sys.modules.get(name)))
