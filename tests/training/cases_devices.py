@@ -7,26 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
 import tensorflow as tf
+from standins.case_runner import case, refused, replaced, replaced_module
 
 from training import optimizer, train
 from training.config import TrainConfig
 from training.job import Job
 from training.strategies import distributed, gpus, horovod
-
-Case = Callable[[Path], None]
-case: Callable[[Case], Case] = shared.case
-refused: Callable[..., contextlib.AbstractContextManager[None]] = shared.refused
-replaced: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced
-replaced_module: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced_module
-shared.CASES.clear()
 
 
 @contextlib.contextmanager
@@ -158,7 +150,3 @@ def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> Non
         assert calls == ["3", "3"]
         train.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
     assert calls[2:] == ["1", "2", "deterministic"]
-
-
-if __name__ == "__main__":
-    shared.report(sys.argv[1:])

@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
 import keras
 import numpy as np
 import tensorflow as tf
+from samples.files import image_folder
+from standins.case_runner import case, refused, replaced
 
 from training import checkpoint, job, train
 from training.config import ConfigError, resolve
@@ -28,12 +28,6 @@ from training.data.uri import Given
 from training.results import Records
 from training.strategies import distributed
 
-Case = Callable[[Path], None]
-case: Callable[[Case], Case] = shared.case
-refused: Callable[..., contextlib.AbstractContextManager[None]] = shared.refused
-replaced: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced
-image_folder: Callable[..., Path] = shared.image_folder
-shared.CASES.clear()
 (CPU,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
 DEFAULTS: dict[str, Any] = dict(
@@ -422,7 +416,3 @@ def curves_are_written_for_tensorboard(folder: Path) -> None:
     ]
     assert {"loss", "accuracy", "val_loss", "learning_rate"} <= set(found)
     assert list((folder / "tensorboard/plugins/profile").glob("*/*.xplane.pb"))
-
-
-if __name__ == "__main__":
-    shared.report(sys.argv[1:])
