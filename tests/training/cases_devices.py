@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import tensorflow as tf
 from standins.case_runner import case, refused, replaced, replaced_module
 
@@ -132,7 +133,7 @@ def the_rate_rises_in_the_warm_up_and_falls_after_it(folder: Path) -> None:
 
 
 @case
-def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> None:
+def threads_precision_and_deterministic_operations_are_those_of_the_settings(folder: Path) -> None:
     calls: list[str] = []
 
     def enable() -> None:
@@ -149,4 +150,9 @@ def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> Non
         train.prepare(Job("one-device", TrainConfig(), folder, threads=3))
         assert calls == ["3", "3"]
         train.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
-    assert calls[2:] == ["1", "2", "deterministic"]
+        assert calls[2:] == ["1", "2", "deterministic"]
+        try:
+            train.prepare(Job("one-device", TrainConfig(precision="mixed_float16"), folder))
+            assert keras.mixed_precision.global_policy().name == "mixed_float16"
+        finally:
+            keras.mixed_precision.set_global_policy("float32")
