@@ -10,4 +10,5 @@
     versions   the newest version of a folder; takes over without a refused request
     metrics    counters and histograms as Prometheus text
     app        the HTTP interface
+    client     sends files and held-out samples to a served model
 """

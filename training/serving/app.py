@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -56,8 +58,12 @@ class Endpoint:
     async def health(self, _: Request) -> Response:
         """200 when a version serves, 503 while the first one is loading."""
         if self.versions.current:
-            return Response(b'{"status":"ok"}', media_type=JSON)
+            return Response(json.dumps(self._health()), media_type=JSON)
         return Response(rest.error_body("the model is loading"), 503, media_type=JSON)
+
+    def _health(self) -> dict[str, Any]:
+        requests = sum(self.metrics.requests.values())
+        return {"status": "ok", "version": self.metrics.version, "requests": requests}
 
     async def show_metrics(self, _: Request) -> Response:
         """Prometheus text."""

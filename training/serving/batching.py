@@ -62,7 +62,8 @@ class Batcher:
         key = tuple(array.shape[1:] for array in arrays.values())
         self._waiting.append(_Call(arrays, rows, key, future))
         self._arrived.set()
-        return await future
+        done: dict[str, Any] = await future
+        return done
 
     def close(self) -> None:
         """End the task; nothing waits any more."""
@@ -73,7 +74,8 @@ class Batcher:
         """Call the model with one request; with more than `max_batch` samples, in parts."""
         self._metrics.count_batch(rows)
         if not self._batches or not rows:
-            return await self._in_pool(self._predict, arrays)
+            outputs: dict[str, Any] = await self._in_pool(self._predict, arrays)
+            return outputs
         most = self._settings.max_batch
         parts = [
             {name: array[start : start + most] for name, array in arrays.items()}

@@ -2,7 +2,8 @@
 
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
-Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
+Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
+Usage: python end_processes.py ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from typing import Any
 
 HOME = os.path.expanduser("~")
+MARK = b"RAILHEAD_RUN="
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
@@ -41,7 +43,7 @@ def is_of(pid: int, run_id: str) -> bool:
         marks = file.read().split(b"\0")
         if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
             return False
-        runs = [mark[13:] for mark in marks if mark.startswith(b"RAILHEAD_RUN=")]
+        runs = [mark.removeprefix(MARK) for mark in marks if mark.startswith(MARK)]
         return bool(runs) and (run_id == "all" or runs[0] == os.fsencode(run_id))
     return False
 
@@ -127,4 +129,6 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        MARK = os.fsencode(sys.argv[2]) + b"="
     print(json.dumps(end_run(sys.argv[1])))
