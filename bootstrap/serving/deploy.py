@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
@@ -120,7 +120,9 @@ def update(
     document["until"] = time.time() + request.seconds
     session.call("write", files=[[path, 0o600, json.dumps(document)]])
     listed = session.run(["ls", f"{folder}/versions"])
-    number = 1 + max((int(name) for name in listed.tail if name.isdecimal()), default=0)
+    state = read_state(session, folder)
+    used = [*listed.tail, *(state.failed if state else ())]
+    number = 1 + max((int(name) for name in used if name.isdecimal()), default=0)
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
     return _wait(session, endpoint, number)
@@ -161,18 +163,23 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
 
     def settled() -> EndpointState | None:
         state = read_state(session, endpoint.folder)
-        done = state and (state.state not in ALIVE or state.version == number)
-        return state if done else None
+        if state is None:
+            return None
+        settled = state.state not in ALIVE or state.version == number
+        return state if settled or str(number) in state.failed else None
 
     state = wait_until(settled, seconds=LOADING, every=0.3)
     if state and state.version == number and state.state == "ready":
         return state
-    why = state.reason if state else f"it does not answer within {LOADING:.0f} s"
-    tail = "\n".join(_log_tail(session, endpoint))
-    shown = f"{why}\n{tail}" if tail and tail not in why else why
+    why = f"it does not answer within {LOADING:.0f} s"
+    if state:
+        why = state.failed.get(str(number)) or state.reason
+    if number > 1:  # the version before serves on; a restart does not try this one again
+        session.call("remove", paths=[f"{endpoint.folder}/versions/{number}"])
+    shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     raise RailheadError(
         f"version {number} of endpoint {endpoint.name} does not serve: {shown}",
-        hint=f"fab undeploy {endpoint.name}",
+        hint=f"fab status   # or: fab undeploy {endpoint.name}",
     )
 
 

@@ -33,7 +33,8 @@ sys.path[:0] = [code]
 sys.path.append(packages)
 sys.argv = sys.argv[3:]
 def end_with_parent():
-    sys.stdin.buffer.read()
+    while os.read(0, 1):
+        pass
     os._exit(0)
 if module == "serving.__main__":
     threading.Thread(target=end_with_parent, daemon=True).start()

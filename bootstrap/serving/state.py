@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bootstrap.console.text import clean, count, duration
@@ -29,6 +30,7 @@ class EndpointState:
     requests: int
     reason: str
     machine: str
+    failed: Mapping[str, str]  # versions that do not load: {version: why}
 
     @staticmethod
     def read(text: str) -> EndpointState:
@@ -46,13 +48,17 @@ class EndpointState:
                 raise Hostile(f"{what}: {key}")
             numbers[key] = value
         texts = {key: found.get(key, "") for key in ("state", "reason", "machine")}
+        failed = found.get("failed", {})
+        if not isinstance(failed, dict) or not all(isinstance(x, str) for x in failed.values()):
+            raise Hostile(f"{what}: failed")
         valid = all(isinstance(text, str) for text in texts.values())
         if not valid or texts["state"] not in STATES or not 1 < numbers["pid"] < 1 << 31:
             raise Hostile(what)
         return EndpointState(
             pid=int(numbers["pid"]), heartbeat=float(numbers["heartbeat"]),
             until=float(numbers["until"]), restarts=int(numbers["restarts"]),
-            version=int(numbers["version"]), requests=int(numbers["requests"]), **texts,
+            version=int(numbers["version"]), requests=int(numbers["requests"]), failed=failed,
+            **texts,
         )  # fmt: skip
 
     def describe(self, alive: bool, now: float | None = None) -> str:

@@ -63,7 +63,9 @@ class Endpoint:
 
     def _health(self) -> dict[str, Any]:
         requests = sum(self.metrics.requests.values())
-        return {"status": "ok", "version": self.metrics.version, "requests": requests}
+        failed = {str(n): error for n, (_, error) in self.versions.states.items() if error}
+        found = {"status": "ok", "version": self.metrics.version, "requests": requests}
+        return {**found, "failed": failed}
 
     async def show_metrics(self, _: Request) -> Response:
         """Prometheus text."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from training.serving.model import find
-from training.serving.versions import newest_version
+from training.serving.versions import versions_in
 
 AT_ONCE = 32  # samples per request
 TIMEOUT = 120.0
@@ -179,8 +179,8 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
 
 def training_of(versions: Path) -> dict[str, Any] | None:
     """training.json of the newest version: `settings` and `classes`; None for other models."""
-    newest = newest_version(versions)
-    place = find(newest[1]) if newest else None
+    found_versions = versions_in(versions)
+    place = find(found_versions[0][1]) if found_versions else None
     try:
         if place is None:
             return None

@@ -101,7 +101,7 @@ def _load_keras(path: Path) -> Model:
 
     def call(*arrays: Any) -> dict[str, Any]:
         outputs = model(list(arrays) if len(arrays) > 1 else arrays[0], training=False)
-        return _named(outputs, model.output_names)
+        return _named(outputs)
 
     function = tf.function(call, input_signature=specs).get_concrete_function()
     inputs = tuple(_tensor(spec.name, spec) for spec in specs)
@@ -115,11 +115,12 @@ def _load_keras(path: Path) -> Model:
     return Model({signature.name: signature}, {signature.name: predict}, model)
 
 
-def _named(outputs: Any, names: Sequence[str]) -> dict[str, Any]:
+def _named(outputs: Any) -> dict[str, Any]:
+    """The outputs by name: as the model names them, else as Keras names them in a SavedModel."""
     if isinstance(outputs, dict):
         return outputs
     each = outputs if isinstance(outputs, list | tuple) else [outputs]
-    return dict(zip(names, each, strict=True))
+    return {f"output_{number}": output for number, output in enumerate(each)}
 
 
 def _safe(name: str) -> str:

@@ -83,26 +83,33 @@ class Versions:
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
-        """Load the newest version of the folder if it is not the one that serves."""
-        newest = newest_version(self.settings.model)
-        if newest is None:
-            if self.current is None:
-                raise ModelError(f"no version of a model in {self.settings.model}")
-            return
-        number, path = newest
-        if self.current and self.current.number == number:
-            return
+        """Load the newest version that loads, if it is not the one that serves.
+
+        Raises:
+            ModelError: none loads, and none serves.
+        """
+        for number, path in versions_in(self.settings.model):
+            if self.current and self.current.number == number:
+                return
+            if await self._try(number, path):
+                return
+        if self.current is None:
+            reasons = [error for _, error in self.states.values() if error]
+            raise ModelError(reasons[0] if reasons else f"no model in {self.settings.model}")
+
+    async def _try(self, number: int, path: Path) -> bool:
+        """Change to a version; False if it does not load, now or at an earlier look."""
         changed = path.stat().st_mtime_ns
         if self._failed.get(number) == changed:
-            return
+            return False
         try:
             await self._change_to(number, path)
         except ModelError as error:
             self._failed[number] = changed
             self.states[number] = ("END", str(error))
             self.report(f"version {number} does not serve: {error}")
-            if self.current is None:
-                raise
+            return False
+        return True
 
     def get(self, number: int | None) -> Version:
         """The version that serves; NotFound if another one is wanted."""
@@ -154,14 +161,15 @@ class Versions:
         self.states[old.number] = ("END", "")
 
 
-def newest_version(folder: Path) -> tuple[int, Path] | None:
-    """The number and the folder of the newest version; a model without versions is version 1."""
-    if folder.is_dir():
-        numbers = [
-            int(path.name)
-            for path in folder.iterdir()
-            if path.name.isdecimal() and str(int(path.name)) == path.name and path.is_dir()
-        ]
-        if numbers:
-            return max(numbers), folder / str(max(numbers))
-    return (1, folder) if find(folder) else None
+def versions_in(folder: Path) -> list[tuple[int, Path]]:
+    """The numbers and folders of the versions, the newest first; a model without versions is
+    version 1."""
+    inside = list(folder.iterdir()) if folder.is_dir() else []
+    numbers = [int(path.name) for path in inside if _is_version(path)]
+    if numbers:
+        return [(number, folder / str(number)) for number in sorted(numbers, reverse=True)]
+    return [(1, folder)] if find(folder) else []
+
+
+def _is_version(path: Path) -> bool:
+    return path.name.isdecimal() and str(int(path.name)) == path.name and path.is_dir()

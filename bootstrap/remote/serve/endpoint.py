@@ -207,7 +207,7 @@ class Endpoint:
 
 def known(health: dict[str, Any]) -> dict[str, Any]:
     """What state.json takes from the server's health."""
-    return {name: health[name] for name in ("version", "requests") if name in health}
+    return {name: health[name] for name in ("version", "requests", "failed") if name in health}
 
 
 def stop_machine(argv: list[str]) -> str:
