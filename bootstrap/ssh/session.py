@@ -167,6 +167,11 @@ class Session:
         """Read every fact of this host; writes nothing on it."""
         return parse(self.sh(script()))
 
+    @property
+    def has_agent(self) -> bool:
+        """Whether the agent runs in the channel; then `sh` is over."""
+        return self._agent
+
     def start_agent(self, python: str) -> None:
         """Start the agent in the channel, with the host's `python`; a second call does nothing."""
         if self._agent:
