@@ -226,7 +226,7 @@ def an_exported_model_has_the_evaluation_of_its_training(folder: Path) -> None:
 @case
 def new_data_needs_no_training_data(folder: Path) -> None:
     run(folder / "run")
-    model, shape = folder / "run/model.keras", (12, 28, 28, 1)
+    model, shape = folder / "run/model.keras", (12, 8, 8, 1)
     labels = np.arange(12) % 10
     with folder_with(folder / "new", x=np.zeros(shape, np.float32), y=labels) as new:
         found = evaluated(
