@@ -67,11 +67,28 @@ class TrainArgs:
 
     @staticmethod
     def of_record(record: Mapping[str, Any]) -> TrainArgs:
-        """The options of a record; those that this version does not know are left out."""
-        known = {field.name for field in fields(TrainArgs)} & {*record["options"]}
-        values = {name: record["options"][name] for name in known}
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return TrainArgs(**{**values, **lists})
+        """The options of a record; those that this version does not know are left out.
+
+        Raises:
+            KeyError, TypeError: the record is damaged.
+        """
+        values = {}
+        for known in fields(TrainArgs):
+            if known.name in record["options"]:
+                value = record["options"][known.name]
+                values[known.name] = _as(known.default, value)
+        return TrainArgs(**values)
+
+
+def _as(default: Any, value: Any) -> Any:
+    """A recorded option, of the type of its default; TypeError where it has another one."""
+    if isinstance(default, tuple):
+        right = isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
+    else:
+        right = isinstance(value, bool if isinstance(default, bool) else (str, type(None)))
+    if not right:
+        raise TypeError(f"an option is {value!r}")
+    return tuple(value) if isinstance(default, tuple) else value
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ class Supervisor:
         self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
         self.ended_servers = False
         self.evaluation: dict[str, Any] | None = None
+        self.silent: int | None = None  # the host for whose silence the run was ended
 
     def go(self) -> dict[str, Any]:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
@@ -202,9 +203,10 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            servers = self.only_servers_are_left()
-            if (CANCELLED.is_set() or servers) and not terminated:
+            servers, silent = self.only_servers_are_left(), self.output.heartbeats.lost()
+            if (CANCELLED.is_set() or servers or silent is not None) and not terminated:
                 terminated, self.ended_servers = time_now, servers
+                self.silent = None if CANCELLED.is_set() or servers or self.known() else silent
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
                 process.kill()
@@ -222,6 +224,10 @@ class Supervisor:
         ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
 
+    def known(self) -> bool:
+        """Whether a failure has been reported."""
+        return bool(self.output.failed) or verdict(" ".join(self.output.mpirun)) is not None
+
     def check(self) -> None:
         """Raise the error of a reading thread."""
         if self.output.broken:
@@ -231,6 +237,8 @@ class Supervisor:
         """The content of result.json, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
+        elif self.silent is not None:
+            code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,
@@ -252,6 +260,8 @@ class Supervisor:
 
     def culprit(self) -> dict[str, Any]:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
+        if self.silent is not None:
+            return {"rank": None, "host": self.hosts[self.silent], "lines": [self.silence()]}
         found = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (found is None or found.what not in ("signal", "lost")):
             return self.blame(*next(iter(self.output.failed.items())), "exit")
@@ -260,6 +270,12 @@ class Supervisor:
         host = self.hosts[found.host] if found and found.host is not None else None
         lines = [line for line in self.output.mpirun if line][:SHOWN]
         return {"rank": None, "host": host, "lines": lines}
+
+    def silence(self) -> str:
+        """What is known of a host that fell silent."""
+        seconds = self.output.heartbeats.limits[self.silent or 0]
+        program = "mpirun" if self.silent == 0 else "orted"
+        return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 
     def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
         """A rank, its exit code or signal, and its last lines."""
