@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
 
 @task(lists=TRAIN_LISTS)
@@ -37,6 +37,8 @@ def train(
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
     metric: list[str] | None = None,
+    min: list[str] | None = None,
+    max: list[str] | None = None,
     resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
@@ -61,7 +63,7 @@ def train(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
         tuple(data or ()), sagemaker,
-        tuple(metric or ()), requirements, runtime,
+        tuple(metric or ()), requirements, runtime, tuple(min or ()), tuple(max or ()),
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None
     if earlier:
@@ -198,88 +200,6 @@ def tensorboard(
     from bootstrap.workflows import tensorboard as workflow
 
     workflow.show(target_of(hosts, stack, run=run).status(), run)
-
-
-@task()
-def deploy(
-    c: Context,
-    hosts: str | None = None,
-    stack: str | None = None,
-    run: str | None = None,
-    here: bool = False,
-    model: str | None = None,
-    name: str | None = None,
-    port: str | None = None,
-    hours: str | None = None,
-    update: bool = False,
-    max_batch: str | None = None,
-    max_delay: str | None = None,
-    start: bool = False,
-) -> None:
-    """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
-    from bootstrap.serving.request import read_request
-    from bootstrap.workflows import serving
-
-    request = read_request(name, port, hours, max_batch, max_delay, update=update)
-    if here:
-        serving.deploy_here(request, serving.source_of(run, model))
-    else:
-        source = serving.source_of(run, model) if run or model else None
-        inventory = target_of(hosts, stack, start=start, run=run).running()
-        serving.deploy_on_host(
-            inventory, request, source or serving.source_of(run, model, inventory)
-        )
-
-
-@task(positional=("name",))
-def predict(
-    c: Context,
-    name: str,
-    file: str | None = None,
-    samples: str | None = None,
-    json: bool = False,
-) -> None:
-    """Send a file, or held-out samples with the right answers, through an endpoint."""
-    from bootstrap.inventory.hosts import whole_number
-    from bootstrap.serving.predict import dumped
-    from bootstrap.workflows import serving
-
-    with json_output(json) as out:
-        found = serving.predict(name, file, whole_number(samples, "--samples", 1, 10_000))
-        print_lines(*found.lines())
-        if out:
-            print(dumped(found), file=out)
-
-
-@task(positional=("name",))
-def undeploy(c: Context, name: str) -> None:
-    """End an endpoint, and verify that nothing of it is left."""
-    from bootstrap.workflows import serving
-
-    serving.undeploy(name)
-
-
-@task(positional=("port",))
-def tunnel(
-    c: Context,
-    port: str,
-    hosts: str | None = None,
-    stack: str | None = None,
-    host: str | None = None,
-    local_port: str | None = None,
-) -> None:
-    """Forward a port of this machine to a port of a host, over SSH, until Ctrl-C."""
-    from bootstrap.cli import shell
-    from bootstrap.inventory.hosts import whole_number
-    from bootstrap.workflows import serving
-
-    number = whole_number(port, "PORT", 1, 65535)
-    local = whole_number(local_port, "--local-port", 0, 65535)
-    assert number is not None
-    inventory = target_of(hosts, stack).running()
-    if host is not None:
-        inventory = inventory.only([shell.known(inventory, host)])
-    serving.open_tunnel(inventory, number, local)
 
 
 @task()

@@ -16,7 +16,8 @@ from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import Environment, choose_runtime, gpus_of
 from bootstrap.provision import wheel_store
-from bootstrap.provision.uv import local_uv, resolve_extra
+from bootstrap.provision.requirements import resolve_extra
+from bootstrap.provision.uv import local_uv
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, all_facts
 from bootstrap.ssh.session import Session

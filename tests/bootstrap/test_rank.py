@@ -187,10 +187,10 @@ def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
         return len(written[-1])
 
     monkeypatch.setattr(os, "write", takes_a_part)
-    rank_module.forward_output(source, os.getpid())
+    rank_module.forward_output(source, os.getpid(), rank_module.Heartbeat())
     monkeypatch.undo()
     os.close(source)
-    assert b"".join(written) == rank_module.encoded(text)
+    assert b"".join(written) == rank_module.ALIVE + rank_module.encoded(text)
 
 
 def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:

@@ -68,12 +68,12 @@ def choose(number: int, rng: random.Random) -> Case:
 def run(aws: OnAws, case: Case) -> str:
     """Run a case to its end; what happened, in one line."""
     aws.provider.slow_instance = (0, 0.5)
-    # Not from 1: a second machine brings the placement group, which replaces the first.
-    aws.stack.config(count=1 if case.scenario == "spot" else 2, spot=case.scenario == "spot")
+    count = 1 if case.scenario in ("spot", "resize") else 2
+    aws.stack.config(count=count, spot=case.scenario == "spot")
     if case.scenario != "up":
         aws.stack.up().ended(0)
     if case.scenario == "resize":
-        aws.stack.config(count=3)
+        aws.stack.config(count=2)
     if case.scenario == "spot":
         aws.cloud.client("ec2").terminate_instances(
             InstanceIds=[one["InstanceId"] for one in aws.instances()]

@@ -51,6 +51,7 @@ class Extra:
     quotas: dict[str, float] = field(default_factory=lambda: dict.fromkeys(QUOTAS, 256.0))
     requests: list[dict[str, Any]] = field(default_factory=list)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    placed: dict[str, str] = field(default_factory=dict)  # the group of an instance
     retired: set[str] = field(default_factory=set)  # types that no zone sells
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
     images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
