@@ -72,7 +72,6 @@ HELP = {
     "host": "a host's name",
     "folder": "a folder or a file here",
     "name": "the name of an endpoint (model)",
-    "here": "on this machine, not on a host",
     "port": "a port of 127.0.0.1 on the host",
     "local-port": "the port of this machine; default: the same number; 0: a free one",
     "update": "give the endpoint of this name a new version, without a refused request",
