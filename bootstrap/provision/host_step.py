@@ -73,7 +73,7 @@ class HostStep:
 
         def on_event(event: Mapping[str, Any]) -> None:
             if "grown" in event:
-                report(f"{size(event['grown'])} on disk,{self._about(step)}")
+                report(f"{self._download(step)}; the disk has {size(event['grown'])} more")
             elif event.get("line"):
                 report(self.cluster.internet.without_password(clean(event["line"])))
 
@@ -104,7 +104,7 @@ class HostStep:
         argv = [UV, "pip", "install", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
 
-    def _about(self, step: str) -> str:
+    def _download(self, step: str) -> str:
         client = self.cluster.bucket_client if step == "bucket" else None
         fetches = (client or self.cluster.environment).megabytes
-        return f" of about {fetches} MB fetched and unpacked"
+        return f"downloads about {fetches} MB and unpacks them"
