@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
 
 @task(lists=TRAIN_LISTS)
@@ -37,6 +37,8 @@ def train(
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
     metric: list[str] | None = None,
+    min: list[str] | None = None,
+    max: list[str] | None = None,
     resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
@@ -63,7 +65,7 @@ def train(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
         tuple(data or ()), sagemaker,
-        tuple(metric or ()), requirements, runtime,
+        tuple(metric or ()), requirements, runtime, tuple(min or ()), tuple(max or ()),
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None
     if earlier:

@@ -38,6 +38,7 @@ SUPERVISOR = (
     "json_file.py",
     "metric_lines.py",
 )
+EVALUATION = ("thresholds.py",)
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
@@ -328,6 +329,10 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
         *(
             [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
             for n in (*SUPERVISOR, *STOP_MACHINES)
+        ),
+        *(
+            [f"{run.folder}/{n}", 0o644, (REMOTE / "evaluation" / n).read_text()]
+            for n in EVALUATION
         ),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],
