@@ -29,6 +29,8 @@ HELP = {
     "slots": "Horovod ranks per host; default: one per GPU, or one",
     "peer-address": "IP addresses that the hosts use among each other, comma-separated, in order",
     "requirements": "a file of further packages, resolved together with the runtime's pins",
+    "proxy": "http://HOST:PORT, through which hosts reach the package index",
+    "ca": "a file of certificates (PEM) that hosts trust when they download packages",
     "runtime": "tf2.18 (with Horovod) or tf2.21; default: by GPU and launcher",
     "system": "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
     "allow-mixed": "allow several GPU types in one cluster",
@@ -126,10 +128,13 @@ def options_of(
     launcher: str | None = None,
     *,
     mixed: bool,
+    proxy: str | None = None,
+    ca: str | None = None,
 ) -> Options:
     """The validated options for making hosts ready; UsageError for an invalid value."""
     from bootstrap.inventory.hosts import check_peer_address
     from bootstrap.plan.cluster import Options
+    from bootstrap.plan.internet import Internet, read_proxy
     from bootstrap.plan.runtimes import row_named
 
     if runtime is not None:
@@ -137,7 +142,25 @@ def options_of(
     texts = [text.strip() for text in (peer_address or "").split(",")]
     addresses = tuple(check_peer_address(text) for text in texts if text)
     path = Path(requirements) if requirements else None
-    return Options(system, path, addresses, launcher, runtime, mixed, _debian_mirror())
+    internet = Internet(
+        read_proxy(proxy, os.environ.get("RAILHEAD_PROXY", "")), _certificates(ca) if ca else ""
+    )
+    return Options(
+        system, path, addresses, launcher, runtime, mixed, _debian_mirror(), internet
+    )  # fmt: skip
+
+
+def _certificates(file: str) -> str:
+    """The text of the certificates in a file; UsageError if it is not such a file."""
+    from bootstrap.errors import UsageError
+    from bootstrap.plan.internet import MOST_CERTIFICATES, check_certificates
+
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(MOST_CERTIFICATES + 1)
+    except OSError as error:
+        raise UsageError(f"--ca {file}: {error.strerror}") from None
+    return check_certificates(file, text)
 
 
 def _debian_mirror() -> str:
