@@ -16,7 +16,7 @@ from typing import Any
 import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
 import tensorflow as tf
 
-from training import optimizer, train
+from training import optimizer, process
 from training.config import TrainConfig
 from training.job import Job
 from training.strategies import distributed, gpus, horovod
@@ -154,9 +154,9 @@ def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> Non
         replaced(tf.config.experimental, enable_op_determinism=enable),
         replaced(tf.config.threading, **threads),
     ):
-        train.prepare(Job("one-device", TrainConfig(), folder, threads=3))
+        process.prepare(Job("one-device", TrainConfig(), folder, threads=3))
         assert calls == ["3", "3"]
-        train.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
+        process.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
     assert calls[2:] == ["1", "2", "deterministic"]
 
 
