@@ -5,7 +5,7 @@ bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
 setup := scripts/setup $(if $(YES),--yes)
 typed := $(wildcard tests/*.py) \
-  $(addprefix tests/,bootstrap e2e engine hosts standins training)
+  $(addprefix tests/,bootstrap e2e engine fuzz hosts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 

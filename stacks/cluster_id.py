@@ -8,6 +8,8 @@ behind can be found and attributed.
 from __future__ import annotations
 
 import secrets
+import shlex
+from collections.abc import Collection
 from typing import Any, cast
 
 import pulumi
@@ -47,3 +49,17 @@ def on_every_resource(
         return pulumi.ResourceTransformationResult({**args.props, prop: tagged}, args.opts)
 
     return add
+
+
+def warn_of_others(exist: Collection[str], made: Collection[str]) -> None:
+    """Warn of machines that exist with this stack's id and are not among those of its config: a
+    killed `up` left them, or this one removes them at its end."""
+    others = sorted(set(exist) - set(made))
+    if others:
+        stack = shlex.quote(pulumi.get_stack())
+        pulumi.log.warn(
+            f"{', '.join(others)}: machines with this stack's id that its config does not have. "
+            "Those that this `up` does not remove are in no state of Pulumi. "
+            f"To see them: fab status --stack {stack}; to end them with the rest: "
+            f"fab teardown --destroy --stack {stack}"
+        )

@@ -80,8 +80,8 @@ KEYS = (
     Key("project", GCP, validators.project, "the Google Cloud project", required=True),
     Key("spot", REMOTE, switch, "spot machines: cheaper, but the cloud can take them away at any "
         "time; on AWS a spot machine that stops is terminated", default="false"),
-    Key("placement", AWS, switch, "put the machines into a cluster placement group. Unset: true "
-        "for two or more on-demand machines"),
+    Key("placement", AWS, switch, "put new machines into a cluster placement group; a machine "
+        "keeps its place. Unset: true for on-demand machines"),
     Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
     Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "

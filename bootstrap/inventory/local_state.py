@@ -82,15 +82,15 @@ def load_cluster(name: str) -> Inventory:
     try:
         inventory = from_document(json.loads(path.read_text()))
         return replace(inventory, stack=_stack_of(path.with_name("stack")))
-    except (ValueError, RecursionError, UsageError) as error:
-        raise UsageError(
-            f"the record of cluster {name} is damaged: {path}: {error}",
-            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
-        ) from None
     except FileNotFoundError:
         raise UsageError(
             f"no cluster {name!r} is recorded here; recorded: {', '.join(clusters()) or 'none'}",
             hint="fab train --hosts user@first,user@second",
+        ) from None
+    except (OSError, ValueError, RecursionError, UsageError) as error:
+        raise UsageError(
+            f"the record of cluster {name} is damaged: {path}: {error}",
+            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
         ) from None
 
 
@@ -124,6 +124,11 @@ def _last_name() -> str:
         return (home() / "last").read_text(errors="replace").strip()
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        raise UsageError(
+            f"the name of the last cluster cannot be read: {error}",
+            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
+        ) from None
 
 
 def forget_cluster(name: str) -> None:
@@ -206,9 +211,11 @@ def _read_record(path: Path) -> dict[str, Any]:
     current folder."""
     try:
         record: dict[str, Any] = json.loads(path.read_text())
-        Path(record["results"])
+        folder = Path(record["results"])
+        if not folder.is_absolute() or "\0" in str(folder):
+            raise ValueError
         return record
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         kept = path.with_name(f"{path.name}.damaged")
         path.replace(kept)
     folder = Path.cwd() / "results" / path.stem

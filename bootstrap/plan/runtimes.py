@@ -45,12 +45,14 @@ OPENMPI_OF_APT = "4"
 @dataclass(frozen=True)
 class Row:
     """One row of the table; --runtime takes its name. `pythons` are the versions that it is
-    locked for, the preferred one first."""
+    locked for, the preferred one first. `limits` are versions that packages of --requirements must
+    have, where what they declare allows versions that fail with those of the runtime."""
 
     name: str
     tensorflow: str
     horovod: bool
     pythons: tuple[str, ...]
+    limits: tuple[str, ...] = ()
 
     def serves(self, launcher: str | None) -> bool:
         """Whether this row has what a launcher needs; None means all launchers."""
@@ -60,7 +62,14 @@ class Row:
 ROWS = {
     row.name: row
     for row in (  # in the order of preference
-        Row("tf2.18", "2.18.1", horovod=True, pythons=("3.11", "3.12", "3.10")),
+        Row(
+            *("tf2.18", "2.18.1"),
+            horovod=True,
+            pythons=("3.11", "3.12", "3.10"),
+            # Its protobuf is 5, as TensorFlow 2.18 needs it. tensorflow-metadata 1.21, which
+            # tensorflow-datasets requires, accepts that and can be imported with 6 only.
+            limits=("tensorflow-metadata<1.18",),
+        ),
         Row("tf2.21", "2.21.0", horovod=False, pythons=("3.11", "3.12", "3.10", "3.13")),
     )
 }
@@ -106,11 +115,6 @@ class Runtime:
     def lock(self) -> Path:
         """The locked requirements."""
         return LOCKS / f"runtime-{self.name}.txt"
-
-    @property
-    def override(self) -> str:
-        """The uv override that excludes the other build of TensorFlow from user requirements."""
-        return "" if self.gpu else "tensorflow ; sys_platform == 'never'"
 
 
 RUNTIMES = {

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from bootstrap.console import log
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
-from bootstrap.plan.runtimes import LOCKS, Environment, uv_digest
+from bootstrap.plan.runtimes import LOCKS, uv_digest
 from bootstrap.ssh.bundle import Bundle, pack_folder
 
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
@@ -40,28 +40,3 @@ def _fetch_uv(folder: Path) -> None:
         if done.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{done.stderr.strip()}")
         (target / "bin/uv").replace(part / "uv")
-
-
-def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
-    """Lock the user's requirements together with the runtime's pins; returns the locked text.
-
-    Raises:
-        UsageError: the file is missing, or conflicts with the runtime; the message has uv's output.
-    """
-    if not requirements.is_file():
-        raise UsageError(f"--requirements {requirements}: there is no such file")
-    runtime = environment.runtime
-    argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
-    argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
-    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
-    argv += ["--constraints", str(runtime.lock), str(requirements)]
-    if runtime.override:
-        argv += ["--overrides", "-"]
-    done = log.run(argv, input=runtime.override, capture_output=True)
-    if done.returncode:
-        tail = "\n  ".join(done.stderr.strip().splitlines()[-8:])
-        raise UsageError(
-            f"{requirements} does not go together with runtime {runtime.name}:\n  {tail}",
-            hint=f"loosen the versions in {requirements.name}; the pins are in {runtime.lock}",
-        )
-    return done.stdout

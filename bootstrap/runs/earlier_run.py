@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.start import Run
 
 PATHS = ("script", "workdir", "env_file", "requirements")
-FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric"}
+FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric", "mins": "min", "maxs": "max"}
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,49 @@ def earlier_run(run_id: str) -> EarlierRun:
     """The record of the run with this id.
 
     Raises:
-        UsageError: none is recorded here, or its record is of an older version.
+        UsageError: none is recorded here, or its record is damaged or of an older version.
     """
     entry = local_state.recorded_run(run_id)
-    given = entry.get("given")
-    if not given:
+    hint = "type its command again, without --resume"
+    if not entry.get("given"):
         raise UsageError(
             f"run {run_id} was started by a version of Railhead that did not record its options",
-            hint="type its command again, without --resume",
+            hint=hint,
         )
-    return EarlierRun(
-        Run(run_id, Path(entry["results"])),
-        entry["cluster"],
-        entry["document"],
-        TrainArgs.of_record(given),
-        Path(given["folder"]),
+    try:
+        _check(entry)
+        return EarlierRun(
+            Run(run_id, Path(entry["results"])),
+            entry["cluster"],
+            entry["document"],
+            TrainArgs.of_record(entry["given"]),
+            Path(entry["given"]["folder"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"the record of run {run_id} is damaged: {what}", hint=hint) from None
+
+
+def _check(entry: Mapping[str, Any]) -> None:
+    """Raises KeyError or TypeError where what `--resume` uses is missing or of another type."""
+    _each(dict, [entry["document"], entry["given"], entry["given"]["options"]])
+    document, program = entry["document"], entry["document"]["program"]
+    _each(str, [entry["cluster"], entry["given"]["folder"], document["bundle"], program["kind"]])
+    data = document.get("data", [])
+    _each(list, [data])
+    _each(
+        dict, [*data, document["env"], program["settings"] if program["kind"] == "training" else {}]
     )
+    _each(str, document["env"].values())
+    for item in data:
+        _each(str, [item["name"]])
+        _each((list, type(None)), [item["paths"]])
+        _each((str, type(None)), [item["distribution"]])
+
+
+def _each(kind: type | tuple[type, ...], values: Iterable[Any]) -> None:
+    if wrong := [value for value in values if not isinstance(value, kind)]:
+        raise TypeError(f"{wrong[0]!r} is in a wrong place")
 
 
 def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, TrainArgs]:
@@ -60,9 +87,14 @@ def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, 
     Raises:
         UsageError: an option contradicts the run, or its program is not where it was.
     """
+    if evaluated := earlier.document.get("evaluates"):
+        raise UsageError(
+            f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
+            hint=f"fab evaluate {evaluated}",
+        )
     _refuse_contradictions(earlier, given)
     args = _args(earlier)
-    with _working_folder(earlier):
+    with working_folder(earlier):
         return read_request(args, resumes=earlier.run.run_id), args
 
 
@@ -102,9 +134,13 @@ def _args(earlier: EarlierRun) -> TrainArgs:
     args = replace(earlier.args, env=env, **paths)
     if document["program"]["kind"] == "script":
         return args
+    return replace(args, preset=None, settings=setting_texts(document))
+
+
+def setting_texts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings of a run document as `name=value`."""
     settings = document["program"]["settings"]
-    texts = tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
-    return replace(args, preset=None, settings=texts)
+    return tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
 
 
 def _refuse_contradictions(earlier: EarlierRun, given: TrainArgs) -> None:
@@ -132,7 +168,7 @@ def _same(name: str, value: Any, before: Any, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _working_folder(earlier: EarlierRun) -> Iterator[None]:
+def working_folder(earlier: EarlierRun) -> Iterator[None]:
     """In the folder where the run was started: its options may name files there."""
     before = Path.cwd()
     try:

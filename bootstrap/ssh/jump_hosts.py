@@ -164,7 +164,10 @@ def _open(hops: Sequence[Connection], traffic: Traffic) -> list[Connection]:
 
 
 def _socket(hop: Connection) -> socket.socket:
-    sock = socket.create_connection((hop.host, hop.port), CONNECT_SECONDS)
+    try:
+        sock = socket.create_connection((hop.host, hop.port), CONNECT_SECONDS)
+    except UnicodeError as error:  # a part of the name is empty, or longer than 63 characters
+        raise socket.gaierror(str(error)) from None
     # paramiko leaves Nagle's algorithm on; off, a login at 100 ms takes 0.2 s less.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -28,6 +28,7 @@ from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh.bundle import Bundle, tar
 from bootstrap.untrusted import unpack
+from bootstrap.untrusted.answers import check_result, checked_event
 
 OPEN_SECONDS = 10
 REMOTE = Path(__file__).parents[1] / "remote"
@@ -83,16 +84,20 @@ class Session:
         self, host: Host, connection: Connection, close_connection: Callable[[], None]
     ) -> None:
         """An open connection; `close_connection` closes it and the jump hosts before it."""
-        self.host = host
         self.connection = connection
-        self._close_connection = close_connection
         transport = self.connection.transport
         assert transport is not None
         transport.set_keepalive(15)
         self.host_key: paramiko.PKey = transport.get_remote_server_key()
-        self._channel = transport.open_session(timeout=OPEN_SECONDS)
-        self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
-        self._out = self._channel.makefile("rb")
+        channel = transport.open_session(timeout=OPEN_SECONDS)
+        channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+        self._use(host, channel, channel.makefile("rb"), close_connection)
+
+    def _use(self, host: Host, channel: Any, out: Any, close: Callable[[], None]) -> None:
+        """Use a channel to a shell that runs LOOP, and its output."""
+        self.host = host
+        self._close_connection = close
+        self._channel, self._out = channel, out
         # Random, so that no output of a command can contain it.
         self._mark = secrets.token_hex(8)
         self._greeted = False
@@ -163,6 +168,11 @@ class Session:
         """Read every fact of this host; writes nothing on it."""
         return parse(self.sh(script()))
 
+    @property
+    def has_agent(self) -> bool:
+        """Whether the agent runs in the channel; then `sh` is over."""
+        return self._agent
+
     def start_agent(self, python: str) -> None:
         """Start the agent in the channel, with the host's `python`; a second call does nothing."""
         if self._agent:
@@ -180,12 +190,14 @@ class Session:
 
         Raises:
             RailheadError: the operation failed on the host, or the connection broke.
+            Hostile: what it sent is not in the form of this operation's events and result.
         """
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
             self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
             answer = self._answer(op, on_event=on_event)
-            if isinstance(answer, dict) and "rc" in answer:
+            check_result(op, answer, kw)
+            if op == "run":
                 notes.append(f"exit {answer['rc']}")
             return answer
 
@@ -203,7 +215,8 @@ class Session:
 
     def _send_files(self, op: str, bundle: Bundle, on_sent: OnSent | None, **kw: Any) -> Any:
         def needed(event: Mapping[str, Any]) -> None:
-            payload = _packed(bundle, tuple(sorted(event["need"]))) if event["need"] else b""
+            missing = _checked_digests(event, bundle)
+            payload = _packed(bundle, missing) if missing else b""
             self._send(b"%d\n" % len(payload))
             self._send(payload, on_sent)
 
@@ -304,9 +317,7 @@ class Session:
                 return answer["ok"]
             if "error" in answer:
                 raise _agent_error(self.host, op, answer["error"])
-            event = answer.get("event")
-            if not isinstance(event, dict):
-                raise unpack.Hostile("an answer of no known kind")
+            event = checked_event(answer.get("event"))
             if stop_at and stop_at in event:
                 return event
             if on_event:
@@ -345,17 +356,31 @@ def _log_details(arguments: Mapping[str, Any]) -> str:
     return f": {', '.join(details)}" if details else ""
 
 
-def _parsed(raw: bytes) -> Any:
-    """Parse one JSON line of the agent; Hostile when it is too long or not JSON."""
+def _checked_digests(event: Mapping[str, Any], bundle: Bundle) -> tuple[str, ...]:
+    """The contents that a host requests; Hostile if it requests others than those of the bundle."""
+    known = {entry["sha256"] for entry in bundle.manifest()["files"]}
+    needed = event.get("need")
+    if not isinstance(needed, list) or not all(isinstance(digest, str) for digest in needed):
+        raise unpack.Hostile("a request for files that is none")
+    if not {*needed} <= known:
+        raise unpack.Hostile("a request for a file that was not offered")
+    return tuple(sorted(needed))
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """Parse one JSON line of the agent; Hostile when it is too long or no JSON object."""
     if len(raw) >= ANSWER:
         raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
     try:
-        return json.loads(raw)
+        answer: dict[str, Any] = json.loads(raw)
     except (ValueError, RecursionError):
         raise unpack.Hostile("an answer that is no JSON") from None
+    return answer
 
 
-def _agent_error(host: Host, op: str, error: Mapping[str, str]) -> RailheadError:
+def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
+    if not isinstance(error, dict) or not {"errno", "text"} <= {*error}:
+        return unpack.Hostile("an error that is none")
     if error["errno"] in ("ENOSPC", "EDQUOT"):
         return RailheadError(
             f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"

@@ -34,7 +34,7 @@ def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) ->
     """Append keys to ~/.railhead/known_hosts; returns a line for each. `agreed` confirms each.
 
     Raises:
-        UsageError: a key is not confirmed; then none is pinned.
+        UsageError: a key is not confirmed, or the file cannot be read; then none is pinned.
     """
     path = local_state.home() / "known_hosts"
     lines = []
@@ -43,8 +43,12 @@ def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) ->
         if not agreed(label):
             raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
         lines.append((label, f"{shown.hostname} {shown.key.get_name()} {shown.key.get_base64()}\n"))
-    previous = path.read_text() if path.exists() else ""
-    atomic_write(path, previous + "".join(line for _, line in lines))
+    try:
+        previous = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    end = b"\n" if previous and not previous.endswith(b"\n") else b""
+    atomic_write(path, previous + end + "".join(line for _, line in lines).encode())
     return [f"pinned {label}" for label, _ in lines]
 
 

@@ -79,7 +79,7 @@ class Cluster(pulumi.ComponentResource):
             network=network.make_network(config, found.location, opts),
             key=hosts.key(config, opts).key_name,
             profile=profile.name if profile else None,
-            group=group.name if group else None,
+            group=group.name if group and config.placement else None,
             tags={**tags(config, pulumi.get_stack()), ID: own_id},
         )
         stopper = schedule.stop_role(config, found.account, own_id, opts)

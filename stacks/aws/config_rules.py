@@ -86,15 +86,12 @@ def _user(values: Values) -> list[str]:
 
 
 def _placement(values: Values) -> list[str]:
-    found = []
-    if values["placement"] and values["count"] == 1:
-        found.append("placement: a placement group needs two or more hosts; count is 1")
-    if values["placement"] and values["spot"]:
-        found.append(
-            "placement: not with spot: one machine that AWS cannot start, or takes away, "
-            "ends the group; set one of them to false"
-        )
-    return found
+    if not (values["placement"] and values["spot"]):
+        return []
+    return [
+        "placement: not with spot: one machine that AWS cannot start, or takes away, "
+        "ends the group; set one of them to false"
+    ]
 
 
 def _data(values: Values) -> list[str]:
@@ -119,11 +116,9 @@ RULES = (
 
 
 def defaults(values: Values) -> dict[str, object]:
-    """`image` and `placement`: on-demand machines of one cluster are placed close together."""
-    return {
-        "image": default_image(values),
-        "placement": bool(values["count"] > 1 and not values["spot"]),
-    }
+    """`image` and `placement`: on-demand machines of one cluster are placed close together, also
+    a single one, to which others may come."""
+    return {"image": default_image(values), "placement": not values["spot"]}
 
 
 def default_image(values: Values) -> str:

@@ -31,8 +31,11 @@ def key(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.KeyPair:
 
 
 def group(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
-    """A cluster placement group: its machines are close in the network. None if not configured."""
-    if not config.placement:
+    """A cluster placement group: its machines are close in the network. None for spot machines.
+
+    Without `placement` it is there too: machines may be in it, and AWS refuses to remove it then.
+    """
+    if config.spot:
         return None
     return ec2.PlacementGroup(f"railhead-{config.name}", strategy="cluster", opts=opts)
 
@@ -67,6 +70,8 @@ def host(
         opts=pulumi.ResourceOptions.merge(opts, _options(config, inputs.network)),
     )
     instance.ami.apply(lambda ami: _log_newer_image(name, ami, inputs.ami))
+    if config.placement:
+        instance.placement_group.apply(lambda found: _log_no_group(name, found))
     return instance
 
 
@@ -78,14 +83,25 @@ def _log_newer_image(name: str, current: str, newest: str) -> None:
         )
 
 
+def _log_no_group(name: str, found: str | None) -> None:
+    if not found:
+        pulumi.log.info(
+            f"{name} stays outside of the placement group of new machines: to move it would "
+            "replace it and its disk"
+        )
+
+
 def _options(config: ClusterConfig, network: Network) -> pulumi.ResourceOptions:
     """How machines are replaced. Old ones are removed first: a quota may not allow both.
 
     Values that each `up` looks up again are fixed when a machine is made: a newer image, or
     another first subnet of an existing VPC, must not replace machines and their disks. Changed
-    user data would stop them: a machine keeps the timer and the key that it was made with.
+    user data would stop them: a machine keeps the timer and the key that it was made with. So does
+    its place: another `count` or `placement` must not replace it. Another `spot` does.
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
+    if not config.spot:
+        fixed.append("placementGroup")
     if config.network and not config.zones:
         fixed.append("subnetId")
     return pulumi.ResourceOptions(

@@ -5,7 +5,6 @@ Each raises ConfigError where a permission is missing: nothing is made on a gues
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import ec2
 
+from stacks import cluster_id
 from stacks.aws.tags import ID, identifying_tags
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
@@ -124,24 +124,12 @@ def name_others(
         except Exception as error:  # the type that a failed invoke raises
             pulumi.log.info(f"machines with this stack's id cannot be counted: {error}")
             return False
-        return _warn(found["ids"], values[1:])
+        cluster_id.warn_of_others(found["ids"], values[1:])
+        return True
 
     # After the machines: one that is replaced is gone then.
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
     every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
-
-
-def _warn(exist: Sequence[str], made: Sequence[str]) -> bool:
-    others = sorted(set(exist) - set(made))
-    if others:
-        stack = shlex.quote(pulumi.get_stack())
-        pulumi.log.warn(
-            f"{', '.join(others)}: machines with this stack's id that its config does not have. "
-            "Those that this `up` does not remove are in no state of Pulumi. "
-            f"To see them: fab status --stack {stack}; to end them with the rest: "
-            f"fab teardown --destroy --stack {stack}"
-        )
-    return bool(others)
 
 
 def lookup(permission: str, call: Callable[[], T]) -> T:

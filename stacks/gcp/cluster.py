@@ -23,6 +23,7 @@ from stacks.gcp import (
     quota,
     rest,
 )
+from stacks.gcp.existing import name_others
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels
 from stacks.gcp.network import Network
@@ -67,7 +68,7 @@ class Cluster(pulumi.ComponentResource):
         self.document: pulumi.Output[Document] = (
             self._request(config, requests)
             if requests
-            else self._make(config, own_id, location, chosen, existing)
+            else self._make(config, own_id, location, chosen, existing, google)
         )
         self.register_outputs({"document": self.document})
 
@@ -84,6 +85,7 @@ class Cluster(pulumi.ComponentResource):
         location: Location,
         chosen: Image,
         existing: Network | None,
+        google: rest.Google | None,
     ) -> pulumi.Output[Document]:
         net = existing or network.make_network(config, location, self)
         rules = firewall.make_rules(config, location, net, self)
@@ -93,6 +95,7 @@ class Cluster(pulumi.ComponentResource):
         inputs = hosts.HostInputs(location, chosen, net.subnet, email, own_id)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
         made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
+        name_others(own_id, [machine.id for machine in made], google)
         return _document(config, own_id, made, store)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from stacks.settings import ClusterConfig
 
+CLUSTER = "railhead-cluster"
 ID = "railhead-id"  # its value is in stacks/cluster_id.py
 
 
 def labels(config: ClusterConfig) -> dict[str, str]:
     """For every resource that can have labels; networks, firewall rules and accounts cannot."""
-    return {"railhead-cluster": config.name, "railhead-owner": config.owner}
+    return {CLUSTER: config.name, "railhead-owner": config.owner}
 
 
 def description(config: ClusterConfig) -> str:

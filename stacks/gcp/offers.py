@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pulumi
 
@@ -13,34 +12,24 @@ from stacks.settings import ClusterConfig
 
 
 def zones(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | None:
-    """All zones with the machine type, for n1 those with its GPUs; None: Compute did not answer."""
+    """All zones with the machine type, and for n1 with its GPUs; None: Compute did not answer."""
     if google is None:
         return None
-    kind, name = "machineTypes", config.machine_type
+    lists = [("machineTypes", config.machine_type)]
     if config.machine_type in N1:
-        kind, name = "acceleratorTypes", str(config.gpu_type)
+        lists.append(("acceleratorTypes", str(config.gpu_type)))
     try:
-        return tuple(sorted(_zones(google, kind, name, config.gpu_count or 1)))
+        found = [set(_zones(google, *one, config.gpu_count or 1)) for one in lists]
     except Unanswered as why:
-        pulumi.log.warn(f"Compute does not list its {kind}, our table decides: {why}")
+        pulumi.log.warn(f"Compute does not list its machines, our table decides: {why}")
         return None
+    return tuple(sorted(set.intersection(*found)))
 
 
 def _zones(google: Google, kind: str, name: str, cards: int) -> Iterator[str]:
-    for zone, listed in _pages(google, f"projects/{google.project}/aggregated/{kind}",
-                               name):  # fmt: skip
+    for zone, listed in google.pages(f"aggregated/{kind}", f"name={name}"):
         for one in listed.get(kind, ()):
             state = one.get("deprecated", {}).get("state", "ACTIVE")
             enough = one.get("maximumCardsPerInstance", cards) >= cards
             if one.get("name") == name and state == "ACTIVE" and enough:
                 yield zone.removeprefix("zones/")
-
-
-def _pages(google: Google, path: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    query = {"filter": f"name={name}", "maxResults": "500"}
-    for _ in range(50):
-        page = google.get("compute", path, **query)
-        yield from page.get("items", {}).items()
-        if not page.get("nextPageToken"):
-            return
-        query["pageToken"] = page["nextPageToken"]

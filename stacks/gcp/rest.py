@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib import error, parse, request
@@ -24,6 +24,7 @@ ADDRESSES = {
 }
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other addresses
 SECONDS = 30
+MOST_PAGES = 50
 
 
 class Unanswered(Exception):
@@ -62,6 +63,24 @@ class Google:
             Unanswered: there is none.
         """
         return self._ask(api, path, json.dumps(body).encode())
+
+    def pages(self, path: str, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each zone with what is there, of a list of Compute over all zones of the project.
+
+        Args:
+            path: the list, as in "aggregated/instances".
+            wanted: its filter, as in "name=g2-standard-4".
+
+        Raises:
+            Unanswered: there is none.
+        """
+        query = {"filter": wanted, "maxResults": "500"}
+        for _ in range(MOST_PAGES):
+            page = self.get("compute", f"projects/{self.project}/{path}", **query)
+            yield from page.get("items", {}).items()
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
 
     def _ask(self, api: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from stacks.gcp.labels import CLUSTER
 from stacks.gcp.rest import Google, Unanswered
 from stacks.gcp.zone import Location
 from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState
@@ -39,7 +40,7 @@ def read(config: ClusterConfig, location: Location, google: Google | None) -> Us
         ours = google.get(
             "compute",
             f"{project}/zones/{location.zone}/instances",
-            filter=f"labels.railhead-cluster={config.name}",
+            filter=f"labels.{CLUSTER}={config.name}",
         )
     except Unanswered as why:
         pulumi.log.warn(f"Compute does not say what is in use: {why}")

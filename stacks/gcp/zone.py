@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
+from stacks.gcp import existing as existing_machines
 from stacks.gcp import machine_types, offers
 from stacks.gcp.rest import Google
 from stacks.settings import ClusterConfig
@@ -27,7 +28,8 @@ class Location:
 def choose_location(
     config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions
 ) -> Location:
-    """The location of this cluster. Compute's lists count before our table.
+    """The location of this cluster. Compute's lists count before our table, and before both the
+    zone of its machines that exist, unless the config names zones.
 
     Raises:
         ConfigError: no zone of the region is known to have the machines.
@@ -36,6 +38,8 @@ def choose_location(
     offering = offers.zones(config, google)
     existing = _zones(config.project, config.region, opts)
     zone = first_zone(config, existing, offering)
+    if not config.zones:  # a change in Compute's lists must not move machines
+        zone = existing_machines.zone(config, google) or zone
     others = tuple(one for one in _offering_here(config, offering, existing) if one != zone)
     return Location(config.project, config.region, zone, others)
 
@@ -93,12 +97,15 @@ def _other_region(regions: Sequence[str], config: ClusterConfig) -> str:
 
 
 def _what(config: ClusterConfig) -> str:
-    return str(config.gpu_type) if config.machine_type in machine_types.N1 else config.machine_type
+    gpu = f" with {config.gpu_type}" if config.machine_type in machine_types.N1 else ""
+    return f"{config.machine_type}{gpu}"
 
 
 def _list_command(config: ClusterConfig) -> str:
-    kind = "accelerator-types" if config.machine_type in machine_types.N1 else "machine-types"
-    return f"gcloud compute {kind} list --filter=name:{_what(config)} --project {config.project}"
+    kind, name = "machine-types", config.machine_type
+    if name in machine_types.N1:
+        kind, name = "accelerator-types", str(config.gpu_type)
+    return f"gcloud compute {kind} list --filter=name:{name} --project {config.project}"
 
 
 def _zones(project: str, region: str, opts: pulumi.InvokeOptions) -> Sequence[str] | None:

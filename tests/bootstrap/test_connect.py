@@ -183,11 +183,13 @@ def test_every_host_is_reported_in_one_report(
     nameless = Host("nameless", "no-such-host.invalid")
     stranger = replace(cluster.host(1), user="railhead-nobody")
     began = time.monotonic()
-    output = outcome(cluster.host(0), nameless, closed(), silent, mute, stranger)
+    no_name = Host("no-name", "x" * 64)  # no part of a DNS name is as long
+    output = outcome(cluster.host(0), nameless, no_name, closed(), silent, mute, stranger)
     assert time.monotonic() - began < 8
     says = {
         "h1": "ok",
         "nameless": "the name 'no-such-host.invalid' does not resolve",
+        "no-name": f"the name {'x' * 64!r} does not resolve",
         "closed": "refused: no sshd answers on port",
         "silent": "no answer within 10 s",
         "mute": "is open, but no sshd speaks there",

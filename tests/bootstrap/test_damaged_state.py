@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,44 @@ def test_a_damaged_name_of_the_last_cluster_is_a_usage_error(home: Path, data: b
         local_state.last_cluster()
 
 
-@pytest.mark.parametrize("text", [*TEXTS, '{"results": 5}'], ids=range(len(TEXTS) + 1))
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("spoil", [replace_by_folder, replace_by_loop])
+def test_a_state_file_that_cannot_be_read_is_a_usage_error(
+    home: Path, spoil: Callable[[Path], None]
+) -> None:
+    local_state.save_cluster(parse_hosts("h1"))
+    name = local_state.clusters()[0]
+    spoil(local_state.cluster_folder(name) / "cluster.json")
+    with pytest.raises(UsageError, match="is damaged: .*cluster.json"):
+        local_state.load_cluster(name)
+    spoil(home / ".railhead" / "last")
+    with pytest.raises(UsageError, match="last cluster cannot be read") as caught:
+        local_state.last_cluster()
+    assert "--hosts" in caught.value.hint
+
+
+@pytest.mark.parametrize("spoil", [replace_by_folder, replace_by_loop])
+def test_a_record_of_a_run_that_cannot_be_read_is_set_aside(
+    home: Path, spoil: Callable[[Path], None]
+) -> None:
+    inventory = parse_hosts("h1")
+    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    spoil(local_state.runs(inventory.name)[0])
+    assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+
+
+@pytest.mark.parametrize(
+    "text", [*TEXTS, '{"results": 5}', '{"results": "a\\u0000b"}'], ids=range(len(TEXTS) + 2)
+)
 def test_a_damaged_record_of_a_run_keeps_nobody_from_the_run(
     home: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def recorded(args: TrainArgs, cluster: str = "c") -> RunRequest:
     request = read_request(args)
     document: dict[str, Any] = {"run_id": "r1", "cluster": cluster, "bundle": request.bundle.digest}
     document |= {"program": request.program.document(), "env": dict(request.options.env)}
-    local_state.save_run(document, Path("results/r1"), request.record)
+    local_state.save_run(document, Path.cwd() / "results/r1", request.record)
     return request
 
 
@@ -132,7 +133,7 @@ def test_records_that_do_not_suffice_are_refused(
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r1")
     old: dict[str, Any] = {"run_id": "r3", "cluster": "c"}
-    local_state.save_run(old, Path("results/r3"))
+    local_state.save_run(old, Path.cwd() / "results/r3")
     with pytest.raises(UsageError, match="did not record its options"):
         earlier_run("r3")
 
@@ -140,3 +141,33 @@ def test_records_that_do_not_suffice_are_refused(
 def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:
     record = SCRIPT.record()
     assert TrainArgs.of_record({**record, "options": {**record["options"], "new": 1}}) == SCRIPT
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no document": lambda entry: entry.pop("document"),
+    "a document that is text": lambda entry: entry.update(document="x"),
+    "no program": lambda entry: entry["document"].pop("program"),
+    "settings of a list": lambda entry: entry["document"]["program"].update(settings=[1]),
+    "a variable that is a number": lambda entry: entry["document"].update(env={"A": 1}),
+    "data without paths": lambda entry: entry["document"].update(data=[{"name": "x"}]),
+    "options of a list": lambda entry: entry["given"].update(options=[]),
+    "an option that is a number": lambda entry: entry["given"]["options"].update(preset=5),
+    "a list that is text": lambda entry: entry["given"]["options"].update(settings="seed=7"),
+    "a switch that is text": lambda entry: entry["given"]["options"].update(sagemaker="no"),
+    "a folder that is a number": lambda entry: entry["given"].update(folder=5),
+    "given that is a list": lambda entry: entry.update(given=["x"]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_record_is_a_usage_error(
+    project: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    recorded(TRAINING)
+    path = next((local_state.home() / "clusters").glob("*/runs/r1.json"))
+    entry = json.loads(path.read_text())
+    damage(entry)
+    path.write_text(json.dumps(entry))
+    with pytest.raises(UsageError, match="the record of run r1 is damaged") as caught:
+        earlier_run("r1")
+    assert "without --resume" in caught.value.hint

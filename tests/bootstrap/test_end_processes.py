@@ -67,6 +67,52 @@ def sweep(home: Path, run: str = "r1") -> Any:
     return json.loads(done.stdout)
 
 
+PLAIN_OF_SH = PLAIN.replace("$", "\\$")
+NO_MARKS = "{enter}(env -i PID=$PID setsid sh -c '{then}{plain}' &) ; exit 0"
+
+
+def emptied(enter: str = "", then: str = "") -> str:
+    """A process in a new session, without our variables."""
+    return NO_MARKS.format(enter=enter, then=then, plain=PLAIN)
+
+
+def put(home: Path, *folders: str) -> Path:
+    """Make folders of runs; the folder of all runs."""
+    runs = home / ".railhead" / "runs"
+    for name in folders:
+        (runs / name).mkdir(parents=True)
+    return runs
+
+
+def test_a_process_with_an_emptied_environment_is_found_by_its_folder(
+    start: Start, home: Path
+) -> None:
+    runs = put(home, "r1/work/data", "r10/work")
+    ours = start(emptied(f"cd {runs}/r1/work/data; "))
+    other = start(emptied(f"cd {runs}/r10/work; "))
+    assert sweep(home) == {"ended": 1, "left": []}
+    assert (alive(ours), alive(other)) == (False, True)
+    assert sweep(home, "all") == {"ended": 1, "left": []}
+
+
+def test_a_process_in_the_runs_folder_itself_is_not_ended(start: Start, home: Path) -> None:
+    """It stops the machines after the run."""
+    pid = start(emptied(f"cd {put(home, 'r1')}/r1; "))
+    assert sweep(home) == {"ended": 0, "left": []}
+    assert alive(pid)
+
+
+def test_somebody_who_looks_into_a_runs_folder_is_left_alone(
+    start: Start, home: Path, tmp_path: Path
+) -> None:
+    work = put(home, "r1/work") / "r1" / "work"
+    (tmp_path / "sshd").symlink_to("/bin/sh")
+    of_a_login = start(f"exec {tmp_path}/sshd -c 'cd {work}; sh -c \"{PLAIN_OF_SH}\"; :'", run=None)
+    with_terminal = start(f"script -qc 'cd {work}; {PLAIN}' /dev/null </dev/null", run=None)
+    assert sweep(home) == {"ended": 0, "left": []}
+    assert alive(of_a_login) and alive(with_terminal)
+
+
 OURS = {
     "a plain one": (PLAIN, 2.0),
     "one that ignores TERM": (STUBBORN, 6.0),

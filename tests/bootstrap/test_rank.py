@@ -187,10 +187,23 @@ def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
         return len(written[-1])
 
     monkeypatch.setattr(os, "write", takes_a_part)
-    rank_module.forward_output(source, os.getpid())
+    rank_module.forward_output(source, os.getpid(), rank_module.Heartbeat())
     monkeypatch.undo()
     os.close(source)
-    assert b"".join(written) == rank_module.encoded(text)
+    assert b"".join(written) == rank_module.ALIVE + rank_module.encoded(text)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_keras_writes_into_our_folder_unless_the_user_has_one(
+    tmp_path: Path, existing: bool
+) -> None:
+    text = "import os; print(os.environ.get('KERAS_HOME'))"
+    lay_out(tmp_path, script(tmp_path, text))
+    home = tmp_path / "work"
+    if existing:
+        (home / ".keras").mkdir()
+    expected = "None" if existing else f"{home}/.railhead/keras"
+    assert rank(tmp_path).stdout == f"{expected}\n"
 
 
 def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:

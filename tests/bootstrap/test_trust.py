@@ -48,6 +48,24 @@ def test_earlier_pins_stay(operator: Operator, cluster: Cluster) -> None:
     assert pins(operator) == line(cluster.machines[0]) + line(cluster.machines[1])
 
 
+def test_a_pin_is_a_line_of_its_own(operator: Operator, cluster: Cluster) -> None:
+    path = operator.home / ".railhead/known_hosts"
+    path.parent.mkdir()
+    path.write_bytes(b"\xff without an end of line")
+    trust.pin_keys(trust.unknown_keys(named(cluster.host(0))), Confirmation())
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    assert first.startswith(b"\xff") and b"".join(rest).decode() == line(cluster.machines[0])
+
+
+def test_a_file_of_pins_that_cannot_be_read_is_a_usage_error(
+    operator: Operator, cluster: Cluster
+) -> None:
+    found = trust.unknown_keys(named(cluster.host(0)))
+    (operator.home / ".railhead/known_hosts").mkdir(parents=True)
+    with pytest.raises(UsageError, match="known_hosts cannot be read"):
+        trust.pin_keys(found, Confirmation())
+
+
 def test_without_agreement_nothing_is_pinned(operator: Operator, cluster: Cluster) -> None:
     request = Confirmation(answer=False)
     with pytest.raises(UsageError, match="is not trusted; nothing was pinned"):

@@ -233,6 +233,28 @@ def test_a_host_that_vanishes_ends_the_run_everywhere(
     assert laptop.result()["culprit"]["host"] == "lap-h2"
 
 
+def orted_on(host: FullHost) -> int:
+    """The machine's pid of OpenMPI's daemon there."""
+    (pid,) = [p.pid for p in host.processes() if p.argv[0].endswith("orted")]
+    return pid
+
+
+def test_a_frozen_daemon_of_mpi_ends_the_run_but_a_rank_in_a_debugger_does_not(
+    laptop: Operator, two: Two
+) -> None:
+    h1, h2, hosts = two
+    process = laptop.start(*ticking(hosts, 600))
+    wait_for_ticks(h1, h2)
+    os.kill(ranks_on(h1)[0], signal.SIGSTOP)
+    begun = time.monotonic()
+    os.kill(orted_on(h2), signal.SIGSTOP)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 1 and "lost on lap-h2" in out, out
+    assert "no heartbeat of its ranks for 60 s" in out
+    assert time.monotonic() - begun >= 50  # a host that is only slow has this time
+    assert h1.busy(seconds=2) == [] and h2.busy(seconds=2) == []
+
+
 def test_a_killed_rank_ends_all_ranks_within_5_seconds(laptop: Operator, two: Two) -> None:
     h1, h2, hosts = two
     process = laptop.start(*ticking(hosts, 300))

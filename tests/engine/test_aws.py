@@ -175,6 +175,23 @@ def test_a_change_changes_what_was_reported_and_no_more(aws: OnAws) -> None:
     assert all(tags(one)["railhead:owner"] == "bob" for one in aws.instances())
 
 
+def test_another_count_or_placement_replaces_no_machine(aws: OnAws) -> None:
+    """Its disk may have results and checkpoints."""
+    aws.stack.config(count=1, bucket=False).up().ended(0)
+    (first,) = (one["InstanceId"] for one in aws.instances())
+    for changes in ({"count": 3}, {"placement": False}, {"count": 1}):
+        aws.stack.config(**changes).up().ended(0)
+        assert aws.instances()[0]["InstanceId"] == first, changes
+    aws.stack.config(count=2).up().ended(0)  # the second is made outside of the group
+    groups = {aws.cloud.extra.placed[one["InstanceId"]] for one in aws.instances()}
+    assert len(groups) == 2 and "" in groups
+    before = [one["InstanceId"] for one in aws.instances()]
+    aws.stack.config(placement=None).up().ended(0, "g4dn-2 stays outside of the placement group")
+    assert [one["InstanceId"] for one in aws.instances()] == before
+    aws.stack.destroy().ended(0)
+    check_nothing_is_left(aws)
+
+
 def test_a_bucket_with_results_stays_and_nothing_else(aws: OnAws) -> None:
     aws.stack.config(count=1)
     aws.stack.up().ended(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def rank(
     world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     done = started([python, str(folder / "rank.py")], folder / "work", world)
     assert "\n" not in done.stdout
-    done.stdout = done.stdout.replace("\x1f", "").replace("\x1e", "\n")
+    done.stdout = re.sub("[\x1c\x1d\x1f]", "", done.stdout).replace("\x1e", "\n")
     return done
 
 

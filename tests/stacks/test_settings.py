@@ -69,12 +69,12 @@ def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
     ("changes", "placement"),
     [
         ({}, True),
-        ({"count": "1"}, False),
+        ({"count": "1"}, True),
         ({"spot": "true"}, False),
         ({"placement": "false"}, False),
     ],
 )
-def test_the_default_of_placement_depends_on_count_and_spot(
+def test_the_default_of_placement_depends_on_spot_alone(
     keys: Path, changes: dict[str, str], placement: bool
 ) -> None:
     assert settings.read(config_of(keys, "aws", **changes), stack="dev").placement is placement
@@ -206,7 +206,6 @@ def test_a_wrong_value_is_refused_with_rule_value_and_choices(
     ("changes", "says"),
     [
         ({"placement": "true", "spot": "true"}, "placement: not with spot"),
-        ({"placement": "true", "count": "1"}, "count is 1"),
         (
             {"machine_type": "p3.2xlarge", "image": "dlami-base-ubuntu-22.04"},
             "does not support V100",

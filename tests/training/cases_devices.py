@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 from standins.case_runner import case, refused, replaced, replaced_module
 
-from training import optimizer, train
+from training import optimizer, process
 from training.config import TrainConfig
 from training.job import Job
 from training.strategies import distributed, gpus, horovod
@@ -147,12 +147,12 @@ def threads_precision_and_deterministic_operations_are_those_of_the_settings(fol
         replaced(tf.config.experimental, enable_op_determinism=enable),
         replaced(tf.config.threading, **threads),
     ):
-        train.prepare(Job("one-device", TrainConfig(), folder, threads=3))
+        process.prepare(Job("one-device", TrainConfig(), folder, threads=3))
         assert calls == ["3", "3"]
-        train.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
+        process.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
         assert calls[2:] == ["1", "2", "deterministic"]
         try:
-            train.prepare(Job("one-device", TrainConfig(precision="mixed_float16"), folder))
+            process.prepare(Job("one-device", TrainConfig(precision="mixed_float16"), folder))
             assert keras.mixed_precision.global_policy().name == "mixed_float16"
         finally:
             keras.mixed_precision.set_global_policy("float32")

@@ -93,7 +93,7 @@ def unfinished_lines(fields: dict[str, Any]) -> dict[str, str]:
     """The unfinished lines of ranks, from state.json: progress bars."""
     lines = fields.get("begun")
     found = lines.items() if isinstance(lines, dict) else ()
-    return {rank: line for rank, line in found if line}
+    return {rank: line for rank, line in found if line and isinstance(line, str)}
 
 
 def last_lines(folder: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ import importlib.abc
 import importlib.machinery
 import json
 import os
+import re
 import runpy
 import select
 import sys
@@ -25,7 +26,10 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(HERE, "work")
+BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
+ALIVE = b"\x1d"  # a heartbeat
+ENDED = b"\x1c"  # this rank has ended
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 NEVER_JOINED = """railhead: this script never called hvd.init(): it ran as {size} separate worlds of
 size 1, each over all of its data. Call hvd.init() (docs/tasks.md, "Your own script"), or run
@@ -50,9 +54,9 @@ def main() -> int:
 
 
 def run_program(run: dict[str, Any]) -> int:
-    """Run our own training or the script; returns the exit code."""
+    """Run our own training or evaluation, or the script; returns the exit code."""
     program = run["program"]
-    if program["kind"] == "training":
+    if program["kind"] != "script":
         return outcome(run_training)
     if run["keras"] == 2:
         sys.meta_path.insert(0, Keras2())
@@ -66,7 +70,8 @@ def run_program(run: dict[str, Any]) -> int:
 def redirect_output(last_line: bytes) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
-    The helper adds `last_line` when this process has ended, whatever ended it.
+    The helper also sends heartbeats, which do not depend on what this process does. It adds
+    `last_line` when this process has ended, whatever ended it.
 
     mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
     no process group that mpirun kills: it still forwards the last output of a killed rank. It is
@@ -85,41 +90,64 @@ def redirect_output(last_line: bytes) -> None:
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            forward_output(source, rank)
-            if last_line:
-                wait_for_end(rank)
-                os.write(1, encoded(last_line))
+            heartbeat = Heartbeat()
+            forward_output(source, rank, heartbeat)
+            wait_for_end(rank, heartbeat)
+            send(encoded(last_line) + ENDED)
     finally:
         os._exit(0)
 
 
-def forward_output(source: int, rank: int) -> None:
+class Heartbeat:
+    """Sends ALIVE every BEAT seconds, as often as it is asked to."""
+
+    def __init__(self) -> None:
+        self.due = 0.0
+
+    def beat(self) -> None:
+        """Send one if it is due."""
+        if time.monotonic() >= self.due:
+            self.due = time.monotonic() + BEAT
+            send(ALIVE)
+
+
+def send(data: bytes) -> None:
+    """Write all of the data to mpirun."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
     """Forward output until all writers have ended, or until LINGER seconds after the rank's end.
 
     Without this limit a background process of the rank would keep mpirun, and so the run, alive.
     """
     last = None
     while last is None or time.monotonic() < last:
+        heartbeat.beat()
         ready, _, _ = select.select([source], [], [], 0.5)
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
-        rest = memoryview(encoded(data or b""))
-        while rest:
-            rest = rest[os.write(1, rest) :]
+        send(encoded(data or b""))
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
 
 
-def wait_for_end(pid: int) -> None:
+def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
     """Wait until a process has ended; a program may close its output long before."""
     while not is_gone(pid):
-        time.sleep(0.2)
+        heartbeat.beat()
+        time.sleep(0.05)
 
 
 def encoded(data: bytes) -> bytes:
-    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]"."""
-    plain = data.replace(b"\x1e", b"?").replace(b"\x1f", b"?")
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD behind each "]".
+
+    The four separators of ASCII are ours, so a program cannot send a heartbeat.
+    """
+    plain = re.sub(b"[\x1c-\x1f]", b"?", data)
     return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
 
@@ -149,8 +177,12 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         RAILHEAD_SIZE=str(run["size"]),
         RAILHEAD_HOST=run["hosts"][host]["name"],
     )
+    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
+    home = os.path.expanduser("~")
+    if not os.path.isdir(os.path.join(home, ".keras")):
+        os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
     # Without TensorFlow's INFO lines; our own training also without its warnings.
-    level = "2" if run["program"]["kind"] == "training" else "1"
+    level = "1" if run["program"]["kind"] == "script" else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     if device := run["hosts"][host].get("interface"):
         # The interface that mpirun uses. "=": exactly this name, not a prefix.

@@ -2,7 +2,9 @@
 
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
-Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
+A child with an emptied environment is known by its working directory, in a folder of the run.
+Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
+Usage: python end_processes.py ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import time
 from typing import Any
 
 HOME = os.path.expanduser("~")
+OF_RUNS = b"RAILHEAD_RUN="
+MARK = OF_RUNS
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
@@ -26,23 +30,59 @@ FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then
 def processes(run_id: str) -> list[int]:
     """Pids of the run's processes on this host, without this process; "all" means any run."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in numbers if pid != os.getpid() and is_of(pid, run_id)]
+    runs = {pid: run_of(pid) for pid in numbers if pid != os.getpid()}
+    return [pid for pid, run in runs.items() if run and run_id in (run, "all")]
 
 
-def is_of(pid: int, run_id: str) -> bool:
-    """Whether a process belongs to the run and to this home (local hosts share a machine).
+def run_of(pid: int) -> str:
+    """The run of this home (local hosts share a machine) that a process belongs to, or "".
 
     A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
     """
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        with open(f"/proc/{pid}/comm", "rb") as name:
-            if name.read().rstrip(b"\n") == FINISHING:
+    with contextlib.suppress(OSError):
+        name = read(pid, "comm").rstrip(b"\n")
+        return "" if name == FINISHING else marked_run(pid) or run_by_folder(pid)
+    return ""
+
+
+def read(pid: int, name: str) -> bytes:
+    """A file of a process in /proc; OSError if the process has ended or is another user's."""
+    with open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read()
+
+
+def marked_run(pid: int) -> str:
+    """The run in a process's environment, or ""."""
+    marks = read(pid, "environ").split(b"\0")
+    if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
+        return ""
+    runs = [mark.removeprefix(MARK) for mark in marks if mark.startswith(MARK)]
+    return os.fsdecode(runs[0]) if runs else ""
+
+
+def run_by_folder(pid: int) -> str:
+    """The run below whose folder a process works, or "" if somebody who logged in started it.
+
+    Not the run's folder itself: there is the process that stops the machines after the run.
+    """
+    if MARK != OF_RUNS:
+        return ""
+    runs = os.path.join(os.path.realpath(HOME), ".railhead", "runs", "")
+    folder = os.readlink(f"/proc/{pid}/cwd")
+    run, below, _ = folder[len(runs) :].partition("/")
+    return run if folder.startswith(runs) and below and not is_of_a_login(pid) else ""
+
+
+def is_of_a_login(pid: int) -> bool:
+    """Whether a process has a terminal, or was started over ssh by no process of a run."""
+    while pid > 1:
+        _, parent, _, _, terminal = read(pid, "stat").rpartition(b") ")[2].split()[:5]
+        if terminal != b"0" or read(pid, "comm").startswith(b"sshd"):
+            return True
+        pid = int(parent)
+        with contextlib.suppress(PermissionError):
+            if pid > 1 and marked_run(pid):
                 return False
-        marks = file.read().split(b"\0")
-        if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
-            return False
-        runs = [mark[13:] for mark in marks if mark.startswith(b"RAILHEAD_RUN=")]
-        return bool(runs) and (run_id == "all" or runs[0] == os.fsencode(run_id))
     return False
 
 
@@ -127,4 +167,6 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        MARK = os.fsencode(sys.argv[2]) + b"="
     print(json.dumps(end_run(sys.argv[1])))

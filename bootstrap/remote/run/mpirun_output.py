@@ -1,21 +1,25 @@
-"""Parses mpirun's output: the lines of each rank, and which rank or host failed first. Stdlib only.
+"""Parses mpirun's output: the lines of each rank, which host is silent, and which rank or host
+failed first. Standard library only, Python 3.10.
 
 OpenMPI tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's piece.
 In a piece with newlines OpenMPI tags each line, and drops output beyond 8 kB. Therefore ranks end
 their lines with END, never with a newline (`redirect_output` in rank.py): one tag per piece, no
 loss. A rank also puts GUARD behind each "]" that it prints: text that looks like the tag of another
-rank stays text.
+rank stays text. ALIVE and ENDED are no text: a rank's helper sends them (`Heartbeat` in rank.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:")
 END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
+ALIVE = b"\x1d"  # ASCII's group separator
+ENDED = b"\x1c"  # ASCII's file separator
+NO_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + b"]")
 LONGEST_TAG = 64
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
@@ -27,6 +31,8 @@ class MpirunOutput:
         self.raw = b""
         self.rank = 0
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
+        self.heard: set[int] = set()  # ranks of which something came
+        self.ended: set[int] = set()  # ranks whose process has ended
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -54,7 +60,10 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        *lines, unfinished = (self.unfinished.get(self.rank, b"") + text.replace(GUARD, b"")).split(
+        self.heard.add(self.rank)
+        if ENDED in text:
+            self.ended.add(self.rank)
+        *lines, unfinished = (self.unfinished.get(self.rank, b"") + NO_TEXT.sub(b"", text)).split(
             END
         )
         if len(unfinished) > LONGEST_LINE:
@@ -62,6 +71,56 @@ class MpirunOutput:
         self.unfinished[self.rank] = unfinished
         for line in lines:
             yield self.rank, line
+
+
+# Seconds without a byte. With 40 busy processes on 2 cores the helper came at most 2 s late; a host
+# that swaps, or that its cloud moves, may be silent for longer. Ending a run that would have
+# continued costs all since its last checkpoint; waiting for one that hangs costs this minute.
+SILENCE = 60.0
+START = 300.0  # seconds for the first one: mpirun logs in to all hosts before, and Python starts
+LONGEST_WAIT = (
+    1.0  # seconds that one wait counts: a supervisor that was stopped itself hears nobody
+)
+
+
+class Heartbeats:
+    """Counts for each host the seconds in which its ranks were silent.
+
+    mpirun notices a host that the network lost by TCP keepalive, but the kernel answers that: of a
+    host whose orted is frozen mpirun never hears. Therefore a helper beside each rank sends a byte
+    every few seconds, whatever the rank does; also while a debugger has stopped it.
+    """
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        """`slots`: the number of ranks on each host; ranks fill them in order."""
+        self.hosts = [host for host, count in enumerate(slots) for _ in range(count)]
+        self.limits = {host: START for host in self.hosts}
+        self.silent = {host: 0.0 for host in self.hosts}
+        self.going = set(range(len(self.hosts)))
+
+    def heard(self, ranks: Iterable[int]) -> None:
+        """Output or a heartbeat of these ranks has come."""
+        for rank in ranks:
+            if rank < len(self.hosts):
+                self.silent[self.hosts[rank]] = 0.0
+                self.limits[self.hosts[rank]] = SILENCE
+
+    def ended(self, ranks: Iterable[int]) -> None:
+        """These ranks have ended; a host without ranks may be silent."""
+        self.going.difference_update(ranks)
+
+    def waited(self, seconds: float) -> None:
+        """No output has come for so long, though it would have been read."""
+        for host in self.silent:
+            self.silent[host] += min(seconds, LONGEST_WAIT)
+
+    def lost(self) -> int | None:
+        """The host that has been silent for too long; 0, the chief, if all are: mpirun hangs."""
+        hosts = {self.hosts[rank] for rank in self.going}
+        lost = sorted(host for host in hosts if self.silent[host] >= self.limits[host])
+        if not lost:
+            return None
+        return 0 if len(lost) == len(hosts) else lost[0]
 
 
 # OpenMPI 4.1's messages about a failure (tests/cases/mpirun has full examples).

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import select
 import subprocess
 import threading
 import time
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bootstrap.remote.run.metric_lines import MetricLines
-    from bootstrap.remote.run.mpirun_output import MpirunOutput
+    from bootstrap.remote.run.mpirun_output import Heartbeats, MpirunOutput
 else:  # on a host they are in the same folder
     from metric_lines import MetricLines
-    from mpirun_output import MpirunOutput
+    from mpirun_output import Heartbeats, MpirunOutput
 
 MPIRUN = -1  # the "rank" of mpirun's own lines
 RECORD = b"@railhead "
@@ -147,7 +148,9 @@ class RunOutput:
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: dict[str, Any] | None = None
+        self.last_metrics: dict[str, float] = {}  # the last value of each --metric
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
+        self.heartbeats = Heartbeats([host["slots"] for host in run["hosts"]])
         self.broken: BaseException | None = None
         patterns = run.get("metrics")
         self.metric_lines = MetricLines(patterns, self.add_metric) if patterns else None
@@ -159,9 +162,12 @@ class RunOutput:
         assert process.stdout
         try:
             splitter, updated = MpirunOutput(), 0.0
-            while data := os.read(process.stdout.fileno(), 1 << 16):
+            while data := self.next_output(process.stdout.fileno()):
                 for rank, line in splitter.feed(data):
                     self.add_line(rank, self.secrets.redact(line))
+                self.heartbeats.heard(splitter.heard)
+                self.heartbeats.ended(splitter.ended)
+                splitter.heard.clear()
                 if time.monotonic() - updated > 0.5:
                     updated = time.monotonic()
                     self.unfinished = self.unfinished_lines(splitter)
@@ -169,6 +175,15 @@ class RunOutput:
                 self.add_line(rank, self.secrets.redact(line))
         except BaseException as error:  # the main thread raises it
             self.broken = error
+
+    def next_output(self, source: int) -> bytes:
+        """The next output; only the time of waiting for it counts as silence of the hosts."""
+        while True:
+            begun = time.monotonic()
+            ready, _, _ = select.select([source], [], [], 1.0)
+            self.heartbeats.waited(time.monotonic() - begun)
+            if ready:
+                return os.read(source, 1 << 16)
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages from its stderr, which has nothing else."""
@@ -197,6 +212,7 @@ class RunOutput:
     def add_metric(self, record: dict[str, Any]) -> None:
         """Store a record that was found by a pattern."""
         rank = self.metric_rank
+        self.last_metrics[record["name"]] = record["value"]
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
         self.metrics.add(json.dumps(record).encode())
 

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
+    from bootstrap.remote.evaluation import thresholds
     from bootstrap.remote.run import (
         closing,
         controller,
@@ -42,6 +43,7 @@ else:  # on a host they are in the same folder
     import live_upload
     import manifest
     import stop_policy
+    import thresholds
     from mpirun_output import verdict
     from rank_output import RunOutput, WriteErrors
 
@@ -138,6 +140,8 @@ class Supervisor:
         secrets = json_file.load(path("secrets.json")).values() if self.run["secrets"] else ()
         self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
         self.ended_servers = False
+        self.evaluation: dict[str, Any] | None = None
+        self.silent: int | None = None  # the host for whose silence the run was ended
 
     def go(self) -> dict[str, Any]:
         """Run mpirun, then end all processes of the run; returns the content of result.json."""
@@ -160,8 +164,22 @@ class Supervisor:
             reader.join(GRACE)
         self.note(self.output.close_metrics())
         self.check()
+        self.evaluation = self.judged()
         self.list_outputs()
         return self.result(code, swept)
+
+    def judged(self) -> dict[str, Any] | None:
+        """The evaluation, judged by the thresholds. With thresholds, and in a run that evaluates
+        another one, the last values of --metric belong to it, and evaluation.json is written."""
+        found, wanted = self.output.evaluation, self.run.get("thresholds") or []
+        if not wanted and not self.run.get("evaluates"):
+            return found
+        found = thresholds.judged({**self.output.last_metrics, **(found or {})}, wanted)
+        file = path("results/evaluation.json")
+        judgement = {key: found[key] for key in thresholds.JUDGEMENT}
+        with self.state.counted():  # the program's own file has more, and all digits
+            json_file.save(file, {**found, **json_file.load_object(file), **judgement})
+        return found
 
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
@@ -185,9 +203,10 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            servers = self.only_servers_are_left()
-            if (CANCELLED.is_set() or servers) and not terminated:
+            servers, silent = self.only_servers_are_left(), self.output.heartbeats.lost()
+            if (CANCELLED.is_set() or servers or silent is not None) and not terminated:
                 terminated, self.ended_servers = time_now, servers
+                self.silent = None if CANCELLED.is_set() or servers or self.known() else silent
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
                 process.kill()
@@ -205,6 +224,10 @@ class Supervisor:
         ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
 
+    def known(self) -> bool:
+        """Whether a failure has been reported."""
+        return bool(self.output.failed) or verdict(" ".join(self.output.mpirun)) is not None
+
     def check(self) -> None:
         """Raise the error of a reading thread."""
         if self.output.broken:
@@ -214,6 +237,8 @@ class Supervisor:
         """The content of result.json, from mpirun's exit code."""
         if self.output.chief_ended is not None or self.ended_servers:
             code = 0  # not that of the servers, which were ended
+        elif self.silent is not None:
+            code = code or 1
         state = "cancelled" if CANCELLED.is_set() else "failed" if code else "succeeded"
         return {
             "schema": 1,
@@ -222,7 +247,7 @@ class Supervisor:
             "exit_code": code if code >= 0 else 128 - code,
             "culprit": self.culprit() if state == "failed" else None,
             "size": self.run["size"],
-            "evaluation": self.output.evaluation,
+            "evaluation": self.evaluation,
             "swept": swept,
             "why": self.why() if state == "cancelled" else None,
         }
@@ -235,6 +260,8 @@ class Supervisor:
 
     def culprit(self) -> dict[str, Any]:
         """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
+        if self.silent is not None:
+            return {"rank": None, "host": self.hosts[self.silent], "lines": [self.silence()]}
         found = verdict(" ".join(self.output.mpirun))
         if self.output.failed and (found is None or found.what not in ("signal", "lost")):
             return self.blame(*next(iter(self.output.failed.items())), "exit")
@@ -243,6 +270,12 @@ class Supervisor:
         host = self.hosts[found.host] if found and found.host is not None else None
         lines = [line for line in self.output.mpirun if line][:SHOWN]
         return {"rank": None, "host": host, "lines": lines}
+
+    def silence(self) -> str:
+        """What is known of a host that fell silent."""
+        seconds = self.output.heartbeats.limits[self.silent or 0]
+        program = "mpirun" if self.silent == 0 else "orted"
+        return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 
     def blame(self, rank: int, code: int | None, key: str) -> dict[str, Any]:
         """A rank, its exit code or signal, and its last lines."""

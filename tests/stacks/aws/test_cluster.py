@@ -141,8 +141,8 @@ def test_on_demand_stops_and_stands_close_together() -> None:
         assert host.inputs["instanceInitiatedShutdownBehavior"] == "stop"
         assert "instanceMarketOptions" not in host.inputs
         assert host.inputs["placementGroup"]
-    assert "aws:ec2/placementGroup:PlacementGroup" not in made(placement=False).kinds
-    assert "aws:ec2/placementGroup:PlacementGroup" not in made(count=1).kinds
+    (apart,) = made(placement=False, count=1).every(INSTANCE)
+    assert "placementGroup" not in apart.inputs
 
 
 def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
@@ -267,11 +267,12 @@ def test_the_longest_name_still_fits() -> None:
 
 def test_an_image_that_aws_renews_replaces_nothing_and_a_pinned_one_is_followed() -> None:
     for host in made().every(INSTANCE):
-        assert host.ignore_changes == ("ami", "userData") and host.delete_before_replace
+        assert host.ignore_changes == ("ami", "userData", "placementGroup")
+        assert host.delete_before_replace
     pinned = made(image="ami-0a1b2c3d")
     assert not [call for call in pinned.calls if "getParameter" in call.token]
     for host in pinned.every(INSTANCE):
-        assert host.inputs["ami"] == "ami-0a1b2c3d" and host.ignore_changes == ("userData",)
+        assert host.inputs["ami"] == "ami-0a1b2c3d" and "ami" not in host.ignore_changes
 
 
 DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-"

@@ -52,16 +52,48 @@ def test_computes_list_of_zones_counts_before_our_table() -> None:
         in_f = made(world(**token), zones=("us-central1-a", "us-central1-f")).every(INSTANCE)
         assert {host.inputs["zone"] for host in in_f} == {"us-central1-f"}
     message = denied(there, zones=("us-central1-a",))
-    assert "zones: us-central1-a has no nvidia-tesla-t4; in us-central1 there are us-central1-b, us"
+    assert "zones: us-central1-a has no n1-standard-8 with nvidia-tesla-t4; in us-central1 there"
     assert "  next: pulumi config rm zones" in message
 
 
 def test_a_region_without_the_gpus_names_one_with_them() -> None:
     message = denied(Rest(zones={T4: ["us-east7-a", "us-west1-a"]}))
-    assert "region: no zone of us-central1 has nvidia-tesla-t4; regions that have it: us-east7" in (
-        message
-    )
+    assert "has n1-standard-8 with nvidia-tesla-t4; regions that have it: us-east7" in message
     assert "  next: pulumi config set region us-east7" in message
+
+
+def test_an_n1_machine_needs_a_zone_with_its_type_too() -> None:
+    there = Rest(
+        zones={T4: ["us-central1-a", "us-central1-b"], "n1-standard-96": ["us-central1-b"]}
+    )
+    with asking(there) as token:
+        hosts = made(world(**token), machine_type="n1-standard-96", gpu_count=4).every(INSTANCE)
+    assert {host.inputs["zone"] for host in hosts} == {"us-central1-b"}
+
+
+def test_new_machines_join_those_that_exist() -> None:
+    """Whatever zone comes first in Compute's lists by now; configured zones count before."""
+    there = Rest(zones={T4: ["us-central1-a", "us-central1-c"]}, zone="us-central1-c")
+    there.instances = {"t4-1": "TERMINATED", "t4-77": "RUNNING"}
+    with asking(there) as token:
+        hosts = made(world(**token)).every(INSTANCE)
+        assert {host.inputs["zone"] for host in hosts} == {"us-central1-c"}
+        elsewhere = made(world(**token), zones=("us-central1-a",)).every(INSTANCE)
+        assert {host.inputs["zone"] for host in elsewhere} == {"us-central1-a"}
+        there.instances = {"t4-77": "RUNNING"}
+        hosts = made(world(**token)).every(INSTANCE)
+    assert {host.inputs["zone"] for host in hosts} == {"us-central1-a"}, "not one of this config"
+
+
+def test_machines_in_no_state_are_named_after_an_up() -> None:
+    """As SIGKILL of Pulumi leaves them: with the stack's id, and not in its config."""
+    there = Rest(instances={"t4-1": "RUNNING", "t4-9": "RUNNING"})
+    with asking(there) as token:
+        text = made(world(**token)).text
+    assert "projects/p-12345/zones/us-central1-a/instances/t4-9: machines with this" in text
+    assert "fab teardown --destroy --stack" in text and "instances/t4-1" not in text
+    with asking(Rest(refused={"compute.instances.aggregatedList": 403})) as token:
+        assert "machines with this stack's id cannot be counted" in made(world(**token)).text
 
 
 def test_v100_zones_are_asked_of_compute() -> None:
@@ -93,7 +125,7 @@ def test_without_an_answer_our_table_decides_and_a_zone_is_taken_at_its_word() -
     there = Rest(refused={"compute.acceleratorTypes.aggregatedList": 403})
     with asking(there) as token:
         cluster = made(world(**token))
-        assert "Compute does not list its acceleratorTypes, our table decides" in cluster.text
+        assert "Compute does not list its machines, our table decides" in cluster.text
         assert cluster.every(INSTANCE)[0].inputs["zone"] == "us-central1-a"
     hosts = made(gpu_type="nvidia-tesla-v100", image="ubuntu-2204", zones=("us-central1-f",))
     assert hosts.every(INSTANCE)[0].inputs["zone"] == "us-central1-f"

@@ -93,7 +93,11 @@ def test_zones_are_listed_in_every_state() -> None:
 @pytest.mark.parametrize(
     ("changes", "answers", "says"),
     [
-        ({"zones": ("us-central1-x",)}, {}, "zones: us-central1-x has no nvidia-tesla-t4; in us-"),
+        (
+            {"zones": ("us-central1-x",)},
+            {},
+            "zones: us-central1-x has no n1-standard-8 with nvidia-te",
+        ),
         ({"gpu_type": "nvidia-tesla-v100"}, {}, "zones: not set, and our table has no zones of"),
         ({"disk_gb": 49}, {}, "disk_gb: 49 is less than the 50 GB of image-v20261101"),
         ({}, {"getImage": refuse}, "403: Permission denied"),

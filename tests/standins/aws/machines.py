@@ -6,6 +6,7 @@ from base64 import b64decode
 from typing import Any
 
 from botocore.exceptions import ClientError
+from standins.aws import moto_plus
 from standins.aws.kinds import Aws, Inputs, Kind, listed, picked, spec
 from standins.aws.network import OfEc2
 
@@ -40,6 +41,15 @@ class PlacementGroup(Kind):
         """moto has no tags of placement groups to change."""
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
+        """Refused while an instance is in it: moto does not know."""
+        inside = [one for one, group in moto_plus.extra.placed.items() if group == id]
+        wanted = [
+            {"Name": "instance-id", "Values": inside},
+            {"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]},
+        ]
+        if inside and aws("ec2").describe_instances(Filters=wanted)["Reservations"]:
+            answer: Any = {"Error": {"Code": "InvalidPlacementGroup.InUse", "Message": "in use"}}
+            raise ClientError(answer, "DeletePlacementGroup")
         aws("ec2").delete_placement_group(GroupName=id)
 
 
@@ -67,7 +77,8 @@ class Instance(OfEc2):
             **_run_parameters(inputs),
         )
         id = made["Instances"][0]["InstanceId"]
-        return id, self.read(aws, id, inputs) or {}
+        group = moto_plus.extra.placed[id] = inputs.get("placementGroup", "")
+        return id, {**(self.read(aws, id, inputs) or {}), "placementGroup": group}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         found = self.described(aws, id)

@@ -51,6 +51,7 @@ class Extra:
     quotas: dict[str, float] = field(default_factory=lambda: dict.fromkeys(QUOTAS, 256.0))
     requests: list[dict[str, Any]] = field(default_factory=list)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    placed: dict[str, str] = field(default_factory=dict)  # the group of an instance
     retired: set[str] = field(default_factory=set)  # types that no zone sells
     image: str = "ami-0123456789abcdef0"  # what every public parameter of an image says
     images: dict[str, int] = field(default_factory=lambda: dict(IMAGE_SIZES))  # id and GB
@@ -175,7 +176,15 @@ def _describe_groups(self: Any) -> Any:
     for name in names:
         if name not in extra.groups:
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"{name} is unknown")
-    return ActionResult({"PlacementGroups": [extra.groups[name] for name in names]})
+    wanted = [
+        {"Key": one["Name"].removeprefix("tag:"), "Value": value}
+        for one in self._get_param("Filters", [])
+        for value in one["Values"]
+    ]
+    found = [extra.groups[name] for name in names]
+    return ActionResult(
+        {"PlacementGroups": [one for one in found if all(tag in one["Tags"] for tag in wanted)]}
+    )
 
 
 def _delete_group(self: Any) -> Any:

@@ -23,6 +23,8 @@ APIS = ("compute", "serviceusage", "cloudresourcemanager", "oslogin")
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 TOKEN = "ya29.of-a-test"
 T4 = "nvidia-tesla-t4"
+# Where n1 is, unless a test says otherwise: n1 is not in every zone.
+N1 = [f"us-central1-{letter}" for letter in "abcf"] + ["us-east1-c", "us-east7-a", "us-west1-a"]
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Rest:
     quotas: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     zones: dict[str, list[str]] = field(default_factory=lambda: {T4: ["us-central1-a"]})
     instances: dict[str, str] = field(default_factory=dict)  # of this stack, with their status
+    zone: str = "us-central1-a"  # of these
     permissions: set[str] = field(default_factory=set)
     users: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -49,6 +52,7 @@ class Rest:
             "compute.projects.get": lambda _: self._quotas("global"),
             "compute.regions.get": lambda params: self._quotas(params["region"]),
             "compute.instances.list": self._instances,
+            "compute.instances.aggregatedList": self._machines,
             "compute.acceleratorTypes.aggregatedList": lambda p: self._types("acceleratorTypes", p),
             "compute.machineTypes.aggregatedList": lambda p: self._types("machineTypes", p),
             "oslogin.users.getLoginProfile": self._profile,
@@ -81,10 +85,15 @@ class Rest:
         assert params["filter"].startswith("labels.railhead-cluster=")
         return {"items": [{"name": n, "status": s} for n, s in self.instances.items()]}
 
+    def _machines(self, params: Mapping[str, str]) -> Any:
+        assert re.fullmatch(r"labels\.railhead-(cluster|id)=[\w-]+", params["filter"])
+        listed = {"instances": [{"name": n, "status": s} for n, s in self.instances.items()]}
+        return {"items": {f"zones/{self.zone}": listed} if self.instances else {}}
+
     def _types(self, kind: str, params: Mapping[str, str]) -> Any:
         """Two pages, and zones without any, as Compute has them."""
         name = params["filter"].removeprefix("name=")
-        every = [f"zones/{zone}" for zone in self.zones.get(name, ())]
+        every = [f"zones/{zone}" for zone in self.zones.get(name, N1 if "n1-" in name else ())]
         if "pageToken" not in params:
             empty = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
             first = {zone: _listed(kind, name) for zone in every[:1]}

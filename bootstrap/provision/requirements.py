@@ -1,0 +1,82 @@
+"""The packages of --requirements, locked together with the runtime's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bootstrap.console import log
+from bootstrap.errors import UsageError
+from bootstrap.plan.runtimes import ROWS, Environment, Runtime
+
+# An entry of a lock: its first line, and the indented lines with its hashes.
+_ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)
+_BUILDS = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "intel-tensorflow"}
+_UNKNOWN = "was not found in"  # uv's message about a name that the index does not have
+
+
+def resolve_extra(environment: Environment, requirements: Path, uv: str) -> str:
+    """Lock the user's requirements together with the runtime's pins; returns the locked text.
+
+    On hosts without GPUs the runtime has the build tensorflow-cpu: `tensorflow` is resolved in its
+    version, so that a contradiction is found, and then left out.
+
+    Raises:
+        UsageError: the file is missing, names what the runtime brings, or conflicts with the
+            runtime; the message has uv's output.
+    """
+    if not requirements.is_file():
+        raise UsageError(f"--requirements {requirements}: there is no such file")
+    runtime = environment.runtime
+    _refuse_ours(requirements, requirements.read_text(errors="replace"), runtime)
+    argv = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"]
+    argv += ["--no-header", "--no-annotate", "--python-version", environment.python]
+    argv += ["--python-platform", "x86_64-manylinux_2_28", "--no-config"]
+    argv += ["--constraints", str(runtime.lock), "--constraints", "-", str(requirements)]
+    limits = [f"tensorflow=={runtime.tensorflow}", *runtime.row.limits]
+    done = log.run(argv, input="\n".join(limits) + "\n", capture_output=True)
+    if done.returncode:
+        raise _conflict(requirements, runtime, done.stderr)
+    _refuse_ours(requirements, done.stdout, runtime)
+    return without("" if runtime.gpu else "tensorflow", done.stdout)
+
+
+def without(name: str, lock: str) -> str:
+    """A lock without the entry of this package."""
+    return _ENTRY.sub(lambda entry: "" if entry[1] == name else entry[0], lock)
+
+
+def names_in(text: str) -> set[str]:
+    """The names of the packages in a requirements file or a lock, normalized."""
+    return {re.sub(r"[-_.]+", "-", entry[1]).lower() for entry in _ENTRY.finditer(text + "\n")}
+
+
+def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
+    """UsageError if Horovod or another build of TensorFlow is among these packages."""
+    names = names_in(text)
+    if "horovod" in names:
+        able = next(row.name for row in ROWS.values() if row.horovod)
+        why = (
+            f"runtime {runtime.row.name} has it, compiled for the hosts"
+            if runtime.horovod
+            else f"runtime {runtime.row.name} has none; {able} has it"
+        )
+        hint = f"remove it from {requirements.name}, and the package that requires it, if any"
+        raise UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
+    own = "tensorflow" if runtime.gpu else "tensorflow-cpu"
+    if others := sorted(names & _BUILDS - {"tensorflow", own}):
+        raise UsageError(
+            f"--requirements {requirements} installs {others[0]}, which overwrites the"
+            f" TensorFlow {runtime.tensorflow} of the runtime ({own})",
+            hint=f"write tensorflow instead, or nothing, in {requirements.name}",
+        )
+
+
+def _conflict(requirements: Path, runtime: Runtime, stderr: str) -> UsageError:
+    tail = "\n  ".join(stderr.strip().splitlines()[-8:])
+    loosen = f"loosen the versions in {requirements.name}; the pins are in {runtime.lock}"
+    spelling = f"check the names of the packages in {requirements.name}"
+    return UsageError(
+        f"{requirements} does not go together with runtime {runtime.name}:\n  {tail}",
+        hint=spelling if _UNKNOWN in stderr else loosen,
+    )

@@ -1,0 +1,149 @@
+"""A host from which nothing comes any more ends the run; one that only computes does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.ranks import lay_out, script
+from standins.supervised_run import Run, says
+
+from bootstrap.remote.rank.rank import ALIVE, ENDED
+from bootstrap.remote.run.mpirun_output import (
+    LONGEST_WAIT,
+    SILENCE,
+    START,
+    Heartbeats,
+    MpirunOutput,
+)
+
+BOTH, FIRST, SECOND = (0, 1, 2), (0, 1), (2,)  # ranks: two on the chief, one on the other host
+
+
+def heartbeats(*heard: tuple[int, ...]) -> Heartbeats:
+    """Two hosts after a minute in which these ranks were heard."""
+    found = Heartbeats([2, 1])
+    found.heard(BOTH)
+    for _ in range(int(SILENCE)):
+        found.waited(1.0)
+        for ranks in heard:
+            found.heard(ranks)
+    return found
+
+
+def test_the_host_that_was_silent_is_the_lost_one() -> None:
+    assert heartbeats(BOTH).lost() is None
+    assert heartbeats(FIRST).lost() == 1
+    assert heartbeats(SECOND).lost() == 0
+    assert heartbeats((1,), SECOND).lost() is None  # one rank of a host is enough
+
+
+def test_silence_of_all_hosts_is_that_of_the_chiefs_mpirun() -> None:
+    assert heartbeats().lost() == 0
+
+
+def test_a_host_whose_ranks_have_ended_may_be_silent() -> None:
+    found = heartbeats(FIRST)
+    found.ended(SECOND)
+    assert found.lost() is None
+
+
+def test_the_time_in_which_the_supervisor_itself_was_stopped_is_not_silence() -> None:
+    found = Heartbeats([1, 1])
+    found.heard((0, 1))
+    found.waited(10 * SILENCE)
+    assert found.silent == {0: LONGEST_WAIT, 1: LONGEST_WAIT}
+
+
+def test_the_first_heartbeat_may_take_longer() -> None:
+    found = Heartbeats([1])
+    for second in range(int(START)):
+        assert found.lost() is None, second
+        found.waited(1.0)
+    assert found.lost() == 0
+
+
+def test_a_heartbeat_is_no_part_of_a_line() -> None:
+    splitter = MpirunOutput()
+    pieces = b"[1,0]<stdout>:50 %" + b"[1,1]<stdout>:\x1d" + b"[1,0]<stdout>:\x1d, 60 %\x1e"
+    assert list(splitter.feed(pieces)) == [(0, b"50 %, 60 %")]
+    assert (splitter.heard, splitter.ended) == ({0, 1}, set())
+    assert list(splitter.feed(b"[1,1]<stdout>:bye\x1e\x1c")) == [(1, b"bye")]
+    assert splitter.ended == {1}
+
+
+def started_rank(folder: Path, text: str) -> subprocess.Popen[bytes]:
+    """A rank that runs a script, with heartbeats ten times a second."""
+    lay_out(folder, script(folder, text))
+    file = folder / "rank.py"
+    file.write_text(file.read_text().replace("BEAT = 5.0", "BEAT = 0.1"))
+    world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **world}
+    return subprocess.Popen(
+        [sys.executable, str(file)], cwd=folder / "work", env=environment, stdout=subprocess.PIPE
+    )
+
+
+def read_beats(rank: subprocess.Popen[bytes], count: int) -> None:
+    """Read until so many heartbeats have come; ends when the rank's output does."""
+    assert rank.stdout
+    while count and (data := os.read(rank.stdout.fileno(), 1)):
+        count -= data == ALIVE
+    assert not count
+
+
+SILENT = {
+    "it computes": "import time\nwhile True: time.sleep(1)\n",
+    "it closed its output": "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)\n",
+}
+
+
+@pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
+def test_a_rank_sends_heartbeats_whatever_it_does(tmp_path: Path, text: str) -> None:
+    rank = started_rank(tmp_path, text)
+    read_beats(rank, 5)
+    os.kill(rank.pid, signal.SIGSTOP)  # as a debugger does
+    read_beats(rank, 5)
+    rank.kill()
+    assert rank.stdout
+    assert rank.stdout.read().endswith(ENDED)
+    rank.wait(10)
+
+
+def test_a_program_cannot_send_a_heartbeat(tmp_path: Path) -> None:
+    rank = started_rank(tmp_path, "print('\\x1c\\x1d\\x1e\\x1f')")
+    out, _ = rank.communicate(timeout=60)
+    assert out.replace(ALIVE, b"").startswith(b"????\x1e") and out.count(ENDED) == 1
+
+
+def silent_run(home: Path, script: str, **changes: Any) -> Run:
+    """A run whose hosts may be silent for a second."""
+    run = Run(home, script, **changes)
+    file = run.folder / "mpirun_output.py"
+    file.write_text(file.read_text().replace("SILENCE = 60.0", "SILENCE = 1.0"))
+    return run
+
+
+BEATS = r"while sleep 0.1; do printf '[1,0]<stdout>:\035'; done"
+
+
+def test_a_run_ends_when_a_host_is_silent(home: Path) -> None:
+    result = silent_run(home, f"{says(0, 'a')}; {says(1, 'b')}; {BEATS}").result()
+    assert result["state"] == "failed" and result["exit_code"] != 0
+    assert (result["culprit"]["rank"], result["culprit"]["host"]) == (None, "b")
+    assert "no heartbeat of its ranks for 1 s" in result["culprit"]["lines"][0]
+
+
+def test_a_failure_that_was_reported_before_stays_the_cause(home: Path) -> None:
+    end = '@railhead {"kind": "ended", "exit": 3}'
+    result = silent_run(home, f"{says(0, end)}; {says(1, 'b')}; sleep 600").result()
+    assert (result["culprit"]["rank"], result["culprit"].get("exit")) == (0, 3)
+
+
+def test_a_slow_start_is_waited_for(home: Path) -> None:
+    assert silent_run(home, f"sleep 3; {says(0, 'a')}").result()["state"] == "succeeded"

@@ -1,0 +1,61 @@
+"""Run many cases, print those that are wrong: python -m tests.fuzz --cases 1000 --seed 7."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import random
+import shlex
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' stand-ins
+
+import bootstrap.workflows  # noqa: E402
+
+from . import cases, sandbox  # noqa: E402
+
+
+def main() -> int:
+    """Exit 1 if a case was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--only", type=int, help="the number of one case; prints its output")
+    options = parser.parse_args()
+    print(f"python -m tests.fuzz --cases {options.cases} --seed {options.seed}", flush=True)
+    for module in pkgutil.iter_modules(bootstrap.workflows.__path__):
+        importlib.import_module(f"bootstrap.workflows.{module.name}")  # once for all forks
+    numbers = range(options.cases) if options.only is None else [options.only]
+    with tempfile.TemporaryDirectory() as folder:
+        wrong, kinds = 0, Counter[str]()
+        box, template = sandbox.Sandbox(Path(folder) / "box"), Path(folder) / "template"
+        cases.make_template(template, box)
+        for number in numbers:
+            case = cases.case(options.seed, number, box, template)
+            kinds[case.kind] += 1
+            case.lay_out(box)
+            found = sandbox.run(box, case.argv, case.prepare, case.codes, case.also_writes)
+            wrong += bool(found)
+            if found or options.only is not None:
+                _print(options.seed, number, case, found, box)
+    print(f"{wrong} of {len(numbers)} cases are wrong; {dict(kinds)}")
+    return 1 if wrong else 0
+
+
+def _print(
+    seed: int, number: int, case: cases.Case, found: list[str], box: sandbox.Sandbox
+) -> None:
+    print(f"\ncase {number}: {case.kind}: fab {shlex.join(case.argv)[:300]!a}; {case.damage}")
+    print(f"  {'; '.join(found)[:1000]!a}")
+    print(f"  again: python -m tests.fuzz --seed {seed} --only {number}")
+    for line in box.output.read_text(errors="replace").splitlines()[-25:]:
+        print(f"    {ascii(line)[1:-1][:300]}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""A chief on this machine without ssh: the real `Session` and agent over the pipes of a shell.
+
+Its home has one run that has ended. Its answers pass through `Answers`, which can damage one.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from standins.supervised_run import Run, says
+
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.ssh import connect
+
+RUN = "20261121-112656-c507"
+SILENCE = 3.0  # seconds without an answer, after a damaged one, until the connection breaks
+TOOLS = (
+    *("awk", "cat", "chmod", "cut", "date", "df", "dirname", "echo", "env", "expr", "grep", "head"),
+    *("hostname", "id", "ip", "ls", "mkdir", "mv", "nproc", "readlink", "rm", "sed"),
+    *("sleep", "sort", "stat", "tail", "test", "tr", "true", "uname", "uniq", "wc"),
+)
+# A damaged process id may be that of a process of this machine.
+SHELL = """#!/bin/sh
+[ "$1" = -c ] && shift && exec /bin/sh -c "kill() { :; }
+$1"
+exec /bin/sh "$@"
+"""
+DOCUMENT = {
+    "schema": 2, "cluster": "hosts", "created": "2026-11-21T11:26:56Z", "strategy": "horovod",
+    "runtime": {"name": "tf2.18-cpu", "digest": "d" * 16}, "bundle": "b" * 16, "roles": None,
+    "program": {"kind": "script", "path": "train.py", "args": [], "sagemaker": False},
+    "launcher": "horovod", "outputs": ["**"], "metrics": [], "resumes": None, "max_hours": None,
+    "stop": None, "bucket": None, "data": [], "env": {"A": "b"}, "tf_cluster": None,
+    "hosts": [{"name": "h1", "peer_address": "127.0.0.1", "interface": "lo", "slots": 2}],
+}  # fmt: skip
+PROGRAM = "; ".join(
+    [
+        says(0, "begun"),
+        says(1, "also begun"),
+        says(0, '{"kind": "epoch", "epoch": 1, "epochs": 2, "loss": 0.5, "accuracy": 0.5}'),
+        says(0, '{"kind": "evaluation", "accuracy": 0.9, "loss": 0.1, "samples": 9}'),
+        "echo text >results/notes.txt",
+    ]
+)
+
+
+def make(home: Path) -> dict[str, Any]:
+    """Fill a chief's home with a run that the real supervisor ended; returns its run.json."""
+    run = Run(home, PROGRAM, RUN, **DOCUMENT)
+    run.result()
+    step = run.folder / "checkpoints" / "step-5"
+    step.mkdir(parents=True)
+    (step / "weights").write_text("w")
+    shutil.rmtree(home / "bin")
+    (home / "bin").mkdir()
+    for tool in TOOLS:
+        if found := shutil.which(tool):
+            (home / "bin" / tool).symlink_to(found)
+    (home / "bin/python3.11").symlink_to(getattr(sys, "_base_executable", sys.executable))
+    (home / "bin/sh").write_text(SHELL)
+    (home / "bin/sh").chmod(0o755)
+    document: dict[str, Any] = run.read("run.json")
+    return document
+
+
+class Answers:
+    """The output of a shell; `damage` changes what is read for the `at`-th time: from the start
+    with `facts`, else from the agent."""
+
+    def __init__(
+        self, descriptor: int, damage: Callable[[bytes], bytes], at: int, facts: bool
+    ) -> None:
+        self.descriptor, self.damage, self.left, self.counting = descriptor, damage, at, facts
+        self.data, self.damaged = b"", False
+
+    def readline(self, limit: int = -1) -> bytes:
+        """One line; as much as there is where the connection has broken."""
+        while b"\n" not in self.data and self._more():
+            pass
+        line, end, self.data = self.data.partition(b"\n")
+        return self._passed(line) + end
+
+    def read(self, length: int) -> bytes:
+        """As many bytes, or less at the end."""
+        while len(self.data) < length and self._more():
+            pass
+        data, self.data = self.data[:length], self.data[length:]
+        return self._passed(data)
+
+    def _passed(self, data: bytes) -> bytes:
+        self.counting = self.counting or data.startswith(b'{"event": {"agent"')
+        self.left -= self.counting
+        if self.left or not self.counting:
+            return data
+        self.damaged = True
+        return self.damage(data)
+
+    def _more(self) -> bool:
+        if self.damaged and not select.select([self.descriptor], [], [], SILENCE)[0]:
+            return False
+        data = os.read(self.descriptor, 1 << 16)
+        self.data += data
+        return bool(data)
+
+
+class Channel:
+    """A channel with a shell on the chief."""
+
+    def __init__(self, home: Path, answers: Callable[[int], Answers]) -> None:
+        self.home, self.answers = home, answers
+
+    def exec_command(self, command: str) -> None:
+        """Start it as sshd does."""
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self.home,
+            env={"HOME": str(self.home), "PATH": str(self.home / "bin")},
+        )
+
+    def makefile(self, mode: str) -> Answers:
+        """What it prints."""
+        assert self.process.stdout
+        return self.answers(self.process.stdout.fileno())
+
+    def sendall(self, data: bytes) -> None:
+        """Type into it."""
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Nothing: after damage it is `SILENCE`."""
+
+    def recv_stderr_ready(self) -> bool:
+        """It writes no errors."""
+        return False
+
+    def close(self) -> None:
+        """End the shell, and wait for it."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Connection:
+    """In place of Fabric's connection, with its transport."""
+
+    is_connected = True
+
+    def __init__(self, channel: Callable[[], Channel]) -> None:
+        self.channel, self.transport, self.client = channel, self, self
+
+    def set_keepalive(self, seconds: int) -> None:
+        """There is no network."""
+
+    def get_remote_server_key(self) -> paramiko.PKey:
+        """Any key."""
+        return paramiko.PKey()
+
+    def open_session(self, timeout: float) -> Channel:
+        """A shell on the chief."""
+        return self.channel()
+
+    def close(self) -> None:
+        """Nothing: the channel ends the shell."""
+
+
+def reachable(
+    home: Path, damage: Callable[[bytes], bytes] = bytes, at: int = -1, facts: bool = False
+) -> None:
+    """From now on every host but those on port 1 is this chief."""
+
+    def connections(host: Host, inventory: Inventory) -> list[Any]:
+        if host.port == 1:
+            raise ConnectionRefusedError
+        return [Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))]
+
+    setattr(connect, "open_connections", connections)  # noqa: B010
