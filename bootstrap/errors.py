@@ -3,7 +3,7 @@
 * RailheadError        1   something failed while it ran
   - HostsFailed        1   on some hosts; `outcomes` has every host
   - RunFailed          1   a run failed; result.json has the details
-  - BelowThreshold     3   the run succeeded and its evaluation did not reach min_accuracy
+  - BelowThreshold     3   the run succeeded and its evaluation did not reach a threshold
   - UsageError         2   a broken rule or an unmet precondition: nothing was started
     + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
 """
@@ -36,7 +36,7 @@ class RunFailed(RailheadError):
 
 
 class BelowThreshold(RailheadError):
-    """The evaluation is below the threshold `min_accuracy` of the settings."""
+    """The evaluation did not reach a threshold: --min, --max, or `min_accuracy` of the settings."""
 
     code = 3
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke import Collection
 
-from bootstrap.cli import tasks
+import fabfile
 from bootstrap.data import through_bucket
 from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
@@ -60,7 +59,7 @@ def named(text: str) -> set[str]:
 
 OPTIONS = [
     (name, argument)
-    for name, task in sorted(Collection.from_module(tasks).tasks.items())
+    for name, task in sorted(fabfile.ns.tasks.items())
     for argument in task.get_arguments()
 ]
 
@@ -82,7 +81,7 @@ def test_every_option_has_its_row_and_its_help(name: str, argument: Any) -> None
 
 
 def test_no_row_names_an_option_that_is_gone() -> None:
-    for name in Collection.from_module(tasks).tasks:
+    for name in fabfile.ns.tasks:
         listed = re.findall(r"^\| `--([\w-]+)` \|", section(page("tasks.md"), name), re.MULTILINE)
         has = {a.name.replace("_", "-") for n, a in OPTIONS if n == name}
         assert set(listed) == has, name

@@ -17,6 +17,7 @@ from training import configs, job
 from training.config import STRATEGIES, ConfigError, describe_fields
 from training.data import DataError, folder_of
 from training.results import METRICS, Records, TrainingError
+from training.tasks import metrics_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,16 +47,22 @@ def job_of(options: argparse.Namespace) -> job.Job:
         data=options.data,
         results=options.results,
         resume="required" if options.resume else "fresh" if options.fresh else "refuse",
+        model=options.evaluate,
     )
 
 
 def train(chosen: job.Job) -> None:
-    """Import TensorFlow, quietly, and train."""
+    """Import TensorFlow, quietly, and train or evaluate."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is imported
     os.environ["KERAS_BACKEND"] = "tensorflow"  # a ~/.keras/keras.json may name another
     file = chosen.results / METRICS if chosen.alone else None
     records = Records(local_rank=chosen.local_rank, file=file)
     records.emit("message", text="loading TensorFlow")
+    if chosen.model:
+        from training.evaluation import evaluate_exported
+
+        evaluate_exported(chosen, records)
+        return
     from training.train import train_and_evaluate
 
     train_and_evaluate(chosen, records)
@@ -74,6 +81,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
         "presets": configs.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),
+        "metrics": metrics_of(chosen.config.task),
     }
     print(json.dumps(document))
 
@@ -94,6 +102,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--results", default="results", metavar="FOLDER")
     options.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     options.add_argument("--fresh", action="store_true", help="remove checkpoints, start again")
+    options.add_argument(
+        "--evaluate", metavar="MODEL", help="evaluate this .keras file, train nothing"
+    )
     options.add_argument("--check", action="store_true", help="resolve the settings, train nothing")
     options.add_argument("--json", action="store_true", help="with --check: one JSON object")
     return options

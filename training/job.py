@@ -27,6 +27,8 @@ from training.data.uri import Given, from_environment, parse_given
 MPI_LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 MPI_LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 CHECKPOINTS = "RAILHEAD_CHECKPOINT_DIR"
+MODEL_DATA = "RAILHEAD_DATA_MODEL"  # of an evaluation: the folder of the model
+KINDS = ("training", "evaluation")
 RESUMES = ("auto", "required", "fresh", "refuse")
 
 
@@ -48,6 +50,7 @@ class Job:
     checkpoints: Path = Path("results/checkpoints")
     resume: str = "auto"
     alone: bool = False  # nobody collects our records
+    model: Path | None = None  # evaluate this exported model, and train nothing
 
 
 def from_command_line(
@@ -59,6 +62,7 @@ def from_command_line(
     data: Iterable[str] = (),
     results: str = "results",
     resume: str = "refuse",
+    model: str | None = None,
 ) -> Job:
     """The job of the command line; ConfigError for a wrong name or value."""
     changes = dict(configs.changes(preset or configs.DEFAULT))
@@ -76,6 +80,7 @@ def from_command_line(
         checkpoints=checkpoints_of(environ, Path(results)),
         resume=resume,
         alone=True,
+        model=Path(model) if model else None,
     )
 
 
@@ -83,8 +88,8 @@ def from_run(environ: Mapping[str, str]) -> Job:
     """The job of the run document that RAILHEAD_RUN_FILE names, for the rank in the environment."""
     run = json.loads(Path(environ["RAILHEAD_RUN_FILE"]).read_text(encoding="utf-8"))
     require_choice("strategy", run["strategy"], STRATEGIES)
-    if run["program"]["kind"] != "training":
-        raise ConfigError(f"program.kind must be 'training', not {run['program']['kind']!r}")
+    kind = run["program"]["kind"]
+    require_choice("program.kind", kind, KINDS)
     config = resolve(run["program"]["settings"])
     sharing = ranks_on_this_machine(run, environ.get("RAILHEAD_HOST", ""))
     results = Path(environ["RAILHEAD_RESULTS"])
@@ -100,6 +105,7 @@ def from_run(environ: Mapping[str, str]) -> Job:
         data=from_environment(environ),
         checkpoints=checkpoints_of(environ, results),
         resume=resume,
+        model=Path(environ[MODEL_DATA]) if kind == "evaluation" else None,
     )
 
 

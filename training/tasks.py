@@ -119,6 +119,13 @@ def task_of(name: str) -> Task:
     return TASKS[name]()
 
 
+def metrics_of(name: str) -> list[str]:
+    """The metrics of an evaluation that a threshold may name."""
+    metric = task_of(name).metric
+    means = ["precision", "recall", "f1"] if metric == "accuracy" else []
+    return ["loss", metric, *means]
+
+
 def names_of(classes: Sequence[str], labels: int) -> tuple[str, ...]:
     """The names of classes; numbers where the data has no names."""
     return tuple(classes) or tuple(str(number) for number in range(labels))

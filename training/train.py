@@ -10,7 +10,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,21 +21,24 @@ import tensorflow as tf
 from training import strategies
 from training.config import TrainConfig
 from training.data import DataError, splits
+from training.data.splits import HeldOut
 from training.evaluate import Result, evaluator, metrics_of
+from training.evaluation import write
 from training.events import Events
 from training.export import export
 from training.input_pipeline import batches, plan_for
 from training.job import Job
 from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
+from training.process import prepare
 from training.results import (
+    MODEL,
     Evaluation,
     Metrics,
     Progress,
     Records,
     TrainingError,
     judge,
-    write_evaluation,
 )
 from training.state import State, plan_start
 from training.step import SUMS, Step, behind
@@ -71,16 +74,6 @@ def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
     del training
     gc.collect()  # its iterators: TensorFlow warns of those that are left at the interpreter's end
     return evaluation
-
-
-def prepare(job: Job) -> None:
-    """Settings of the whole process, before TensorFlow starts its threads."""
-    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
-    # Two at least: one waits in a collective while the other still computes.
-    tf.config.threading.set_inter_op_parallelism_threads(max(2, job.threads))
-    keras.mixed_precision.set_global_policy(job.config.precision)
-    if job.config.deterministic == "on":
-        tf.config.experimental.enable_op_determinism()
 
 
 class Training:
@@ -295,13 +288,14 @@ class Training:
         return evaluation
 
     def _write(self, evaluation: Evaluation, result: Result) -> None:
-        split = "validation" if self.data.test is None else "test"
-        metric = self.task.metric
-        more = {} if metric == "accuracy" else {metric: result.metrics.score}
-        confusion = {"classes": list(self.data.names), "confusion": result.confusion}
-        more_in_file = confusion if result.confusion else {}
-        write_evaluation(evaluation, self.job.results, split=split, **more, **more_in_file)
-        self.records.emit("evaluation", **asdict(evaluation), **more)
+        test = self.data.test
+        held_out = HeldOut(
+            "validation" if test is None else "test",
+            self.data.validation if test is None else test,
+            self.data.names,
+        )
+        exported = self.job.results / MODEL
+        write(self.job, self.records, self.model, exported, held_out, evaluation, result)
 
 
 def _mean_loss(tallies: Any) -> float:

@@ -13,7 +13,7 @@ from invoke import Context
 from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric")
+TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
 
 @task(lists=TRAIN_LISTS)
@@ -37,6 +37,8 @@ def train(
     secret: list[str] | None = None,
     outputs: list[str] | None = None,
     metric: list[str] | None = None,
+    min: list[str] | None = None,
+    max: list[str] | None = None,
     resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
@@ -44,6 +46,8 @@ def train(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     detach: bool = False,
     keep: str | None = None,
     no_stop: bool = False,
@@ -61,7 +65,7 @@ def train(
         launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
         tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
         tuple(data or ()), sagemaker,
-        tuple(metric or ()), requirements, runtime,
+        tuple(metric or ()), requirements, runtime, tuple(min or ()), tuple(max or ()),
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None
     if earlier:
@@ -71,7 +75,7 @@ def train(
         request = read_request(train_args)
     options = options_of(
         system, train_args.requirements, peer_address, train_args.runtime,
-        request.options.launcher, mixed=allow_mixed,
+        request.options.launcher, mixed=allow_mixed, proxy=proxy, ca=ca,
     )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
@@ -90,12 +94,16 @@ def plan(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     json: bool = False,
 ) -> None:
     """Print each step that bootstrap would do on each host, and why; changes nothing."""
     from bootstrap.workflows import plan as workflow
 
-    options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    options = options_of(
+        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
+    )
     with json_output(json) as out:
         workflow.plan(target_of(hosts, stack).running(), options, out)
 
@@ -110,12 +118,16 @@ def bootstrap(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     json: bool = False,
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
     from bootstrap.workflows import bootstrap as workflow
 
-    options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    options = options_of(
+        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
+    )
     with json_output(json) as out:
         workflow.bootstrap(target_of(hosts, stack).running(), options, out)
 

@@ -48,16 +48,23 @@ def parse_all(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
     Raises:
         UsageError: an option is not valid; the message gives the rule and the choices.
     """
-    specs = tuple(parse(text, script=script) for text in texts)
+    specs = parse_each(texts, script=script)
     names = [spec.name for spec in specs]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"--data {name} is given twice: each name once")
     if specs and not script and "train" not in names:
         raise UsageError(
             f"--data {names[0]} without --data train: our own training needs its training data too",
             hint="fab train --data train=FOLDER ...",
         )
+    return specs
+
+
+def parse_each(texts: Sequence[str], *, script: bool) -> tuple[DataSpec, ...]:
+    """The `--data` options, of which no name is needed; UsageError if one is not valid."""
+    specs = tuple(parse(text, script=script) for text in texts)
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--data {name} is given twice: each name once")
     return specs
 
 

@@ -15,7 +15,7 @@ from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.start import Run
 
 PATHS = ("script", "workdir", "env_file", "requirements")
-FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric"}
+FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric", "mins": "min", "maxs": "max"}
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,14 @@ def resumed_request(earlier: EarlierRun, given: TrainArgs) -> tuple[RunRequest, 
     Raises:
         UsageError: an option contradicts the run, or its program is not where it was.
     """
+    if evaluated := earlier.document.get("evaluates"):
+        raise UsageError(
+            f"run {earlier.run.run_id} evaluates run {evaluated}: it has no checkpoints",
+            hint=f"fab evaluate {evaluated}",
+        )
     _refuse_contradictions(earlier, given)
     args = _args(earlier)
-    with _working_folder(earlier):
+    with working_folder(earlier):
         return read_request(args, resumes=earlier.run.run_id), args
 
 
@@ -129,9 +134,13 @@ def _args(earlier: EarlierRun) -> TrainArgs:
     args = replace(earlier.args, env=env, **paths)
     if document["program"]["kind"] == "script":
         return args
+    return replace(args, preset=None, settings=setting_texts(document))
+
+
+def setting_texts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings of a run document as `name=value`."""
     settings = document["program"]["settings"]
-    texts = tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
-    return replace(args, preset=None, settings=texts)
+    return tuple(f"{n}={'none' if value is None else value}" for n, value in settings.items())
 
 
 def _refuse_contradictions(earlier: EarlierRun, given: TrainArgs) -> None:
@@ -159,7 +168,7 @@ def _same(name: str, value: Any, before: Any, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _working_folder(earlier: EarlierRun) -> Iterator[None]:
+def working_folder(earlier: EarlierRun) -> Iterator[None]:
     """In the folder where the run was started: its options may name files there."""
     before = Path.cwd()
     try:

@@ -15,6 +15,7 @@ from typing import Any
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
+from bootstrap.runs.metric_options import Threshold
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
 SCHEMA = 2
@@ -24,7 +25,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Program:
-    """The program of a run: our own training with its settings, or the user's script."""
+    """The program of a run: our own `training` or `evaluation` with its settings, or the user's
+    `script`."""
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -34,8 +36,8 @@ class Program:
 
     def document(self) -> dict[str, Any]:
         """The `program` of run.json."""
-        if self.kind == "training":
-            return {"kind": "training", "settings": dict(self.settings)}
+        if self.kind != "script":
+            return {"kind": self.kind, "settings": dict(self.settings)}
         return {
             "kind": "script",
             "path": self.path,
@@ -50,6 +52,7 @@ class RunOptions:
 
     `servers`: how many parameter servers; 0: one where the strategy has any. `metrics`: names and
     patterns of --metric. `resumes`: the id of the run whose checkpoints this one goes on from.
+    `thresholds`: of its evaluation. `evaluates`: the id of the run whose model is evaluated.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -62,6 +65,8 @@ class RunOptions:
     outputs: tuple[str, ...] = ("**",)
     metrics: tuple[tuple[str, str], ...] = ()
     resumes: str | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    evaluates: str | None = None
 
     def __post_init__(self) -> None:
         strategies.launcher_for(self.launcher, self.strategy)
@@ -206,7 +211,9 @@ def run_document(
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
         "metrics": [{"name": name, "pattern": pattern} for name, pattern in options.metrics],
+        "thresholds": [item.document() for item in options.thresholds],
         "resumes": options.resumes,
+        "evaluates": options.evaluates,
         "max_hours": stop_policy.max_hours,
         "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,

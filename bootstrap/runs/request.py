@@ -18,7 +18,11 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
-from bootstrap.runs.metric_patterns import read_metric
+from bootstrap.runs.metric_options import (
+    read_metric,
+    read_thresholds,
+    require_metrics,
+)
 from bootstrap.runs.strategies import launcher_for
 from bootstrap.ssh.bundle import Bundle, pack_script, pack_training
 
@@ -54,6 +58,8 @@ class TrainArgs:
     metrics: tuple[str, ...] = ()
     requirements: str | None = None
     runtime: str | None = None
+    mins: tuple[str, ...] = ()
+    maxs: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The options as JSON, with the folder that their relative paths start from."""
@@ -114,23 +120,15 @@ def read_request(
     Raises:
         UsageError: an option is not valid; the message has the rule, the value and the choices.
     """
-    secrets = _secrets(args.secrets, environment)
-    options = RunOptions(
-        launcher=launcher_for(args.launcher, args.strategy),
-        strategy=args.strategy,
-        servers=whole_number(args.ps, "--ps", 1, 64) or 0,
-        script=args.script is not None,
-        keras=_keras(args.keras),
-        env=_variables(args),
-        secrets=tuple(secrets),
-        outputs=args.outputs or ("**",),
-        metrics=tuple(read_metric(text) for text in args.metrics),
-        resumes=resumes,
-    )
+    secrets = read_secrets(args.secrets, environment)
+    options = run_options(args, resumes=resumes)
     data = read_inputs(parse_all(args.data, script=args.script is not None))
     if args.script is None:
         _refuse_script_options(args)
-        program = Program("training", settings=training_settings(args.preset, args.settings, data))
+        check = check_settings(args.preset, args.settings)
+        _check_training_data(check["settings"]["data"], check["folder"], data)
+        require_metrics(options.thresholds, check["metrics"])
+        program = Program("training", settings=check["settings"])
         return RunRequest(options, program, pack_training(REPO), secrets, data, args.record())
     if args.preset or args.settings:
         raise UsageError("--preset and --set are for our own training; a script takes --args")
@@ -138,6 +136,23 @@ def read_request(
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
     program = Program("script", path=path, args=argv, sagemaker=args.sagemaker)
     return RunRequest(options, program, bundle, secrets, data, args.record())
+
+
+def run_options(args: TrainArgs, *, resumes: str | None = None) -> RunOptions:
+    """The options of a run; UsageError for an invalid value."""
+    return RunOptions(
+        launcher=launcher_for(args.launcher, args.strategy),
+        strategy=args.strategy,
+        servers=whole_number(args.ps, "--ps", 1, 64) or 0,
+        script=args.script is not None,
+        keras=_keras(args.keras),
+        env=_variables(args),
+        secrets=tuple(dict.fromkeys(args.secrets)),
+        outputs=args.outputs or ("**",),
+        metrics=tuple(read_metric(text) for text in args.metrics),
+        resumes=resumes,
+        thresholds=read_thresholds(args.mins, args.maxs),
+    )
 
 
 def _refuse_script_options(args: TrainArgs) -> None:
@@ -185,7 +200,10 @@ def _unquoted(piece: re.Match[str]) -> str:
     return next(x for x in (piece["single"], piece["escaped"], piece["plain"]) if x is not None)
 
 
-def _secrets(names: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+def read_secrets(
+    names: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The values of --secret; UsageError if one is not set."""
     missing = [name for name in names if not environment.get(name)]
     if missing:
         raise UsageError(
@@ -226,10 +244,9 @@ def _env_file(path: str) -> list[tuple[str, str]]:
     return [(where, line) for where, line in numbered if line and not line.startswith("#")]
 
 
-def training_settings(
-    preset: str | None, settings: Sequence[str], data: Sequence[DataInput] = ()
-) -> dict[str, Any]:
-    """The resolved settings of our own training, from `python -m training --check`.
+def check_settings(preset: str | None, settings: Sequence[str]) -> dict[str, Any]:
+    """What `python -m training --check --json` prints: the resolved `settings` of our own training,
+    the `folder` and the `metrics` that they have.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
     """
@@ -241,10 +258,8 @@ def training_settings(
     done = log.run(argv, cwd=REPO, env=environment, capture_output=True)
     if done.returncode:
         raise UsageError(done.stderr.strip())
-    document = json.loads(done.stdout)
-    resolved: dict[str, Any] = document["settings"]
-    _check_training_data(resolved["data"], document["folder"], data)
-    return resolved
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:

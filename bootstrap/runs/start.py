@@ -9,7 +9,7 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -38,6 +38,7 @@ SUPERVISOR = (
     "json_file.py",
     "metric_lines.py",
 )
+EVALUATION = ("thresholds.py",)
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
 STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
@@ -196,8 +197,18 @@ def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
         raise HostsNotReady(
             f"the chief, {cluster.chief}, cannot log in to every host",
             {cluster.chief: "ok", **outcomes},
-            hint="let it reach their sshd, or give addresses: --peer-address a,b",
+            hint=login_hint(failed.values()),
         )
+
+
+def login_hint(reasons: Iterable[str]) -> str:
+    """What to do, by what ssh printed: a refused key is not a matter of the network."""
+    text = " ".join(reasons)
+    if "Permission denied" in text:
+        return "fab bootstrap installs the key; if it is refused, check AllowUsers in sshd_config"
+    if "Host key verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
+        return "fab trust   # a host shows another host key to the chief than to this computer"
+    return "let it reach their sshd, or give addresses: --peer-address a,b"
 
 
 def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
@@ -318,6 +329,10 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
         *(
             [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
             for n in (*SUPERVISOR, *STOP_MACHINES)
+        ),
+        *(
+            [f"{run.folder}/{n}", 0o644, (REMOTE / "evaluation" / n).read_text()]
+            for n in EVALUATION
         ),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],

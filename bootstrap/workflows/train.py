@@ -94,13 +94,20 @@ def run_summary(request: RunRequest, cluster: Cluster) -> str:
     strategy = request.options.resolved_strategy(len(cluster.peers))
     keras, why = request.options.resolved_keras(strategy)
     placement = placement_of(request.options, cluster.peers)
-    script = request.program.kind == "script"
-    program = f"script {request.program.path}" if script else "the training of Railhead"
+    hosts = count(len(cluster.peers), "host")
     return (
-        f"{program}: {strategy.name} over {count(sum(map(len, placement)), 'rank')} on "
-        f"{count(len(cluster.peers), 'host')}{roles_summary(strategy, placement, cluster)}; "
-        f"Keras {keras}: {why}"
+        f"{program_summary(request)}: {strategy.name} over "
+        f"{count(sum(map(len, placement)), 'rank')} on "
+        f"{hosts}{roles_summary(strategy, placement, cluster)}; Keras {keras}: {why}"
     )
+
+
+def program_summary(request: RunRequest) -> str:
+    """What the ranks run, and on which model if it is an evaluation."""
+    kinds = {"training": "the training of Railhead", "evaluation": "the evaluation of Railhead"}
+    program = kinds.get(request.program.kind) or f"script {request.program.path}"
+    evaluated = request.options.evaluates
+    return f"{program} on the model of run {evaluated}" if evaluated else program
 
 
 def roles_summary(strategy: Strategy, placement: list[list[str]], cluster: Cluster) -> str:

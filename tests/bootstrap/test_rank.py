@@ -196,6 +196,19 @@ def test_a_part_that_mpiruns_pipe_took_is_continued_where_it_ended(
     assert b"".join(written) == rank_module.ALIVE + rank_module.encoded(text)
 
 
+@pytest.mark.parametrize("existing", [False, True])
+def test_keras_writes_into_our_folder_unless_the_user_has_one(
+    tmp_path: Path, existing: bool
+) -> None:
+    text = "import os; print(os.environ.get('KERAS_HOME'))"
+    lay_out(tmp_path, script(tmp_path, text))
+    home = tmp_path / "work"
+    if existing:
+        (home / ".keras").mkdir()
+    expected = "None" if existing else f"{home}/.railhead/keras"
+    assert rank(tmp_path).stdout == f"{expected}\n"
+
+
 def test_a_script_can_wait_for_all_its_children(tmp_path: Path) -> None:
     text = "import os\nos.fork() or os._exit(3)\nwhile True:\n"
     text += "    try: print(os.waitstatus_to_exitcode(os.wait()[1]))\n"

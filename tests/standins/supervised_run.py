@@ -16,7 +16,9 @@ import pytest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-PARTS = [*REMOTE.glob("*.py"), *REMOTE.with_name("rank").glob("*.py")]
+PARTS = [
+    path for name in ("run", "rank", "evaluation") for path in REMOTE.parent.glob(f"{name}/*.py")
+]
 
 
 END = r"\036"

@@ -55,6 +55,9 @@ class Samples(Protocol):
     def part(self, numbers: Any) -> Samples:
         """The samples of these ascending numbers."""
 
+    def digest(self) -> str:
+        """The sha256 of inputs and labels."""
+
     def find_fault(self) -> str:
         """Read everything and name the first broken file; empty where all is well."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,6 +147,13 @@ class Shards:
             return decode(parsed["input"], self.image_size), parsed["label"]
         values = tf.io.decode_raw(parsed["input"], tf.as_dtype(schema.encoding))
         return as_inputs(tf.reshape(values, [-1, *schema.shape])), parsed["label"]
+
+    def digest(self) -> str:
+        found = hashlib.sha256()
+        for span in self.spans:
+            shard = self.manifest.shards[span.shard]
+            found.update(f"{shard.sha256} {span.first} {span.count}\n".encode())
+        return found.hexdigest()
 
     def find_fault(self) -> str:
         return self.source.find_fault()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,43 @@ def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print)
     if "validation" not in found:
         found["train"], found["validation"] = hold_out(found["train"], config)
     return checked(found, config)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The samples of an evaluation, from the split of this name; `names` of their classes."""
+
+    split: str
+    samples: Any
+    names: tuple[str, ...]
+
+
+def held_out(
+    config: TrainConfig, data: Mapping[str, Given], names: tuple[str, ...], report: Report = print
+) -> HeldOut:
+    """The test samples, else the validation samples, that the settings and the data give.
+
+    Training data is read only where nothing else is given. `names`: the classes of the model.
+
+    Raises:
+        DataError: data or a label is wrong, or the classes are not those of the model.
+    """
+    split = next((name for name in ("test", "validation") if name in data), "")
+    if split:
+        module = importlib.import_module(DATASETS[config.data])
+        found = read(module, data[split], config, report)
+        samples = found.get(split) or found["train"]
+    else:
+        whole = load(config, data, report)
+        split = "validation" if whole.test is None else "test"
+        samples = whole.validation if whole.test is None else whole.test
+    samples.check(task_of(config.task))
+    if names and samples.classes and samples.classes != names:
+        raise DataError(
+            f"{split} has the classes {', '.join(samples.classes)}, "
+            f"but the model has {', '.join(names)}"
+        )
+    return HeldOut(split, samples, names)
 
 
 def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) -> dict[str, Any]:

@@ -54,9 +54,9 @@ def main() -> int:
 
 
 def run_program(run: dict[str, Any]) -> int:
-    """Run our own training or the script; returns the exit code."""
+    """Run our own training or evaluation, or the script; returns the exit code."""
     program = run["program"]
-    if program["kind"] == "training":
+    if program["kind"] != "script":
         return outcome(run_training)
     if run["keras"] == 2:
         sys.meta_path.insert(0, Keras2())
@@ -177,8 +177,12 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         RAILHEAD_SIZE=str(run["size"]),
         RAILHEAD_HOST=run["hosts"][host]["name"],
     )
+    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
+    home = os.path.expanduser("~")
+    if not os.path.isdir(os.path.join(home, ".keras")):
+        os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
     # Without TensorFlow's INFO lines; our own training also without its warnings.
-    level = "2" if run["program"]["kind"] == "training" else "1"
+    level = "1" if run["program"]["kind"] == "script" else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     if device := run["hosts"][host].get("interface"):
         # The interface that mpirun uses. "=": exactly this name, not a prefix.

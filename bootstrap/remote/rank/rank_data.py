@@ -45,7 +45,7 @@ def prepare(run: Mapping[str, Any], place: Place) -> dict[str, str]:
         SystemExit: a download failed; its cause was printed.
     """
     found = {}
-    training = run["program"]["kind"] == "training"
+    training = run["program"]["kind"] != "script"
     for item in run["data"]:
         name = VARIABLE + item["name"].upper()
         found[name] = source_of(item, place) if training else folder_of(item, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from typing import Any
 
 
@@ -12,6 +13,18 @@ def load(path: str) -> Any:
     """The document in a file."""
     with open(path) as file:
         return json.load(file)
+
+
+def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
+    """The object in a file that a program may have written; {} if there is none, or it is longer
+    than `limit` bytes."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode) or os.path.getsize(path) > limit:
+            return {}
+        found = load(path)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def save(path: str, document: Any) -> None:

@@ -148,6 +148,7 @@ class RunOutput:
         self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: dict[str, Any] | None = None
+        self.last_metrics: dict[str, float] = {}  # the last value of each --metric
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host["slots"] for host in run["hosts"]])
         self.broken: BaseException | None = None
@@ -211,6 +212,7 @@ class RunOutput:
     def add_metric(self, record: dict[str, Any]) -> None:
         """Store a record that was found by a pattern."""
         rank = self.metric_rank
+        self.last_metrics[record["name"]] = record["value"]
         record.update(rank=rank, host=self.host_of(rank), time=time.time())
         self.metrics.add(json.dumps(record).encode())
 

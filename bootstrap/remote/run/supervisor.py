@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 if TYPE_CHECKING:
+    from bootstrap.remote.evaluation import thresholds
     from bootstrap.remote.run import (
         closing,
         controller,
@@ -42,6 +43,7 @@ else:  # on a host they are in the same folder
     import live_upload
     import manifest
     import stop_policy
+    import thresholds
     from mpirun_output import verdict
     from rank_output import RunOutput, WriteErrors
 
@@ -138,6 +140,7 @@ class Supervisor:
         secrets = json_file.load(path("secrets.json")).values() if self.run["secrets"] else ()
         self.output = RunOutput(RUN, self.run, secrets, state.write_errors)
         self.ended_servers = False
+        self.evaluation: dict[str, Any] | None = None
         self.silent: int | None = None  # the host for whose silence the run was ended
 
     def go(self) -> dict[str, Any]:
@@ -161,8 +164,22 @@ class Supervisor:
             reader.join(GRACE)
         self.note(self.output.close_metrics())
         self.check()
+        self.evaluation = self.judged()
         self.list_outputs()
         return self.result(code, swept)
+
+    def judged(self) -> dict[str, Any] | None:
+        """The evaluation, judged by the thresholds. With thresholds, and in a run that evaluates
+        another one, the last values of --metric belong to it, and evaluation.json is written."""
+        found, wanted = self.output.evaluation, self.run.get("thresholds") or []
+        if not wanted and not self.run.get("evaluates"):
+            return found
+        found = thresholds.judged({**self.output.last_metrics, **(found or {})}, wanted)
+        file = path("results/evaluation.json")
+        judgement = {key: found[key] for key in thresholds.JUDGEMENT}
+        with self.state.counted():  # the program's own file has more, and all digits
+            json_file.save(file, {**found, **json_file.load_object(file), **judgement})
+        return found
 
     def list_outputs(self) -> None:
         """Write the list of files that the run wrote in work/."""
@@ -230,7 +247,7 @@ class Supervisor:
             "exit_code": code if code >= 0 else 128 - code,
             "culprit": self.culprit() if state == "failed" else None,
             "size": self.run["size"],
-            "evaluation": self.output.evaluation,
+            "evaluation": self.evaluation,
             "swept": swept,
             "why": self.why() if state == "cancelled" else None,
         }

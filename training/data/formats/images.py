@@ -8,6 +8,7 @@ FOLDER/train.csv + FOLDER/train_images/     columns image_id and label (or image
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,13 @@ class ImageFiles:
             return decode(files, self.size), tf.gather(labels, numbers)
 
         return read_batch
+
+    def digest(self) -> str:
+        found = hashlib.sha256()
+        for path, label in zip(self.paths, self.labels, strict=True):
+            content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            found.update(f"{content} {label}\n".encode())
+        return found.hexdigest()
 
     def find_fault(self) -> str:
         """Decode one image after the other until one fails."""

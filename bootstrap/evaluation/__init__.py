@@ -1,0 +1,1 @@
+"""Evaluates the model of a run: what is evaluated on what, and the evaluation on this machine."""

@@ -1,0 +1,116 @@
+"""`fab evaluate RUN`: the exported model of a run on held-out data.
+
+On hosts an evaluation is a run like a training, with another program; its results are in
+`evaluations/` of the results of the run whose model it evaluates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bootstrap.data.inputs import DataInput, read_inputs
+from bootstrap.data.spec import DataSpec, parse_each
+from bootstrap.errors import UsageError
+from bootstrap.plan.runtimes import REPO
+from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
+from bootstrap.runs.launch import Program
+from bootstrap.runs.metric_options import require_metrics
+from bootstrap.runs.request import (
+    RunRequest,
+    TrainArgs,
+    check_settings,
+    read_request,
+    read_secrets,
+    run_options,
+)
+from bootstrap.ssh.bundle import pack_training
+
+MODEL = "model.keras"
+NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
+FOLDER = "evaluations"
+
+
+def read_evaluation(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
+    """The request for an evaluation; `args` without data: that of the run.
+
+    Raises:
+        UsageError: the run has no model here, or an option is not valid.
+    """
+    if evaluated := earlier.document.get("evaluates"):
+        raise UsageError(
+            f"run {earlier.run.run_id} is an evaluation", hint=f"fab evaluate {evaluated}"
+        )
+    args = replace(args, launcher=args.launcher or _launcher(earlier, args))
+    request = _of_script(earlier, args) if args.script else _of_training(earlier, args)
+    options = replace(request.options, evaluates=earlier.run.run_id)
+    return replace(request, options=options)
+
+
+def _launcher(earlier: EarlierRun, args: TrainArgs) -> str | None:
+    return None if args.strategy else str(earlier.document["launcher"])
+
+
+def _of_script(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
+    """The user's script, which gets the results of the run as the data `model`."""
+    if not earlier.run.results.is_dir():
+        raise _no_model(earlier, f"run {earlier.run.run_id} has no results here")
+    request = read_request(args)
+    if NAME in {item.spec.name for item in request.data}:
+        raise UsageError(f"--data {NAME}: the results of the run have this name")
+    data = request.data or _recorded_data(earlier, script=True)
+    return replace(request, data=(*data, *_model(earlier.run.results, script=True)))
+
+
+def _of_training(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
+    """Our own evaluation, with the settings of the run."""
+    if args.args or args.metrics:
+        raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
+    if earlier.document["program"]["kind"] == "script":
+        raise UsageError(
+            f"run {earlier.run.run_id} trained with a script of yours: name what evaluates its"
+            " model",
+            hint=_with_script(earlier),
+        )
+    path = earlier.run.results / MODEL
+    if not path.is_file():
+        raise _no_model(earlier, f"run {earlier.run.run_id} has no model here: {path}")
+    texts = setting_texts(earlier.document)
+    options = run_options(args)
+    require_metrics(options.thresholds, check_settings(None, texts)["metrics"])
+    program = Program("evaluation", settings=earlier.document["program"]["settings"])
+    given = read_inputs(parse_each(args.data, script=False))
+    data = (*(given or _recorded_data(earlier, script=False)), *_model(path, script=False))
+    return RunRequest(
+        options, program, pack_training(REPO), read_secrets(args.secrets), data, args.record()
+    )
+
+
+def _recorded_data(earlier: EarlierRun, *, script: bool) -> tuple[DataInput, ...]:
+    """The data of the run, as it was given."""
+    with working_folder(earlier):
+        found = read_inputs(parse_each(earlier.args.data, script=script))
+        return tuple(_absolute(item) for item in found)
+
+
+def _absolute(item: DataInput) -> DataInput:
+    """The input with a path that does not depend on the current folder."""
+    if item.spec.kind != "local":
+        return item
+    return replace(
+        item, spec=replace(item.spec, uri=str(Path(item.spec.uri).expanduser().resolve()))
+    )
+
+
+def _model(path: Path, *, script: bool) -> tuple[DataInput, ...]:
+    """The model, as an input that is sent to each host once."""
+    distribution, mode = ("replicate", "file") if script else (None, None)
+    return read_inputs((DataSpec(NAME, str(path), "local", distribution, mode),))
+
+
+def _with_script(earlier: EarlierRun) -> str:
+    return f"fab evaluate {earlier.run.run_id} --script eval.py"
+
+
+def _no_model(earlier: EarlierRun, message: str) -> UsageError:
+    return UsageError(message, hint=f"fab fetch --run {earlier.run.run_id}")

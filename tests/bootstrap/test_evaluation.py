@@ -1,0 +1,234 @@
+"""`fab evaluate`, and the thresholds of --min and --max: what is refused, sent and judged."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.supervised_run import Run as SupervisedRun
+from standins.supervised_run import says
+
+from bootstrap.errors import BelowThreshold, UsageError
+from bootstrap.evaluation import here
+from bootstrap.evaluation.request import read_evaluation
+from bootstrap.inventory import local_state
+from bootstrap.remote.evaluation.thresholds import judged
+from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
+from bootstrap.runs.metric_options import Threshold, read_thresholds
+from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.runs.results import judge
+from bootstrap.runs.start import Run
+
+AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
+AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "failed"),
+    [
+        ({"accuracy": 0.9, "loss": 0.2}, []),
+        ({"accuracy": "0.95", "loss": 0}, []),
+        ({"accuracy": 0.89, "loss": 0.1}, ["accuracy 0.89 is below --min accuracy=0.9"]),
+        ({"accuracy": 1, "loss": 0.3}, ["loss 0.3 is above --max loss=0.2"]),
+        (
+            {"accuracy": math.nan, "loss": 0},
+            ["--min accuracy=0.9: the run has no metric 'accuracy'; it has loss"],
+        ),
+        (
+            {"f1": True},
+            [
+                "--min accuracy=0.9: the run has no metric 'accuracy'; it has none",
+                "--max loss=0.2: the run has no metric 'loss'; it has none",
+            ],
+        ),
+    ],
+)
+def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
+    found = judged(evaluation, [AT_LEAST, AT_MOST])
+    assert (found["failed"], found["passed"]) == (failed, not failed)
+
+
+def test_what_a_program_judges_itself_stays_failed() -> None:
+    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST])["passed"] is False
+
+
+@pytest.mark.parametrize(
+    "text", ["accuracy", "=1", "accuracy=high", "accuracy=nan", "accuracy=inf", "a b=1"]
+)
+def test_a_threshold_is_a_name_and_a_number(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--max "):
+        read_thresholds([], [text])
+
+
+def test_a_metric_may_have_both_bounds_but_each_once() -> None:
+    both = read_thresholds(["loss=0"], ["loss=1"])
+    assert both == (Threshold("loss", "min", 0.0), Threshold("loss", "max", 1.0))
+    with pytest.raises(UsageError, match="each metric once"):
+        read_thresholds(["loss=0", "loss=1"], [])
+
+
+def test_a_metric_that_the_training_does_not_have_is_refused_before_a_run() -> None:
+    with pytest.raises(UsageError, match="Did you mean accuracy.* Choices: loss, accuracy"):
+        read_request(TrainArgs(mins=("acuracy=1",)))
+    with pytest.raises(UsageError, match="Choices: loss, mae$"):
+        read_request(TrainArgs(settings=("task=regression", "data=synthetic"), mins=("f1=1",)))
+
+
+def supervised(home: Path, script: str, **changes: Any) -> Any:
+    """The folder of a run that has ended, with these lines of its ranks, and its result."""
+    run = SupervisedRun(home, script, thresholds=[AT_LEAST], **changes)
+    return run, run.result()["evaluation"]
+
+
+def test_the_numbers_of_a_script_are_judged_on_the_chief(home: Path) -> None:
+    record = '@railhead {"kind": "evaluation", "accuracy": 0.8, "loss": 1}'
+    run, evaluation = supervised(home, says(0, record))
+    assert evaluation["failed"] == ["accuracy 0.8 is below --min accuracy=0.9"]
+    assert run.read("results/evaluation.json") == evaluation
+
+
+def test_the_last_value_of_a_metric_counts(home: Path) -> None:
+    metrics = [{"name": "accuracy", "pattern": "acc ([0-9.]+)"}]
+    script = f"{says(0, 'acc 0.5')}; {says(0, 'acc 0.95')}"
+    run, evaluation = supervised(home, script, metrics=metrics)
+    assert evaluation["passed"] and evaluation["accuracy"] == 0.95
+    assert "results/evaluation.json" in {
+        entry["path"] for entry in run.read("results/manifest.json")["files"]
+    }
+
+
+def test_the_file_of_the_program_keeps_what_else_it_has(home: Path) -> None:
+    record = '@railhead {"kind": "evaluation", "accuracy": 0.91}'
+    run = SupervisedRun(home, says(0, record), thresholds=[AT_LEAST])
+    run.write("results/evaluation.json", {"accuracy": 0.912345, "confusion": [[1]]})
+    run.result()
+    written = run.read("results/evaluation.json")
+    assert (written["accuracy"], written["confusion"], written["passed"]) == (0.912345, [[1]], True)
+
+
+def test_a_missed_threshold_is_exit_3_and_its_text_is_cleaned() -> None:
+    evaluation = {"passed": False, "failed": ["accuracy \x1b[2J0.8 is below --min accuracy=0.9"]}
+    result = {"state": "succeeded", "seconds": 1.0, "size": 2, "evaluation": evaluation}
+    with pytest.raises(BelowThreshold, match=r"^accuracy 0\.8 is below --min"):
+        judge(Run("r1", Path("results/r1")), result)
+
+
+# --- The request -----------------------------------------------------------------------------
+
+
+def recorded(folder: Path, args: TrainArgs, **changes: Any) -> EarlierRun:
+    """A run with these options, whose results are in `folder`."""
+    request = read_request(args)
+    document = {"run_id": "r1", "cluster": "c", "launcher": "tensorflow", "env": {}, **changes}
+    document |= {"program": request.program.document(), "bundle": request.bundle.digest}
+    local_state.save_run(document, folder / "results/r1", request.record)
+    return earlier_run("r1")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the results of a run, and data."""
+    (tmp_path / "results/r1").mkdir(parents=True)
+    (tmp_path / "results/r1/model.keras").write_bytes(b"a model")
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/x.npz").write_bytes(b"data")
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "eval.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+TRAINING = TrainArgs(settings=("data=numpy", "seed=7"), data=("train=mnist",))
+
+
+def test_an_evaluation_has_the_settings_and_the_data_of_its_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = recorded(project, TRAINING)
+    monkeypatch.chdir("/")
+    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    assert request.program.kind == "evaluation" and request.program.settings["seed"] == 7
+    assert (request.options.launcher, request.options.evaluates) == ("tensorflow", "r1")
+    train, model = request.data
+    assert (train.spec.name, train.spec.uri) == ("train", str(project / "mnist"))
+    assert model.spec.name == "model" and model.files
+    assert [file.path for file in model.files.files] == ["model.keras"]
+
+
+def test_other_data_needs_no_training_data(project: Path) -> None:
+    request = read_evaluation(recorded(project, TRAINING), TrainArgs(data=("test=mnist",)))
+    assert [item.spec.name for item in request.data] == ["test", "model"]
+
+
+def test_a_script_gets_the_results_of_the_run(project: Path) -> None:
+    earlier = recorded(project, TrainArgs(script="train.py"))
+    request = read_evaluation(earlier, TrainArgs(script="eval.py"))
+    (model,) = request.data
+    assert (model.spec.name, model.spec.uri) == ("model", str(project / "results/r1"))
+    assert request.program.kind == "script"
+
+
+REFUSED: dict[str, tuple[TrainArgs, TrainArgs, str]] = {
+    "a script's model": (TrainArgs(script="train.py"), TrainArgs(), "name what evaluates"),
+    "no such metric": (TRAINING, TrainArgs(maxs=("mae=1",)), "no such metric"),
+    "a pattern": (TRAINING, TrainArgs(metrics=("a=(.)",)), "go with --script"),
+    "no such data": (TRAINING, TrainArgs(data=("test=nowhere",)), "no file or folder nowhere"),
+    "data of another name": (TRAINING, TrainArgs(data=("x=mnist",)), "takes train, validation"),
+    "the name of the model": (
+        TRAINING,
+        TrainArgs(script="eval.py", data=("model=mnist",)),
+        "the results of the run have this name",
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "given", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_evaluated_is_refused(
+    project: Path, run: TrainArgs, given: TrainArgs, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_evaluation(recorded(project, run), given)
+
+
+def test_a_run_without_a_model_names_the_next_command(project: Path) -> None:
+    earlier = recorded(project, TRAINING)
+    (project / "results/r1/model.keras").unlink()
+    with pytest.raises(UsageError, match="has no model here") as caught:
+        read_evaluation(earlier, TrainArgs())
+    assert caught.value.hint == "fab fetch --run r1"
+
+
+def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
+    earlier = recorded(project, TRAINING, evaluates="r0")
+    with pytest.raises(UsageError, match="r1 is an evaluation"):
+        read_evaluation(earlier, TrainArgs())
+    with pytest.raises(UsageError, match="r1 evaluates run r0"):
+        resumed_request(earlier, TrainArgs())
+
+
+# --- Here ------------------------------------------------------------------------------------
+
+
+def test_here_the_file_is_judged_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime's Python is a shell script that writes what our evaluation writes."""
+    python = project / "python"
+    python.write_text(
+        '#!/bin/sh\nmkdir -p "$4"\necho \'{"accuracy": 0.8}\' >"$4/evaluation.json"\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(here, "python_of", lambda name: python)
+    earlier = recorded(project, TRAINING)
+    request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
+    with pytest.raises(BelowThreshold, match="accuracy 0.8 is below"):
+        here.evaluate(earlier, request)
+    (path,) = (project / "results/r1/evaluations").glob("*/evaluation.json")
+    assert json.loads(path.read_text())["passed"] is False
+
+
+def test_a_script_is_not_evaluated_here(project: Path) -> None:
+    earlier = recorded(project, TrainArgs(script="train.py"))
+    with pytest.raises(UsageError, match="--here evaluates models of our own training"):
+        here.evaluate(earlier, read_evaluation(earlier, TrainArgs(script="eval.py")))

@@ -1,0 +1,25 @@
+"""Precision, recall and F1 are those of a confusion matrix; empty classes divide nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from training.scores import means, per_class
+
+CONFUSION = [[4, 1, 0], [2, 3, 0], [0, 0, 0]]
+
+
+def test_each_class_has_its_precision_and_recall() -> None:
+    first, second, third = per_class(CONFUSION, ("a", "b", "c"))
+    assert (first["class"], first["samples"]) == ("a", 5)
+    assert (first["precision"], first["recall"]) == (4 / 6, 4 / 5)
+    assert (second["precision"], second["recall"]) == (3 / 4, 3 / 5)
+    assert first["f1"] == pytest.approx(2 * (4 / 6) * (4 / 5) / (4 / 6 + 4 / 5))
+    assert third == {"class": "c", "samples": 0, "precision": None, "recall": None, "f1": None}
+
+
+def test_the_means_are_over_the_classes_with_samples() -> None:
+    found = means(per_class(CONFUSION, ("a", "b", "c")))
+    assert found["recall"] == pytest.approx((4 / 5 + 3 / 5) / 2)
+    assert means(per_class([[0, 2], [0, 0]], ("a", "b"))) == {"precision": 0, "recall": 0, "f1": 0}
+    assert means([]) == {}
