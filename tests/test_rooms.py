@@ -25,7 +25,7 @@ ORDER = (
     ("ssh", "clouds"),
     ("data",),
     ("provision", "runs"),
-    ("lifecycle", "evaluation"),
+    ("lifecycle", "evaluation", "report"),
     ("health",),
     ("workflows", "gpu_tools"),
     ("cli",),
