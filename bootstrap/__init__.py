@@ -20,8 +20,6 @@ The folders tell the story of a run, in this order:
 * workflows    the steps of each command, in order
 * cli          tasks, options, and the hosts that a command is about
 
-A folder imports only folders above it in this list; `clouds` and `ssh` do not import each other,
-nor do `provision` and
-`runs`, nor `lifecycle`, `evaluation` and `report`. `gpu_tools` (what `make gpu-*` runs) may import all but `cli`.
-`remote` is shipped to hosts: standard library only, and it imports nothing of ours.
+A folder imports only folders above it; docs/architecture.md has the exceptions. `gpu_tools` (what
+`make gpu-*` runs) may import all but `cli`. `remote` is shipped to hosts: standard library only.
 """

@@ -271,7 +271,8 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu",
-    "--disable-background-networking", "--disable-component-update", "--no-first-run", "--enable-logging=stderr",
+    "--disable-background-networking", "--disable-component-update", "--no-first-run",
+    "--enable-logging=stderr",
 )  # fmt: skip
 NARROW = """<!DOCTYPE html>
 <iframe style="width:360px;height:900px;border:0" srcdoc="{page}"></iframe>
