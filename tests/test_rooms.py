@@ -26,7 +26,7 @@ ORDER = (
     ("data",),
     ("provision", "runs"),
     ("lifecycle", "evaluation", "report"),
-    ("health",),
+    ("health", "serving"),
     ("workflows", "gpu_tools"),
     ("cli",),
 )

@@ -20,6 +20,7 @@ from fabric import Executor
 from fabric.main import program
 from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
+from invoke.util import yaml  # type: ignore[attr-defined]
 
 from bootstrap.console import log
 from bootstrap.console.output import printable
@@ -80,7 +81,7 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
             raise Exit(f"{message}\n  next: {_nearest(wrong)}", code=2) from None
         except BrokenPipeError:
             raise _output_closed() from None
-        except (UnknownFileType, OSError) as wrong:
+        except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
             raise Exit(f"fab: --config or --ssh-config: {wrong}", code=2) from None
 
     return parse_or_exit

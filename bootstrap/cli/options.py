@@ -25,10 +25,12 @@ HELP = {
     "hosts": "user@host:port*slots, comma-separated; default: a stack's hosts, else the last ones",
     "stack": "a Pulumi stack; default: the selected stack",
     "start": "start the stack's machines that do not run",
-    "hours": "hours from now until the cloud stops the machines",
+    "hours": "hours from now until the cloud stops the machines; deploy: until it ends (1)",
     "slots": "Horovod ranks per host; default: one per GPU, or one",
     "peer-address": "IP addresses that the hosts use among each other, comma-separated, in order",
     "requirements": "a file of further packages, resolved together with the runtime's pins",
+    "proxy": "http://HOST:PORT, through which hosts reach the package index",
+    "ca": "a file of certificates (PEM) that hosts trust when they download packages",
     "runtime": "tf2.18 (with Horovod) or tf2.21; default: by GPU and launcher",
     "system": "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
     "allow-mixed": "allow several GPU types in one cluster",
@@ -74,6 +76,15 @@ HELP = {
     "cmd": "a shell command",
     "host": "a host's name",
     "folder": "a folder or a file here",
+    "name": "the name of an endpoint (model)",
+    "port": "a port of 127.0.0.1 on the host",
+    "local-port": "the port of this machine; default: the same number; 0: a free one",
+    "update": "give the endpoint of this name a new version, without a refused request",
+    "model": "a SavedModel or a .keras file here, instead of the model of a run",
+    "max-batch": "samples in one call of the model (32); 1: no batching",
+    "max-delay": "milliseconds that a sample waits for others (2)",
+    "file": "a .json, .npy, .csv, .png or .jpg file here",
+    "samples": "so many held-out samples of the data of the run",
     "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
 }
 
@@ -120,10 +131,13 @@ def options_of(
     launcher: str | None = None,
     *,
     mixed: bool,
+    proxy: str | None = None,
+    ca: str | None = None,
 ) -> Options:
     """The validated options for making hosts ready; UsageError for an invalid value."""
     from bootstrap.inventory.hosts import check_peer_address
     from bootstrap.plan.cluster import Options
+    from bootstrap.plan.internet import Internet, read_proxy
     from bootstrap.plan.runtimes import row_named
 
     if runtime is not None:
@@ -131,7 +145,25 @@ def options_of(
     texts = [text.strip() for text in (peer_address or "").split(",")]
     addresses = tuple(check_peer_address(text) for text in texts if text)
     path = Path(requirements) if requirements else None
-    return Options(system, path, addresses, launcher, runtime, mixed, _debian_mirror())
+    internet = Internet(
+        read_proxy(proxy, os.environ.get("RAILHEAD_PROXY", "")), _certificates(ca) if ca else ""
+    )
+    return Options(
+        system, path, addresses, launcher, runtime, mixed, _debian_mirror(), internet
+    )  # fmt: skip
+
+
+def _certificates(file: str) -> str:
+    """The text of the certificates in a file; UsageError if it is not such a file."""
+    from bootstrap.errors import UsageError
+    from bootstrap.plan.internet import MOST_CERTIFICATES, check_certificates
+
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(MOST_CERTIFICATES + 1)
+    except OSError as error:
+        raise UsageError(f"--ca {file}: {error.strerror}") from None
+    return check_certificates(file, text)
 
 
 def _debian_mirror() -> str:

@@ -46,6 +46,8 @@ def train(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     detach: bool = False,
     keep: str | None = None,
     no_stop: bool = False,
@@ -73,7 +75,7 @@ def train(
         request = read_request(train_args)
     options = options_of(
         system, train_args.requirements, peer_address, train_args.runtime,
-        request.options.launcher, mixed=allow_mixed,
+        request.options.launcher, mixed=allow_mixed, proxy=proxy, ca=ca,
     )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
@@ -92,12 +94,16 @@ def plan(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     json: bool = False,
 ) -> None:
     """Print each step that bootstrap would do on each host, and why; changes nothing."""
     from bootstrap.workflows import plan as workflow
 
-    options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    options = options_of(
+        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
+    )
     with json_output(json) as out:
         workflow.plan(target_of(hosts, stack).running(), options, out)
 
@@ -112,12 +118,16 @@ def bootstrap(
     peer_address: str | None = None,
     system: bool = False,
     allow_mixed: bool = False,
+    proxy: str | None = None,
+    ca: str | None = None,
     json: bool = False,
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
     from bootstrap.workflows import bootstrap as workflow
 
-    options = options_of(system, requirements, peer_address, runtime, mixed=allow_mixed)
+    options = options_of(
+        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
+    )
     with json_output(json) as out:
         workflow.bootstrap(target_of(hosts, stack).running(), options, out)
 

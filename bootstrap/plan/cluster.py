@@ -9,6 +9,7 @@ from pathlib import Path
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.internet import Internet
 from bootstrap.plan.runtimes import BucketClient, Environment
 
 
@@ -26,7 +27,8 @@ class CachedWheel:
 @dataclass(frozen=True)
 class Options:
     """The user's options for the preparation of hosts. `archive` is the URL of a Debian archive,
-    for packages that hosts of another system download from there."""
+    for packages that hosts of another system download from there, `internet` how hosts reach the
+    package index."""
 
     system: bool = False
     requirements: Path | None = None
@@ -35,13 +37,14 @@ class Options:
     runtime: str | None = None
     allow_mixed: bool = False
     archive: str = ""
+    internet: Internet = Internet()
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Hosts with their facts, their environment and their addresses for each other. `wheel` is the
     Horovod wheel for them in this machine's cache, `kept` the one in the stack's bucket, `archive`
-    the URL of a Debian archive that the user gave."""
+    the URL of a Debian archive that the user gave, `internet` how they reach the package index."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
@@ -50,6 +53,7 @@ class Cluster:
     wheel: Path | None = None
     kept: CachedWheel | None = None
     archive: str = ""
+    internet: Internet = Internet()
 
     @property
     def chief(self) -> str:

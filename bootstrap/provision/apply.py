@@ -13,6 +13,7 @@ from bootstrap.console.text import size
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import cluster_line
+from bootstrap.plan.internet import CA
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.plan.system_changes import changes
@@ -109,6 +110,8 @@ class _Installation:
     def _install(self, session: Session) -> None:
         name, step_host = session.host.name, self._host_step(session)
         try:
+            if ca := self.cluster.internet.ca:
+                session.call("write", files=[[CA, 0o644, ca]])
             for step in _parts(self.plan, name)[1]:
                 self.board.line(name, f"{step.name}: {step.why}")
                 if step.name in self.installers:

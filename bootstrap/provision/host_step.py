@@ -21,6 +21,10 @@ from bootstrap.ssh.session import Reply, Session
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for commands that only import TensorFlow
 # Local hosts may share a machine with the host that builds the wheel.
 LOW_PRIORITY = ("nice", "-n", "19")
+# What they cache on a host is in our folder, where --purge removes it, and on the disk of the
+# environments, where uv makes hard links instead of copies.
+CACHES = {"UV_CACHE_DIR": "~/.railhead/cache/uv", "PIP_CACHE_DIR": "~/.railhead/cache/pip"}
+KERAS = {"KERAS_HOME": "~/.railhead/keras"}
 UV = f"~/.railhead/uv/{uv_digest()}/uv"
 
 
@@ -49,6 +53,12 @@ class HostStep:
         needs = cluster.environment.runtime.horovod and not cluster.wheel
         return needs and self.name != cluster.builder
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of all commands. Local hosts share the cache of this machine."""
+        caches = {} if self.cluster.inventory.kind.this_machine else CACHES
+        return {**caches, **KERAS, **self.cluster.internet.variables()}
+
     def reporter(self, step: str) -> Reporter:
         """A reporter that shows the progress of a step on the board."""
         return lambda text: self.board.line(self.name, f"{step}: {text}")
@@ -63,14 +73,16 @@ class HostStep:
 
         def on_event(event: Mapping[str, Any]) -> None:
             if "grown" in event:
-                report(f"{size(event['grown'])} on disk,{self._about(step)}")
+                report(f"{self._download(step)}; the disk has {size(event['grown'])} more")
             elif event.get("line"):
-                report(clean(event["line"]))
+                report(self.cluster.internet.without_password(clean(event["line"])))
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
+        options["env"] = {**self.variables, **options.get("env", {})}
         reply = self.session.run(argv, on_event=on_event, **options)
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
+            tail = self.cluster.internet.without_password(tail)
             raise RailheadError(f"{step}: {Path(argv[0]).name} ended with {reply.rc}\n{tail}")
         return reply
 
@@ -92,7 +104,7 @@ class HostStep:
         argv = [UV, "pip", "install", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
 
-    def _about(self, step: str) -> str:
+    def _download(self, step: str) -> str:
         client = self.cluster.bucket_client if step == "bucket" else None
         fetches = (client or self.cluster.environment).megabytes
-        return f" of about {fetches} MB fetched and unpacked"
+        return f"downloads about {fetches} MB and unpacks them"

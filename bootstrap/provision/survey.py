@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from bootstrap.errors import UsageError
 from bootstrap.facts import host as fact
+from bootstrap.facts.egress import EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.internet import Internet
 from bootstrap.plan.runtimes import Environment, choose_runtime, gpus_of
 from bootstrap.provision import wheel_store
 from bootstrap.provision.requirements import resolve_extra
@@ -28,6 +30,7 @@ AnyCluster = TypeVar("AnyCluster", bound=Cluster)
 def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     """Read the facts of all hosts and derive the cluster; writes nothing on the hosts."""
     facts, idle = without_idle_cards(sessions.inventory, all_facts(sessions))
+    facts = behind_proxy(facts, options.internet)
     _refuse_one_machine_twice(facts, sessions)
     environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
@@ -36,9 +39,20 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
         environment = replace(environment, extra=extra)
     peers = resolve_peers(sessions, facts, options.peer_addresses)
     cluster = ConnectedCluster(
-        sessions.inventory, facts, environment, peers, archive=options.archive, sessions=sessions
+        *(sessions.inventory, facts, environment, peers),
+        archive=options.archive,
+        internet=options.internet,
+        sessions=sessions,
     )
     return with_wheel(cluster)
+
+
+def behind_proxy(facts: Mapping[str, HostFacts], internet: Internet) -> Mapping[str, HostFacts]:
+    """The facts of hosts that reach the index through a proxy: their own test does not count."""
+    if not internet.proxy:
+        return facts
+    index = EgressCheck(internet.proxy_address, None)
+    return {n: replace(h, egress=replace(h.egress, index=index)) for n, h in facts.items()}
 
 
 def without_idle_cards(
@@ -112,6 +126,7 @@ def _slots(host: Host, facts: HostFacts) -> int:
 
 def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCluster:
     """The cluster with new facts: there may be more GPUs, and another wheel may fit."""
+    facts = behind_proxy(facts, cluster.internet)
     slots = {h.name: _slots(h, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
     updated = replace(cluster, facts=facts, peers=peers)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -197,8 +197,18 @@ def _check_logins(cluster: ConnectedCluster, run: Run) -> None:
         raise HostsNotReady(
             f"the chief, {cluster.chief}, cannot log in to every host",
             {cluster.chief: "ok", **outcomes},
-            hint="let it reach their sshd, or give addresses: --peer-address a,b",
+            hint=login_hint(failed.values()),
         )
+
+
+def login_hint(reasons: Iterable[str]) -> str:
+    """What to do, by what ssh printed: a refused key is not a matter of the network."""
+    text = " ".join(reasons)
+    if "Permission denied" in text:
+        return "fab bootstrap installs the key; if it is refused, check AllowUsers in sshd_config"
+    if "Host key verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
+        return "fab trust   # a host shows another host key to the chief than to this computer"
+    return "let it reach their sshd, or give addresses: --peer-address a,b"
 
 
 def remove_run(sessions: Mapping[str, Session], run: Run) -> None:

@@ -23,6 +23,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
+from bootstrap.plan.internet import CA, Internet
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
@@ -46,6 +47,7 @@ class RecordedHost:
         self.host = Host(name, name)
         self.fails = fails
         self.ran: list[list[str]] = []
+        self.variables: list[Mapping[str, str]] = []  # of each command
         self.written: dict[str, str] = {}
         self.got = b""  # the wheel that was sent to it
 
@@ -56,10 +58,11 @@ class RecordedHost:
         if op == "write":
             self.written |= {path: text for path, _, text in kw["files"]}
 
-    def run(self, argv: Sequence[str], **_: Any) -> Reply:
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
         self.ran.append(list(argv))
+        self.variables.append(env)
         if self.fails and argv[0] == self.fails:
-            return Reply(1, ("the last words",))
+            return Reply(1, (f"the last words {env.get('HTTPS_PROXY', '')}".strip(),))
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
@@ -124,6 +127,33 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Clust
     for host in hosts.values():
         assert f"{cluster.environment.folder}/.ok" in host.written
     assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]
+
+
+def test_commands_on_a_host_cache_in_our_folder_and_use_the_proxy(cluster: Cluster) -> None:
+    host = RecordedHost("h1")
+    internet = Internet(proxy="http://me:s3cret@p.example", ca="certificates")
+    apply(replace(cluster, internet=internet), {"h1": host}, "runtime", "horovod")
+    assert host.written[CA] == "certificates"
+    for variables in host.variables:
+        assert variables["UV_CACHE_DIR"] == "~/.railhead/cache/uv"
+        assert variables["PIP_CACHE_DIR"] == "~/.railhead/cache/pip"
+        assert variables["KERAS_HOME"] == "~/.railhead/keras"
+        assert variables["https_proxy"] == internet.proxy and variables["SSL_CERT_FILE"] == CA
+    assert not any("s3cret" in word for argv in host.ran for word in argv)
+
+
+def test_local_hosts_share_the_cache_of_this_machine(cluster: Cluster) -> None:
+    host = RecordedHost("h1")
+    inventory = replace(cluster.inventory, cloud="local")
+    apply(replace(cluster, inventory=inventory), {"h1": host}, "runtime")
+    assert host.variables and not any("UV_CACHE_DIR" in v for v in host.variables)
+
+
+def test_a_failure_behind_a_proxy_has_no_password(cluster: Cluster) -> None:
+    behind = replace(cluster, internet=Internet(proxy="http://me:s3cret@p.example"))
+    with pytest.raises(HostsFailed) as caught:
+        apply(behind, {"h1": RecordedHost("h1", "sh"), "h2": RecordedHost("h2")}, "horovod")
+    assert "the last words http://me:[secret]@p.example" in caught.value.outcomes["h1"]
 
 
 def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(

@@ -60,7 +60,7 @@ def make_ready(network: Network, operator: Operator) -> Path:
     """
     packages = operator.caches / "railhead" / "uv"
     packages.mkdir(parents=True, exist_ok=True)
-    seed = FullHost(network, "seed", binds={packages: "/root/.cache/uv"})
+    seed = FullHost(network, "seed", binds={packages: "/root/.railhead/cache/uv"})
     seed.start()
     hosts = introduce(operator, seed)
     operator.fab("bootstrap", "--hosts", hosts, "--system", seconds=1800).ended(0, "ready")

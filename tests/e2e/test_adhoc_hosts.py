@@ -206,6 +206,8 @@ def test_purge_removes_what_is_ours_and_again_is_fine(laptop: Operator, ready_ho
     laptop.fab("bootstrap", "--hosts", hosts).ended(0)
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     assert not (h1.disk.root / "root/.railhead").exists() and our_keys(h1) == []
+    left = {path.name for path in (h1.disk.root / "root").iterdir()}
+    assert not left & {".cache", ".keras"}  # caches of uv and pip, and what Keras writes
     laptop.fab("teardown", "--hosts", hosts, "--purge").ended(0, "~/.railhead removed")
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] uv:", "[lap-h1] runtime:")
 

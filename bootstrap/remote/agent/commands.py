@@ -35,7 +35,8 @@ def run(
 
     After `timeout` seconds it is killed with all processes that it started.
     """
-    with one_fetch() if fetches else contextlib.nullcontext(), growth(fetches):
+    cache = {**os.environ, **(env or {})}.get("UV_CACHE_DIR", "~/.cache/uv")
+    with one_fetch(cache) if fetches else contextlib.nullcontext(), growth(fetches):
         process = opened(argv, env or {}, cwd, subprocess.PIPE, subprocess.PIPE)
         threading.Thread(target=feed, args=(process, text), daemon=True).start()
         return Watched(process, timeout or threading.TIMEOUT_MAX).end()
@@ -150,9 +151,9 @@ def shown(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def one_fetch() -> Iterator[None]:
+def one_fetch(cache: str) -> Iterator[None]:
     """Lock uv's cache: local hosts share it and must not download the same files twice."""
-    cache = os.path.expanduser(os.environ.get("UV_CACHE_DIR", "~/.cache/uv"))
+    cache = os.path.expanduser(cache)
     os.makedirs(cache, exist_ok=True)
     with open(os.path.join(cache, "railhead.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

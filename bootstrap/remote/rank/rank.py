@@ -177,6 +177,10 @@ def set_environment(run: dict[str, Any], rank: int) -> None:
         RAILHEAD_SIZE=str(run["size"]),
         RAILHEAD_HOST=run["hosts"][host]["name"],
     )
+    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
+    home = os.path.expanduser("~")
+    if not os.path.isdir(os.path.join(home, ".keras")):
+        os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
     # Without TensorFlow's INFO lines; our own training also without its warnings.
     level = "1" if run["program"]["kind"] == "script" else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)

@@ -1,0 +1,44 @@
+"""The command `fab` in a folder that is not the clone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def fab(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "bootstrap.cli.program", *args]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
+    done = fab(tmp_path, "train", "--hosts", "a", "--preset", "smok")
+    assert done.returncode == 2 and done.stderr.startswith("fab train: unknown preset 'smok'.")
+
+
+def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
+    text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
+    (tmp_path / "fabfile.py").write_text(text)
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        assert fab(folder, "mine").stdout == "theirs\n"
+    clone = str(Path(__file__).parents[2])
+    assert "unknown preset" in fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
+
+
+@pytest.mark.parametrize("option", ["-D", "-T"])
+def test_a_text_in_place_of_a_number_is_an_error_of_the_user(tmp_path: Path, option: str) -> None:
+    done = fab(tmp_path, option, "x", "train")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "an option needs a number" in done.stderr
+
+
+def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [")
+    for file in ("none.yaml", "broken.yaml", "/dev/null"):
+        done = fab(tmp_path, "--config", file, "plan")
+        assert done.returncode == 2 and "Traceback" not in done.stderr, file
+        assert "--config" in done.stderr, done.stderr
