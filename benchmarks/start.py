@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -111,7 +110,7 @@ def raw(home: Path) -> float:
     return max(found) - begin
 
 
-def measure(home: Path, rounds: int) -> list[tuple[float, float, Mapping[str, float]]]:
+def measure(home: Path, rounds: int) -> list[tuple[float, float, dict[str, float]]]:
     """Both sides in turns, after one round that does not count."""
     found = []
     for _ in range(rounds + 1):
