@@ -61,7 +61,7 @@ def rows(*numbers: float, width: int = 1) -> dict[str, Any]:
 
 async def all_of(batcher: Batcher, *calls: dict[str, Any]) -> list[Any]:
     found = await asyncio.gather(*map(batcher.predict, calls), return_exceptions=True)
-    return [str(x) if isinstance(x, Exception) else x["y"].tolist() for x in found]
+    return [str(x) if isinstance(x, BaseException) else x["y"].tolist() for x in found]
 
 
 def test_requests_share_calls_and_get_their_own_rows() -> None:
