@@ -7,6 +7,7 @@ configured zones becomes the first, and `pulumi up` runs again.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -43,6 +44,9 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
     before = stack_machines.find(stack)
     if not yes:
         _preview(stack, refresh)
+    recorded = [machine.id for machine in before.state.machines]
+    if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
+        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and made anew now")
     zones = pulumi_stack.zones(stack)
     done = pulumi_stack.up(stack, refresh=refresh)
     tried = 1
@@ -81,6 +85,11 @@ def is_capacity(text: str) -> bool:
     return any(code in text for code in CAPACITY)
 
 
+def is_conflict(text: str) -> bool:
+    """Whether Pulumi's output has a refusal because something with this name exists."""
+    return bool(re.search(r"already exists|AlreadyExists|\.Duplicate", text))
+
+
 def _remove(stack: str, report: Reporter) -> None:
     """Remove what a refused `up` has made.
 
@@ -110,11 +119,12 @@ def _broken(
     what += _what_runs(found, report)
     if pulumi_stack.is_locked(done.text):
         return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
-    return RailheadError(
-        what,
-        hint=f"fab up --stack {name}   # goes on; to end all of it: "
-        f"fab teardown --destroy --stack {name}",
-    )
+    end = f"fab teardown --destroy --stack {name}"
+    if is_conflict(done.text) and (found.strays or found.inventory is None):
+        what += "; what a killed `pulumi up` left is in the way"
+        ends = " && ".join([one.end for one in found.strays] or [end])
+        return RailheadError(what, hint=f"{ends} && fab up --stack {name}")
+    return RailheadError(what, hint=f"fab up --stack {name}   # goes on; to end all of it: {end}")
 
 
 def _what_runs(found: StackMachines, report: Reporter) -> str:

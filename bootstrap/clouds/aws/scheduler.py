@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bootstrap.clouds.aws.client import AwsClient
+from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.base import MISSING, Deadline, Refused
+from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
 
 KIND = "scheduled-stop"
@@ -59,6 +60,27 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
             hint="pulumi refresh --yes && pulumi up   # makes it anew",
         )
+
+
+def name_of(cluster: str, instance: str) -> str:
+    """The name that a stack gives to the schedule of an instance; stacks/aws/schedule.py has it."""
+    return f"railhead-{cluster}-{instance}"
+
+
+def remove(
+    place: Place, cluster: str, instances: Collection[str], client: AwsClient | None = None
+) -> list[str]:
+    """Remove the schedules of these instances; the names of those that there were.
+
+    Raises:
+        Refused: AWS does not remove one.
+    """
+    client = client or connect(place.region)
+    names = [name_of(cluster, instance) for instance in sorted(instances)]
+    there = [name for name in names if _get(client, name) is not None]
+    for name in there:
+        client("scheduler", "delete_schedule", Name=name)
+    return there
 
 
 def _move(client: AwsClient, name: str, at: datetime) -> bool:
