@@ -2,9 +2,10 @@
 
 from invoke import Collection
 
-from bootstrap.cli import executor, result_tasks, tasks
+from bootstrap.cli import executor, result_tasks, serving_tasks, tasks
 
 executor.install()
 ns = Collection.from_module(tasks)
-for task in Collection.from_module(result_tasks).tasks.values():
-    ns.add_task(task)
+for module in (result_tasks, serving_tasks):
+    for task in Collection.from_module(module).tasks.values():
+        ns.add_task(task)

@@ -24,7 +24,7 @@ from standins.servers import NoServer
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["skip_list"]
+pytest_plugins = ["fast", "skip_list", "time_budgets"]
 
 REAL_HOME = Path.home()
 REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")

@@ -1,7 +1,8 @@
 """One measurement in a runtime's python, started by `__main__.py`. JSON on the last line.
 
 make URI GIGABYTES   images (20,000 of 28 x 28) and large (records of 100 kB) as shards
-speed URI ROUNDS     samples/s of training steps: from memory, from files and from a stream
+speed URI ROUNDS     seconds and CPU seconds per sample of training steps: from memory, from files
+                     and from a stream
 first URI MODE       seconds until the first record
 memory URI           bytes of memory before, and at most while everything is streamed
 """
@@ -34,7 +35,7 @@ from training.strategies.distributed import Distributed
 from training.tasks import task_of
 
 CONFIG = TrainConfig(data="numpy", model="mnist-cnn", batch_size=64, shift=0)
-STEPS = 100
+STEPS, TURNS = 24, 4  # of one source in each turn, and turns in each round
 
 
 def images(count: int, *shape: int) -> Arrays:
@@ -76,13 +77,23 @@ def speed(uri: str, rounds: str) -> None:
         name: Step(strategy, model, optimizer, task, CONFIG).compile(feed)
         for name, feed in feeds.items()
     }
-    found: dict[str, list[float]] = {name: [] for name in feeds}
+    found: dict[str, list[list[float]]] = {name: [] for name in feeds}
     for number in range(int(rounds) + 1):
-        for name, feed in feeds.items():
-            seconds = timed(strategy, steps[name], feed)
-            if number:  # the first round is for warming up
-                found[name].append(STEPS * 64 / seconds)
+        taken = {name: [0.0, 0.0] for name in feeds}
+        for turn in range(TURNS):
+            for name in rotated(list(feeds), turn):
+                wall, cpu = timed(strategy, steps[name], feeds[name])
+                taken[name][0] += wall
+                taken[name][1] += cpu
+        for name in feeds if number else ():  # the first round is for warming up
+            found[name].append([each / (TURNS * STEPS * 64) for each in taken[name]])
     print(json.dumps(found))
+
+
+def rotated(names: list[str], by: int) -> list[str]:
+    """Another one is the first in each turn, so that none always runs behind the same other."""
+    by %= len(names)
+    return names[by:] + names[:by]
 
 
 def opened(uri: str, mode: str) -> Any:
@@ -96,14 +107,14 @@ def feed_of(strategy: Distributed, samples: Any) -> Any:
     return strategy.iterate(lambda replicas: batches(samples, plan, CONFIG, replicas))
 
 
-def timed(strategy: Distributed, step: Any, feed: Any) -> float:
-    """Seconds of some steps."""
-    begin = time.monotonic()
+def timed(strategy: Distributed, step: Any, feed: Any) -> tuple[float, float]:
+    """Seconds of some steps, and the CPU seconds of this process meanwhile."""
+    begin, cpu = time.monotonic(), time.process_time()
     result = None
     for _ in range(STEPS):
         result = strategy.call(step, next(feed))
     strategy.fetch(result)
-    return time.monotonic() - begin
+    return time.monotonic() - begin, time.process_time() - cpu
 
 
 def lanes_of(uri: str, mode: str) -> Any:

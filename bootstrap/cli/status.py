@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bootstrap.clouds.base import UNKNOWN
@@ -13,8 +14,11 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.runs import bucket_results, checkpoints, start
+from bootstrap.serving import records
+from bootstrap.serving.state import status_line
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
 
 
@@ -38,6 +42,7 @@ def show(
     documented = _documented(status, machines) if machines else status
     if documented:
         _show_documented(documented, run_id)
+    _show_endpoints_here()
     if error:
         raise error
 
@@ -70,6 +75,7 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
             _show_timers(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
+        _show_endpoints(inventory.name, sessions)
     if sessions.failed:
         raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
 
@@ -82,6 +88,24 @@ def _show_timers(sessions: connect.Sessions) -> None:
     deadlines.report_missing(timers, print_lines)
     for name in sessions.failed:
         print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
+
+
+def _show_endpoints(cluster: str | None, sessions: Mapping[str, Session]) -> None:
+    """The endpoints that this user has deployed on these hosts."""
+    for endpoint in records.of_cluster(cluster):
+        session = sessions.get(endpoint.host)
+        if session is None:
+            print_lines(f"endpoint {endpoint.name} on {endpoint.place}: the host is not reached")
+            continue
+        if not session.has_agent:
+            start_agent(session)
+        print_lines(status_line(session, endpoint))
+
+
+def _show_endpoints_here() -> None:
+    if records.of_cluster(None):
+        with local_session() as session:
+            _show_endpoints(None, {HERE: session})
 
 
 def _host(session: Session) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bootstrap.clouds import base
@@ -25,7 +25,8 @@ class Place:
 class Machine:
     """One machine as its cloud lists it; `cluster`, `cluster_id`, `stack` and `owner` are tags.
 
-    `state` is one of base.STATES. `id` has the form of a host's id in the cluster document.
+    `state` is one of base.STATES. `id` has the form of a host's id in the cluster document. `end`
+    is the cloud's own command that ends this machine.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Machine:
     cluster_id: str | None = None
     stack: str | None = None
     owner: str | None = None
+    end: str = ""
 
     def __str__(self) -> str:
         tags = {"cluster": self.cluster, "stack": self.stack, "owner": self.owner}
@@ -68,7 +70,7 @@ def list_machines(place: Place) -> Listed:
 
 
 def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
-    """Remove what a killed `up` left of a network; the ids of what was removed.
+    """Remove what a killed `up` left besides machines; the ids of what was removed.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -78,6 +80,20 @@ def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
         return []
     remove: Callable[[Place, str], list[str]] = base.load(name)
     return remove(place, cluster_id)
+
+
+def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[str]:
+    """Remove the cloud's own deadlines of these machines of a cluster, where they are resources;
+    the names of those that there were.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    name = CLOUDS[place.cloud].deadlines
+    if name is None or not ids:
+        return []
+    remove: Callable[[Place, str, Collection[str]], list[str]] = base.load(name)
+    return remove(place, cluster, ids)
 
 
 def too_many(what: str) -> RailheadError:

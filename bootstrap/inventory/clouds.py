@@ -16,7 +16,8 @@ class CloudKind:
 
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines
-    with Railhead's tags, `leftovers` the one that removes what a killed `up` left of a network.
+    with Railhead's tags, `leftovers` the one that removes what a killed `up` left besides machines,
+    and `deadlines` the one that removes the cloud's own deadlines of machines.
     `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
     bucket. `in_cloud`: virtual machines that a stack made for one cluster; system changes are
     allowed on them, and their addresses change at a restart. `this_machine`: all hosts run on the
@@ -26,6 +27,7 @@ class CloudKind:
     instances: str | None = None
     machines: str | None = None
     leftovers: str | None = None
+    deadlines: str | None = None
     scheme: str | None = None
     bucket: str | None = None
     in_cloud: bool = False
@@ -38,6 +40,7 @@ CLOUDS = {
         instances="bootstrap.clouds.aws.instances:Aws",
         machines="bootstrap.clouds.aws.machines:list_machines",
         leftovers="bootstrap.clouds.aws.leftovers:remove",
+        deadlines="bootstrap.clouds.aws.scheduler:remove",
         scheme="s3",
         bucket="bootstrap.clouds.aws.s3:open_bucket",
         in_cloud=True,

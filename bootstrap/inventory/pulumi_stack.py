@@ -258,8 +258,8 @@ def _error(stack: str, stderr: str) -> UsageError:
         return UsageError(
             f"Pulumi's state of stack {stack} cannot be read: Pulumi was killed while it wrote it; "
             "machines may run",
-            hint=f"restore {stack}.json from {stack}.json.bak, in .pulumi/stacks of Pulumi's "
-            "backend; then: fab status",
+            hint=f"remove {stack}.json.attrs, in .pulumi/stacks of Pulumi's folder: it is "
+            f"damaged, and Pulumi does not need it; then: fab status --stack {shlex.quote(stack)}",
         )
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")

@@ -17,6 +17,7 @@ PROVIDERS = {"pulumi:providers:aws": "aws", "pulumi:providers:gcp": "gcp"}
 COMPONENT = "railhead:"
 BUCKETS = {"aws:s3/bucket:Bucket": "s3", "gcp:storage/bucket:Bucket": "gs"}
 AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
+SCHEDULE = "aws:scheduler/schedule:Schedule"
 LOCAL_HOST = "pulumi-python:dynamic/local:Host"
 MACHINES = (AWS_INSTANCE, GCP_INSTANCE, LOCAL_HOST)
 
@@ -40,7 +41,7 @@ class StackState:
     """A stack's state. `document` is its output `cluster`, None where no `up` came to its end.
 
     `price` is that of one machine, as `price` in the cluster document. `kinds` are the types of
-    all resources except Pulumi's own.
+    all resources except Pulumi's own. `schedules` are the names of AWS's schedules.
     """
 
     stack: str
@@ -54,6 +55,7 @@ class StackState:
     price: Mapping[str, Any] | None
     machines: tuple[StateMachine, ...]
     kinds: tuple[str, ...]
+    schedules: tuple[str, ...] = ()
 
     @property
     def account(self) -> str | None:
@@ -81,6 +83,9 @@ def read_state(stack: str, deployment: Mapping[str, Any]) -> StackState:
         price=_object(_stash(resources, PRICE).get("input")),
         machines=tuple(found for r in resources if (found := _machine(r))),
         kinds=tuple(r["type"] for r in resources if _is_made(r)),
+        schedules=tuple(
+            str(_values(r, "inputs").get("name")) for r in resources if r["type"] == SCHEDULE
+        ),
     )
 
 

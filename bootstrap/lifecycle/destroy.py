@@ -167,7 +167,7 @@ def destroy(
     lines = [empty_bucket(kept, report)] if kept else remove_wheels(inventory, report)
     lines += _pulumi_destroy(machines)
     lines += wait_for_stop(cloud, report, clock)
-    lines += leftovers(machines)
+    lines += remaining_machines(machines)
     lines += cost_lines(cloud)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
@@ -208,7 +208,7 @@ def remove_made(
     if not lines:
         lines = [empty_bucket(kept, report)] if kept else []
         lines += _pulumi_destroy(machines)
-    return [*lines, *leftovers(machines)]
+    return [*lines, *remaining_machines(machines)]
 
 
 def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
@@ -216,24 +216,35 @@ def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
 
 
 def _pulumi_destroy(machines: StackMachines) -> list[Line]:
-    """Destroy the stack. Where that fails, what a killed `up` left in the network may be in its
-    way: that is removed by the stack's id, and Pulumi runs once more."""
-    stack = machines.stack
+    """Destroy the stack, and what a killed `up` left with its id. Where Pulumi fails, that may be
+    the reason: Pulumi runs once more after the removal."""
+    lines = _run_destroy(machines.stack)
+    removed, notes = _remove_unrecorded(machines)
+    if removed and not all(line.verified for line in lines):
+        lines = _run_destroy(machines.stack)
+    return [*lines, *notes]
+
+
+def _run_destroy(stack: str) -> list[Line]:
+    """`pulumi destroy`; lines only where something is left."""
     try:
         pulumi_stack.destroy(stack)
     except RailheadError as error:
-        lines = failure_lines(stack, error)
-        if all(line.verified for line in lines):
-            return lines
-        try:
-            removed = stack_machines.remove_leftovers(machines)
-            if not removed:
-                return lines
-            pulumi_stack.destroy(stack)
-        except RailheadError as again:
-            return failure_lines(stack, again)
-        return [Line("network", f"in no state of Pulumi, and removed: {', '.join(removed)}")]
+        return failure_lines(stack, error)
     return []
+
+
+def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
+    """Remove what is in no state of Pulumi; its ids, and a line about it."""
+    try:
+        ids = [m.id for m in machines.state.machines] + [m.id for m in machines.strays]
+        removed = stack_machines.remove_unrecorded_deadlines(machines, ids)
+        removed += stack_machines.remove_leftovers(machines)
+    except RailheadError as error:
+        what = "what a killed `pulumi up` may have left besides machines is not known"
+        return [], [Line("leftovers", f"{what}; it costs nothing: {error.message}")]
+    text = f"in no state of Pulumi, and removed: {', '.join(removed)}"
+    return removed, [Line("leftovers", text)] if removed else []
 
 
 def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None) -> list[Line]:
@@ -257,7 +268,7 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
     return [Line("end", f"new machines appeared {ROUNDS} times: fab status", verified=False)]
 
 
-def leftovers(machines: StackMachines) -> list[Line]:
+def remaining_machines(machines: StackMachines) -> list[Line]:
     """A line for each machine with the stack's id that its cloud still lists."""
     try:
         left = stack_machines.of_id(machines)

@@ -93,9 +93,10 @@ class StackMachines:
 
     def _strays(self) -> Iterator[str]:
         for each in self.strays:
-            yield f"in no state of Pulumi, with this stack's id: {each}"
+            yield f"in no state of Pulumi, with this stack's id: {each}\n  next: {each.end}"
         if self.strays:
-            yield f"  next: fab teardown --destroy --stack {shlex.quote(self.stack)}   # ends them"
+            stack = shlex.quote(self.stack)
+            yield f"  or, to end the whole stack: fab teardown --destroy --stack {stack}"
 
     def _others(self) -> Iterator[str]:
         if self.others:
@@ -170,7 +171,7 @@ def of_id(machines: StackMachines) -> Inventory | None:
 
 
 def remove_leftovers(machines: StackMachines) -> list[str]:
-    """Remove what a killed `up` left of the stack's network, by the stack's id; the ids.
+    """Remove what a killed `up` left besides machines, by the stack's id; the ids.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -179,6 +180,20 @@ def remove_leftovers(machines: StackMachines) -> list[str]:
     if state.cloud is None or state.cluster_id is None:
         return []
     return machines_of_cloud.remove_leftovers(_place(state), state.cluster_id)
+
+
+def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> list[str]:
+    """Remove deadlines of the cloud that a killed `up` made for these machines and that are in no
+    state of Pulumi; their names. An `up` cannot make them while they exist.
+
+    Raises:
+        RailheadError: the cloud does not answer, or refuses.
+    """
+    state = machines.state
+    if state.cloud is None or state.cluster is None:
+        return []
+    without = [one for one in ids if not any(name.endswith(one) for name in state.schedules)]
+    return machines_of_cloud.remove_deadlines(_place(state), state.cluster, without)
 
 
 def _place(state: StackState) -> Place:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
@@ -18,7 +19,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.receipt import Line, Receipt
 from bootstrap.provision.system import undo_system_changes
-from bootstrap.runs.cancel import sweep
+from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
@@ -100,6 +101,7 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
         return [*system, Line(name, "no Python for the agent: nothing to remove")]
     session.start_agent(facts.python)
     ended = sweep(session, "all", facts.python)
+    served = sweep(session, "all", facts.python, ENDPOINT)
     authorize(session, cluster, [])
     paths = ["~/.railhead"] if purge else ["~/.railhead/cluster"]
     gone = not session.call("remove", paths=paths)["left"]
@@ -113,8 +115,18 @@ def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
             f"{count(ended['ended'], 'process')} of runs ended{left}",
             verified=not ended["left"],
         ),
+        *_endpoint_lines(name, served),
         Line(name, what if gone else f"could not remove {paths[0]}", verified=gone),
     ]
+
+
+def _endpoint_lines(name: str, ended: Mapping[str, Any]) -> list[Line]:
+    """What became of endpoints; nothing where there was none."""
+    if not ended["ended"] and not ended["left"]:
+        return []
+    left = f"; LEFT: {ended['left']}" if ended["left"] else ", none listens any more"
+    text = f"{count(ended['ended'], 'process')} of endpoints ended{left}"
+    return [Line(name, text, verified=not ended["left"])]
 
 
 def _restore_system(session: Session) -> list[Line]:

@@ -2,11 +2,13 @@
 
 A Pulumi program cannot catch a refused machine and go on elsewhere. So after a refusal for
 capacity, and only if the cluster had no machine before, what was made is removed, the next of the
-configured zones becomes the first, and `pulumi up` runs again.
+configured zones becomes the first, and `pulumi up` runs again. So it does, in the same zone, where
+a killed `pulumi up` left something whose name is needed.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -43,8 +45,15 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
     before = stack_machines.find(stack)
     if not yes:
         _preview(stack, refresh)
+    recorded = [machine.id for machine in before.state.machines]
+    if removed := stack_machines.remove_unrecorded_deadlines(before, recorded):
+        report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and made anew now")
     zones = pulumi_stack.zones(stack)
     done = pulumi_stack.up(stack, refresh=refresh)
+    if done.code and _had_none(before, done) and is_conflict(done.text):
+        report("what a killed `pulumi up` left is in the way")
+        _remove(stack, report)
+        done = pulumi_stack.up(stack, refresh=False)
     tried = 1
     while done.code and _may_move(before, done) and tried < len(zones):
         _remove(stack, report)
@@ -70,15 +79,24 @@ def _preview(stack: str, refresh: bool) -> None:
 
 
 def _may_move(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
-    """Whether another zone may be tried. Not after Ctrl-C, and not where machines existed before,
-    or may have existed because the cloud did not list them: those are not given up."""
-    none_before = before.inventory is None and not before.unlisted
-    return none_before and not done.interrupted and is_capacity(done.text)
+    """Whether another zone may be tried."""
+    return _had_none(before, done) and is_capacity(done.text)
+
+
+def _had_none(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
+    """Whether what was made may be removed. Not after Ctrl-C, and not where machines existed
+    before, or may have existed because the cloud did not list them: those are not given up."""
+    return before.inventory is None and not before.unlisted and not done.interrupted
 
 
 def is_capacity(text: str) -> bool:
     """Whether Pulumi's output has a refusal for capacity."""
     return any(code in text for code in CAPACITY)
+
+
+def is_conflict(text: str) -> bool:
+    """Whether Pulumi's output has a refusal because something with this name exists."""
+    return bool(re.search(r"already exists|AlreadyExists|\.Duplicate", text))
 
 
 def _remove(stack: str, report: Reporter) -> None:
@@ -91,7 +109,7 @@ def _remove(stack: str, report: Reporter) -> None:
     lines = destroy.remove_made(stack_machines.find(stack), report)
     if left := [line.text for line in lines if not line.verified]:
         raise RailheadError(
-            f"what was made in the first zone could not be removed: {'; '.join(left)}",
+            f"what was made could not be removed: {'; '.join(left)}",
             hint=f"fab teardown --destroy --stack {shlex.quote(stack)}",
         )
 
@@ -110,11 +128,12 @@ def _broken(
     what += _what_runs(found, report)
     if pulumi_stack.is_locked(done.text):
         return RailheadError(what, hint=pulumi_stack.unlock_hint(stack))
-    return RailheadError(
-        what,
-        hint=f"fab up --stack {name}   # goes on; to end all of it: "
-        f"fab teardown --destroy --stack {name}",
-    )
+    end = f"fab teardown --destroy --stack {name}"
+    if is_conflict(done.text) and (found.strays or found.inventory is None):
+        what += "; what a killed `pulumi up` left is in the way"
+        ends = " && ".join([one.end for one in found.strays] or [end])
+        return RailheadError(what, hint=f"{ends} && fab up --stack {name}")
+    return RailheadError(what, hint=f"fab up --stack {name}   # goes on; to end all of it: {end}")
 
 
 def _what_runs(found: StackMachines, report: Reporter) -> str:

@@ -14,16 +14,20 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import RunState, parsed
 from bootstrap.untrusted.unpack import Hostile
 
+ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an endpoint
 SUPERVISOR_SECONDS = 8.0  # the supervisor writes result.json after SIGTERM, before it exits
 
 
-def sweep(session: Session, run_id: str, python: str) -> dict[str, Any]:
-    """End every process of a run ("all": of any run) on one host.
+def sweep(
+    session: Session, run_id: str, python: str, variable: str = "RAILHEAD_RUN"
+) -> dict[str, Any]:
+    """End every process of a run ("all": of any run) on one host; with another `variable` in their
+    environment, those of an endpoint.
 
     Returns {"ended": the number of processes, "left": the pids that are still there}.
     """
     source = (REMOTE / "run/end_processes.py").read_text()
-    reply = session.run([python, "-I", "-S", "-", run_id], text=source)
+    reply = session.run([python, "-I", "-S", "-", run_id, variable], text=source)
     if reply.rc:
         raise RailheadError("\n".join(reply.tail[-3:]))
     swept = parsed(reply.tail[-1] if reply.tail else "", "no report of the ended processes")

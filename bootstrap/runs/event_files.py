@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from itertools import groupby
+from pathlib import PurePosixPath
 
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.inventory.files import refuse_too_much
@@ -14,7 +16,9 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
 
 METRICS = "results/metrics.jsonl"
-PATTERNS = (METRICS, "results/**/*tfevents*", "work/**/*tfevents*")
+EVENTS, PROFILES = "*tfevents*", "*.xplane.pb"
+SHOWN = [f"{place}/**/{name}" for place in ("results", "work") for name in (EVENTS, PROFILES)]
+PATTERNS = (METRICS, *SHOWN)
 LIMIT = 2_000_000_000  # bytes of all these files
 
 
@@ -46,7 +50,7 @@ def bring_from_bucket(bucket: Bucket, run: Run) -> None:
     while it went on."""
     with unpack.stage(run.results) as stage:
         if manifest := bucket.manifest(run.run_id):
-            wanted = [e for e in manifest.files if e.path == METRICS or "tfevents" in e.path]
+            wanted = [entry for entry in manifest.files if _is_shown(entry.path)]
             refuse_too_much(sum(entry.bytes for entry in wanted), stage, "the events of the run")
             for number, entry in enumerate(wanted):
                 key = f"runs/{run.run_id}/{entry.home}"
@@ -58,6 +62,11 @@ def bring_from_bucket(bucket: Bucket, run: Run) -> None:
         else:
             _join_pieces(bucket, run)
         results.draw(stage, run)
+
+
+def _is_shown(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return path == METRICS or fnmatch(name, EVENTS) or fnmatch(name, PROFILES)
 
 
 def _join_pieces(bucket: Bucket, run: Run) -> None:

@@ -69,8 +69,8 @@ def pack_folder(folder: Path, limit: int = LIMIT) -> Bundle:
 
 def pack_file(path: Path) -> Bundle:
     """Bundle one file under its name."""
-    whole = pack_folder(path.parent)
-    return Bundle(whole.root, tuple(file for file in whole.files if file.path == path.name))
+    path = path.resolve()
+    return Bundle(path.parent, (_read(Found(path.name, path, path.stat().st_size)),))
 
 
 def pack_training(repo: Path) -> Bundle:

@@ -84,16 +84,20 @@ class Session:
         self, host: Host, connection: Connection, close_connection: Callable[[], None]
     ) -> None:
         """An open connection; `close_connection` closes it and the jump hosts before it."""
-        self.host = host
         self.connection = connection
-        self._close_connection = close_connection
         transport = self.connection.transport
         assert transport is not None
         transport.set_keepalive(15)
         self.host_key: paramiko.PKey = transport.get_remote_server_key()
-        self._channel = transport.open_session(timeout=OPEN_SECONDS)
-        self._channel.exec_command("exec sh -c " + shlex.quote(LOOP))
-        self._out = self._channel.makefile("rb")
+        channel = transport.open_session(timeout=OPEN_SECONDS)
+        channel.exec_command("exec sh -c " + shlex.quote(LOOP))
+        self._use(host, channel, channel.makefile("rb"), close_connection)
+
+    def _use(self, host: Host, channel: Any, out: Any, close: Callable[[], None]) -> None:
+        """Use a channel to a shell that runs LOOP, and its output."""
+        self.host = host
+        self._close_connection = close
+        self._channel, self._out = channel, out
         # Random, so that no output of a command can contain it.
         self._mark = secrets.token_hex(8)
         self._greeted = False
@@ -163,6 +167,11 @@ class Session:
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""
         return parse(self.sh(script()))
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether the agent runs in the channel; then `sh` is over."""
+        return self._agent
 
     def start_agent(self, python: str) -> None:
         """Start the agent in the channel, with the host's `python`; a second call does nothing."""

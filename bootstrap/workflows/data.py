@@ -25,9 +25,9 @@ ENTRY = 4096  # bytes of an entry of the stack's bucket
 
 def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     """Upload a folder to a URI, or into the bucket of a stack."""
-    if not folder.expanduser().exists():
+    if not _exists(folder):
         raise UsageError(f"there is no file or folder {folder} here")
-    location = None if stack else split_bucket_uri(uri, "fab data-push")
+    location = None if stack else split_bucket_uri(uri, "URI")
     files = listed(folder, "fab data-push")
     spec = DataSpec(folder.name, str(folder), "local")
     data = hashed_input(DataInput(spec, files))
@@ -43,9 +43,17 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     )
 
 
+def _exists(path: Path) -> bool:
+    """Whether a path exists; False also for a name that cannot exist."""
+    try:
+        return path.expanduser().exists()
+    except (OSError, RuntimeError):  # too long; the home of an unknown user
+        return False
+
+
 def list_objects(uri: str) -> None:
     """Print the objects at a URI: the first ones, their number and bytes."""
-    url, prefix = split_bucket_uri(uri, "fab data-list")
+    url, prefix = split_bucket_uri(uri, "URI")
     number = total = 0
     with _bucket_of_user(url) as store:
         for item in (item for page in store.objects(prefix) for item in page):

@@ -11,6 +11,7 @@ from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import teardown_hosts
+from bootstrap.serving import records
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ def teardown(inventory: Inventory, options: TeardownOptions) -> None:
         destroy=options.destroy,
     )
     check(receipt)
+    _forget_endpoints(inventory.name)
 
 
 def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
@@ -50,6 +52,14 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
     )
     command = "fab teardown --destroy" if options.destroy else "fab teardown"
     check(receipt, f"{command} --stack {shlex.quote(machines.stack)}")
+    if machines.inventory:
+        _forget_endpoints(machines.inventory.name)
+
+
+def _forget_endpoints(cluster: str) -> None:
+    """The receipt has verified that none of them is left."""
+    for endpoint in records.of_cluster(cluster):
+        records.forget(endpoint.name)
 
 
 def _no_bucket() -> UsageError:

@@ -19,6 +19,7 @@ from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.lifecycle import power
 from bootstrap.provision.local_environment import python_of
+from bootstrap.runs import event_files
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.start import FINAL, Run, find_run, read_state
@@ -125,8 +126,12 @@ class _Following:
 
 @contextlib.contextmanager
 def _tensorboard(folder: Path) -> Iterator[str]:
-    """TensorBoard on a free port of the loopback interface; yields its address."""
-    python, port = python_of("tensorboard"), _free_port()
+    """TensorBoard on a free port of the loopback interface; yields its address.
+
+    The environment with the profiler's page is larger: it is made for a run with a profile only.
+    """
+    profiled = any(folder.rglob(event_files.PROFILES))
+    python, port = python_of("profiler" if profiled else "tensorboard"), _free_port()
     argv = [str(python), "-c", SERVE, "--logdir", str(folder), "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
     address = f"http://127.0.0.1:{port}/"

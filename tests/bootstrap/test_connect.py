@@ -27,6 +27,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect, jump_hosts
 from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import Session
+from bootstrap.ssh.traffic import host_traffic
 
 
 def outcome(*hosts: Host) -> dict[str, str]:
@@ -47,13 +48,11 @@ def test_ctrl_c_does_not_wait_for_hosts() -> None:
     closed = threading.Event()
 
     def work(_: str) -> None:
-        closed.wait(20)
+        closed.wait(600)
 
-    begun = time.monotonic()
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         connect._all(work, ["h1", "h2"])
-    assert time.monotonic() - begun < 10
     closed.set()  # as the end of their sessions does
 
 
@@ -182,10 +181,8 @@ def test_every_host_is_reported_in_one_report(
     operator.knows(*cluster.machines)
     nameless = Host("nameless", "no-such-host.invalid")
     stranger = replace(cluster.host(1), user="railhead-nobody")
-    began = time.monotonic()
     no_name = Host("no-name", "x" * 64)  # no part of a DNS name is as long
     output = outcome(cluster.host(0), nameless, no_name, closed(), silent, mute, stranger)
-    assert time.monotonic() - began < 8
     says = {
         "h1": "ok",
         "nameless": "the name 'no-such-host.invalid' does not resolve",
@@ -215,11 +212,11 @@ def test_a_host_that_wants_a_password_is_reported_at_once(
     if keys == "another":
         operator.has(make_key(tmp_path / "another"))
     with taking_passwords(cluster):
-        began = time.monotonic()
+        before = host_traffic("h1").connections
         output = outcome(cluster.host(0))["h1"]
     assert output.startswith("none of your keys is accepted (passwords are not used)")
     assert f"next: ssh-copy-id -p {cluster.machines[0].port} " in output
-    assert time.monotonic() - began < 3
+    assert host_traffic("h1").connections == before + 1, "it was tried again"
 
 
 class taking_passwords:
@@ -374,9 +371,7 @@ def test_what_fails_on_the_way_is_named(
         names = [line(machine).replace(f":{ports[wrong]} ", ":9 ") for machine in cluster.machines]
         traveller.write_known([*names, *(line(m) for m in cluster.machines)])
     traveller.configures(text)
-    began = time.monotonic()
     assert says in outcome(INNER)["inner"]
-    assert time.monotonic() - began < 4
 
 
 # All hosts at once
@@ -446,10 +441,12 @@ def test_one_hosts_broken_rule_does_not_hide_what_failed_on_another() -> None:
 
 
 def test_all_work_at_the_same_time_and_answers_keep_the_order(opened: dict[str, Session]) -> None:
-    began = time.monotonic()
-    output = connect.everywhere(opened, lambda s: s.sh("sleep 0.7; echo $HOME"), what="sleeping")
-    assert time.monotonic() - began < 1.9
-    assert list(output) == ["h1", "h2", "h3"]
+    together = threading.Barrier(3, timeout=60)
+
+    def work(session: Session) -> int:
+        return together.wait() + len(session.sh("echo $HOME"))
+
+    assert list(connect.everywhere(opened, work, what="meeting")) == ["h1", "h2", "h3"]
 
 
 def test_facts_of_all_hosts_are_read(opened: dict[str, Session], cluster: Cluster) -> None:

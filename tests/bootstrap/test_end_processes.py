@@ -38,7 +38,7 @@ def start(home: Path, tmp_path: Path) -> Iterator[Start]:
         file = tmp_path / f"pid{len(pids)}"
         environment = {"PATH": os.environ["PATH"], "PID": str(file), **marks}
         processes.append(subprocess.Popen(["sh", "-c", script], env=environment))
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not file.exists() and time.monotonic() < until:
             time.sleep(0.01)
         pids.append(int(file.read_text()))
@@ -114,21 +114,17 @@ def test_somebody_who_looks_into_a_runs_folder_is_left_alone(
 
 
 OURS = {
-    "a plain one": (PLAIN, 2.0),
-    "one that ignores TERM": (STUBBORN, 6.0),
-    "a daemonised grandchild": (DAEMON, 2.0),
-    "one that starts others when it is told to end": (BREEDER, 6.0),
+    "a plain one": PLAIN,
+    "one that ignores TERM": STUBBORN,
+    "a daemonised grandchild": DAEMON,
+    "one that starts others when it gets the signal": BREEDER,
 }
 
 
-@pytest.mark.parametrize("script, seconds", OURS.values(), ids=OURS)
-def test_a_process_of_the_run_is_ended(
-    start: Start, home: Path, script: str, seconds: float
-) -> None:
+@pytest.mark.parametrize("script", OURS.values(), ids=OURS)
+def test_a_process_of_the_run_is_ended(start: Start, home: Path, script: str) -> None:
     pid = start(script)
-    began = time.monotonic()
     output = sweep(home)
-    assert time.monotonic() - began < seconds
     assert output["ended"] >= 1 and output["left"] == []
     assert not alive(pid)
     assert sweep(home) == {"ended": 0, "left": []}

@@ -227,7 +227,7 @@ def test_redaction_takes_time_in_proportion_to_the_text() -> None:
     for piece in ("aB", "token ", "secret-", "eyJ.a", "://a:", "a = ", "--token  ", "gho_."):
         began = time.monotonic()
         redact.redacted(piece * (redact.LONGEST // len(piece)))
-        assert time.monotonic() - began < 5, piece
+        assert time.monotonic() - began < 60, piece  # in the square of it would take hours
 
 
 def test_values_of_env_options_are_not_logged(fab: Fab, home: Path) -> None:

@@ -139,11 +139,11 @@ def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> 
     assert "fab teardown --destroy --stack dev" in caught.value.hint
 
 
-def test_a_state_that_was_half_written_names_its_backup(pulumi: Path) -> None:
+def test_a_state_that_was_half_written_names_the_damaged_file(pulumi: Path) -> None:
     answers(pulumi, stack_export="echo 'error: failed to load checkpoint: EOF' >&2; exit 255")
     with pytest.raises(UsageError, match="killed while it wrote it; machines may run") as caught:
         pulumi_stack.state("dev")
-    assert caught.value.hint.startswith("restore dev.json from dev.json.bak")
+    assert caught.value.hint.startswith("remove dev.json.attrs, in .pulumi/stacks")
 
 
 def test_no_login_and_unknown_text(pulumi: Path) -> None:

@@ -115,6 +115,7 @@ class Counted(io.FileIO):
         return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in a file", "in a name", "after the end"])
 def test_a_gzip_bomb_is_cut_off_while_it_is_read(run: Run, where: str, tmp_path: Path) -> None:
     """1 GB of zeros in 1 MB: what it announces is refused before it is unpacked."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 
 from standins.manifests import manifest as remote_manifest
-from standins.supervised_run import Run, says
+from standins.supervised_run import Run, says, wait_until
 
 
 def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
@@ -32,9 +31,7 @@ def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) ->
         "touch \"results/$(printf 'a\\033b')\" results/state.json",
     ]
     run = Run(home, "; ".join(make))
-    began = time.monotonic()
-    assert run.result()["state"] == "succeeded"
-    assert time.monotonic() - began < 20, "a FIFO holds nothing up"
+    assert run.result()["state"] == "succeeded", "a FIFO holds nothing up"
     whole = run.read("results/manifest.json")
     paths = {entry["path"] for entry in whole["files"]}
     assert {
@@ -58,14 +55,11 @@ def test_the_manifest_holds_whole_trees_and_names_what_is_no_file(home: Path) ->
 
 
 def test_a_killed_supervisor_leaves_its_outputs_in_the_manifest(home: Path) -> None:
-    run = Run(home, "mkdir work/ckpt; printf weights >work/ckpt/w.h5; touch work/made; sleep 60")
+    run = Run(home, "mkdir work/ckpt; printf weights >work/ckpt/w.h5; touch work/made; sleep 600")
     (run.folder / "work" / "shipped").write_text("program")
     process = run.start()
     run.running()
-    for _ in range(200):
-        if (run.folder / "work/made").exists():
-            break
-        time.sleep(0.02)
+    wait_until((run.folder / "work/made").exists)
     process.kill()
     process.wait()
     found = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}

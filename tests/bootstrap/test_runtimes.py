@@ -303,6 +303,7 @@ REAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, conflict", REAL.items(), ids=REAL)
 def test_real_requirements_are_resolved_with_what_the_runtime_has(
     tmp_path: Path, text: str, conflict: str | None

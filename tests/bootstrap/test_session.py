@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster
+from standins.supervised_run import wait_until
 
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError
@@ -65,16 +66,16 @@ def test_a_long_answer_comes_whole(session: Session) -> None:
     assert session.sh("seq 100000").splitlines()[99_999] == "100000"
 
 
-def test_each_line_is_received_as_it_comes(session: Session) -> None:
-    lines: list[tuple[str, float]] = []
-    output = session.sh(
-        "echo first; sleep 0.5; echo last",
-        report=lambda line: lines.append((line, time.monotonic())),
-        silence=5,
-    )
-    assert output == "first\nlast\n\n"
-    assert [line for line, _ in lines] == ["first", "last", ""]
-    assert lines[1][1] - lines[0][1] > 0.3
+def test_each_line_is_received_as_it_comes(session: Session, there: Path) -> None:
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        (there / "seen").touch()
+
+    text = "rm -f seen; echo first; until [ -e seen ]; do sleep 0.05; done; echo last"
+    assert session.sh(text, report=report, silence=30) == "first\nlast\n\n"
+    assert lines == ["first", "last", ""]
     assert session._channel.gettimeout() is None, "silence is of one call"
 
 
@@ -314,23 +315,21 @@ def test_a_connection_that_breaks_while_querying_is_reported_at_once(
 ) -> None:
     killer = break_after(session, there, 1)
     session.start_agent("python3")
-    began = time.monotonic()
     with pytest.raises(ConnectionLost, match=f"the connection to {session.host} broke"):
-        session.run(["sleep", "30"])
-    assert time.monotonic() - began < 5
+        session.run(["sleep", "600"])
     killer.join()
 
 
 def test_a_connection_that_breaks_within_sh_is_reported(session: Session, there: Path) -> None:
     killer = break_after(session, there, 0.3)
     with pytest.raises(ConnectionLost):
-        session.sh("echo half; sleep 30; echo whole")
+        session.sh("echo half; sleep 600; echo whole")
     killer.join()
 
 
 def test_a_host_that_reports_nothing_for_too_long_is_lost(session: Session) -> None:
     with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
-        session.sh("echo alive; sleep 4", silence=1)
+        session.sh("echo alive; sleep 600", silence=1)
 
 
 def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:
@@ -354,8 +353,7 @@ def test_what_was_started_outlives_the_connection(
     argv = ["sh", "-c", "sleep 0.5; echo done"]
     agent.call("start", argv=argv, cwd="~", env={}, log="~/log")
     agent.close()
-    time.sleep(0.8)
-    assert (there / "log").read_text() == "done\n"
+    wait_until(lambda: (there / "log").read_text() == "done\n")
 
 
 def test_closing_leaves_nothing_on_the_host(
@@ -366,7 +364,4 @@ def test_closing_leaves_nothing_on_the_host(
     with reach.sessions(local_state.load_cluster("session")) as opened:
         opened["h1"].start_agent("python3")
         assert len(set(processes.of(one_host.machines[0].folder)) - before) >= 2
-    end = time.monotonic() + 5
-    while left := set(processes.of(one_host.machines[0].folder)) - before:
-        assert time.monotonic() < end, left
-        time.sleep(0.05)
+    wait_until(lambda: not set(processes.of(one_host.machines[0].folder)) - before)

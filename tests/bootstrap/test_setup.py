@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -286,10 +285,8 @@ def test_a_second_run_does_nothing_at_once(whole: Machine) -> None:
     assert "--require-hashes" in sync
     assert "--no-deps" in project and "--no-build-isolation" in project
     for options in (["--dev"], [], ["--control"]):
-        started = time.monotonic()
         again = whole.setup(*options)
         assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
-        assert time.monotonic() - started < 0.3
     assert whole.requests() == []
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,60 +166,52 @@ def test_a_fault_of_the_supervisor_is_reported(home: Path, breaking: str, reason
 
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
-    run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 60")
+    run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 600")
     (run.folder / "rank_output.py").open("a").write("RunOutput.add_line = None\n")
-    began = time.monotonic()
     assert run.result()["state"] == "failed"
-    assert time.monotonic() - began < 15
     assert not is_alive(int((run.folder / "pid").read_text()))
 
 
 def test_mpirun_ends_with_a_killed_supervisor(home: Path) -> None:
-    run = Run(home, "exec sleep 60")
+    run = Run(home, "exec sleep 600")
     process = run.start()
     pid = run.running()["mpirun"]
     process.kill()
     process.wait()
-    until = time.monotonic() + 5
-    while is_alive(pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not is_alive(pid)
+    wait_until(lambda: not is_alive(pid))
 
 
 CANCELS = {
-    "one that obeys": ("exec sleep 60", 8.0),
-    "one that does not": ("trap '' TERM; while :; do sleep 1; done", 20.0),
+    "one that obeys": "exec sleep 600",
+    "one that does not": "trap '' TERM; while :; do sleep 1; done",
 }
 
 
-@pytest.mark.parametrize("script, seconds", CANCELS.values(), ids=CANCELS)
-def test_cancelled(home: Path, script: str, seconds: float) -> None:
+@pytest.mark.parametrize("script", CANCELS.values(), ids=CANCELS)
+def test_cancelled(home: Path, script: str) -> None:
     run = Run(home, script)
     process = run.start()
     run.running()
-    began = time.monotonic()
     process.terminate()
-    process.wait(30)
-    assert time.monotonic() - began < seconds
+    process.wait(60)
     result = run.read("results/result.json")
     assert (result["state"], result["culprit"]) == ("cancelled", None)
 
 
 def test_what_holds_the_pipe_does_not_hold_the_run(home: Path) -> None:
-    run = Run(home, f"sleep 60 & {says(0, 'said')}; exit 0")
+    run = Run(home, f"sleep 600 & {says(0, 'said')}; exit 0")
     result = run.result()
     assert (result["state"], run.log("rank-0")) == ("succeeded", "said\n")
-    assert result["seconds"] < 15 and result["swept"]["a"]["ended"] == 1
+    assert result["swept"]["a"]["ended"] == 1
 
 
 def test_a_progress_bar_is_seen_before_its_line_ends(home: Path) -> None:
-    run = Run(home, r"printf '[1,0]<stdout>:10%%\r[1,0]<stdout>:20%%'; sleep 3")
+    bar = r"printf '[1,0]<stdout>:10%%\r[1,0]<stdout>:20%%'"
+    run = Run(home, f"{bar}; while [ ! -e {home}/over ]; do sleep 0.1; done")
     process = run.start()
-    for _ in range(200):
-        if (run.folder / "state.json").exists() and run.read("state.json").get("begun"):
-            break
-        time.sleep(0.02)
-    assert run.read("state.json")["begun"] == {"0": "20%"}
+    run.running()
+    wait_until(lambda: run.read("state.json").get("begun") == {"0": "20%"})
+    (home / "over").touch()
     process.wait(20)
     assert run.read("state.json")["begun"] == {}
     assert run.log("rank-0") == "10%\r20%\n"
@@ -258,18 +249,16 @@ def test_a_full_disk_does_not_lose_the_end(small_disk: Path, code: int) -> None:
 
 
 def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
-    result = Run(home, "exec sleep 60", max_hours=1 / 3600).result()
-    assert result["state"] == "cancelled" and result["seconds"] < 15
+    result = Run(home, "exec sleep 600", max_hours=1 / 3600).result()
+    assert result["state"] == "cancelled"
     assert "--max-hours" in result["why"]
 
 
 def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> None:
     run = Run(home, "exit 3", stop={"argv": [["true"], None], "keep_minutes": 5})
     process = run.start()
-    for _ in range(200):
-        if (run.folder / "state.json").exists() and "machines" in run.read("state.json"):
-            break
-        time.sleep(0.05)
+    run.running()
+    wait_until(lambda: "machines" in run.read("state.json"))
     assert run.read("state.json")["state"] == "failed"
     assert run.read("state.json")["machines"]["phase"] == "keeping"
     marks = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,25 @@ def test_pieces_in_the_bucket_become_the_files_they_were(
     assert (run.results / EVENT_FILE).exists()
 
 
+def test_events_and_profiles_come_from_the_bucket_and_nothing_else(
+    on_s3: Any, s3: Any, tmp_path: Path
+) -> None:
+    from bootstrap.clouds.aws.s3 import open_bucket
+    from bootstrap.clouds.bucket import Bucket
+
+    wanted = {"tensorboard/events.out.tfevents.9.h1", "tensorboard/plugins/profile/t/h1.xplane.pb"}
+    entries = []
+    for name in (*sorted(wanted), "model.keras"):
+        entries.append({"path": f"results/{name}", "bytes": 1, "sha256": sha256(b"x").hexdigest()})
+        s3.put_object(Bucket="results-b", Key=f"runs/r1/{name}", Body=b"x")
+    manifest = json.dumps({"schema": 1, "files": entries, "skipped": []})
+    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=manifest)
+    run = Run("r1", tmp_path / "r1")
+    event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+    found = (path for path in run.results.rglob("*") if path.is_file())
+    assert {path.relative_to(run.results).as_posix() for path in found} == wanted
+
+
 def recorded(results: Path) -> None:
     """A cluster with one run, whose results are here."""
     local_state.save_cluster(parse_hosts("192.0.2.9"))
@@ -149,6 +171,41 @@ def test_it_shows_a_run_whose_hosts_are_gone_and_leaves_nothing(
         except OSError:
             return
     raise AssertionError("TensorBoard still runs")
+
+
+def read(url: str) -> Any:
+    """The JSON at an address of this machine."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(url, timeout=60) as answer:
+        content = answer.read()
+        zipped = answer.headers.get("Content-Encoding") == "gzip"
+    return json.loads(gzip.decompress(content) if zipped else content)
+
+
+def test_a_run_with_a_profile_has_the_page_of_the_profiler(
+    home: Path, tmp_path: Path, shared_caches: Path
+) -> None:
+    """The profile is TensorFlow's, of five products of matrices on a CPU."""
+    results = written(tmp_path / "r1", RECORDS)
+    (results / "result.json").write_text('{"state": "succeeded"}')
+    profile = results / "tensorboard/plugins/profile/2026_11_22/h1.xplane.pb"
+    profile.parent.mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[1] / "cases/profiles/matmul.xplane.pb", profile)
+    (results / EVENT_FILE).parent.mkdir(parents=True)
+    (results / EVENT_FILE).write_bytes(event_file(results) or b"")
+    recorded(results)
+    process = started(home, shared_caches)
+    try:
+        assert process.stdout
+        page = next(line for line in process.stdout if "http://" in line).split()[-1]
+        page += "data/plugin/profile"
+        (run,) = read(f"{page}/runs")
+        assert run == "tensorboard/2026_11_22"
+        trace = read(f"{page}/data?run={run}&tag=trace_viewer@&host=h1")
+        assert "_MklMatMul" in {event["name"] for event in trace["traceEvents"]}
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
 
 
 def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_caches: Path) -> None:

@@ -17,6 +17,7 @@ from bootstrap.inventory import local_state
 from bootstrap.plan import runtimes
 from bootstrap.provision import wheels
 
+pytestmark = pytest.mark.slow  # pip is started for each
 HASH = " \\\n    --hash=sha256:"
 
 

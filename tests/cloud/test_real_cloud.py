@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cloud.clean_up import REPO, clean_up, typed
 
 from bootstrap.gpu_tools import tested_on
-from bootstrap.inventory import pulumi_stack
-from bootstrap.lifecycle import stack_machines
 
-REPO = Path(__file__).resolve().parents[2]
 CLOUD = os.environ.get("RAILHEAD_CLOUD_TEST", "")
 STACK = "cloud-test"
 CONFIG = {
@@ -39,17 +37,6 @@ pytestmark = [
     ),
     pytest.mark.timeout(3 * 3600),
 ]
-
-
-def typed(*argv: str, codes: tuple[int, ...] = (0,)) -> str:
-    """Run a command in the clone and show it; what it printed."""
-    print("$", *argv, flush=True)
-    done = subprocess.run(
-        argv, cwd=REPO, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    print(done.stdout, flush=True)
-    assert done.returncode in codes, f"{argv[0]} ended with {done.returncode}"
-    return done.stdout
 
 
 @pytest.fixture
@@ -67,27 +54,7 @@ def stack() -> Iterator[dict[str, Any]]:
         )
         yield {"document": json.loads(output), "started": started}
     finally:
-        clean_up()
-
-
-def clean_up() -> None:
-    """End everything that has the stack's id, also after an `up` that broke off.
-
-    Raises:
-        AssertionError: something could not be ended; the message names it.
-    """
-    machines = stack_machines.find(STACK)
-    destroy = ("fab", "teardown", "--destroy", "--discard-results", "--yes", "--stack", STACK)
-    bucket = ("--with-bucket",) if machines.state.bucket else ()
-    printed = typed(*destroy, *bucket, codes=(0, 1, 2))
-    if "pulumi cancel" in printed:
-        typed("pulumi", "cancel", "--yes", "--stack", STACK)
-        typed(*destroy, *bucket, codes=(0, 1, 2))
-    left = stack_machines.of_id(machines)
-    assert left is None, f"NOT ENDED, and they cost money: {[h.id for h in left.hosts]}"
-    kinds = pulumi_stack.resources(STACK)
-    assert not kinds, f"NOT REMOVED: {kinds}; next: pulumi destroy --stack {STACK}"
-    typed("pulumi", "stack", "rm", STACK, "--yes")
+        clean_up(STACK)
 
 
 def test_up_train_stop_train_again_and_destroy(stack: dict[str, Any]) -> None:

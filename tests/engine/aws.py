@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from engine.stack import Stack
 from standins.aws.cloud import Cloud
-from standins.aws.provider import Provider
+from standins.aws.provider import Provider, serve
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
 TAGS = {"railhead:cluster": "g4dn", "railhead:owner": "ann", "railhead:stack": "g4dn"}
@@ -40,6 +42,31 @@ class OnAws:
         found = [one for each in held for one in each["Instances"]]
         return sorted(found, key=lambda one: tags(one)["Name"])
 
+    def existing(self, *states: str) -> dict[str, str]:
+        """The names of the instances by id."""
+        return {one["InstanceId"]: tags(one)["Name"] for one in self.instances(*states)}
+
+    def running(self) -> dict[str, str]:
+        """As `existing`, of those that run."""
+        return self.existing("running")
+
+    def take_away(self) -> None:
+        """End all instances, as AWS ends spot machines."""
+        ec2 = self.cloud.client("ec2")
+        ec2.terminate_instances(InstanceIds=list(self.existing()))
+
+    def slow_down(self, seconds: float) -> None:
+        """Each instance takes this long until the provider has seen it run."""
+        self.provider.slow_instance = (0, seconds)
+
+    def watch(self, see: Callable[[str], None]) -> None:
+        """Let `see` see each create and delete of the provider."""
+        self.provider.watch = see
+
+    def check_deadlines(self) -> None:
+        """Every machine has a deadline of its own."""
+        check_deadlines(self)
+
     @property
     def id(self) -> str:
         """The id of its cluster, as Pulumi's state has it."""
@@ -57,6 +84,14 @@ class OnAws:
         names = [one["Name"] for one in scheduler.list_schedules()["Schedules"]]
         found = [scheduler.get_schedule(Name=name) for name in names]
         return sorted(found, key=lambda one: str(one["Description"]))
+
+
+@contextmanager
+def fresh(cloud: Cloud, engine: Path, folder: Path) -> Iterator[OnAws]:
+    """A stack on an empty AWS; the provider can refuse calls."""
+    cloud.reset()
+    with serve(cloud) as (provider, port):
+        yield OnAws(engine, folder, cloud, provider, port)
 
 
 def tags(one: dict[str, Any]) -> dict[str, str]:

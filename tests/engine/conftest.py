@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from engine import stack
-from engine.aws import OnAws
+from engine.aws import OnAws, fresh
 from standins.aws.cloud import Cloud
-from standins.aws.provider import serve
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +32,5 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture
 def aws(cloud: Cloud, engine: Path, tmp_path: Path) -> Iterator[OnAws]:
-    """A stack on an empty AWS; the provider can refuse calls."""
-    cloud.reset()
-    with serve(cloud) as (provider, port):
-        yield OnAws(engine, tmp_path, cloud, provider, port)
+    with fresh(cloud, engine, tmp_path) as made:
+        yield made

@@ -4,7 +4,8 @@ API, which `fab` calls, over the same machines."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from engine.stack import Stack
 from standins.compute import Compute
 from standins.gcp.cloud import INSTANCE, Cloud
+from standins.gcp.plugin import serving
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
 PROJECT = "p-12345"
@@ -40,6 +42,7 @@ class SharedCloud(Cloud):
                 machineType=made["machineType"],
                 scheduling=made["scheduling"],
                 metadata=made["metadata"],
+                networkInterfaces=[_interface(made["name"])],
             )
         return path
 
@@ -48,6 +51,13 @@ class SharedCloud(Cloud):
         if path in self.things:
             super().delete(path, inputs)
         self.compute.instances.pop(path, None)
+
+
+def _interface(name: str) -> dict[str, Any]:
+    """The network card of a machine, with addresses that no other has."""
+    number = name.rpartition("-")[2]
+    public = {"natIP": f"198.51.100.{number}"}
+    return {"networkIP": f"10.164.0.{number}", "accessConfigs": [public]}
 
 
 class OnGcp:
@@ -68,9 +78,66 @@ class OnGcp:
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": cloud.compute.base,
         }
 
+    def existing(self) -> dict[str, str]:
+        """The names of the machines by id."""
+        return {path: path.rpartition("/")[2] for path in self.cloud.compute.instances}
+
+    def running(self) -> dict[str, str]:
+        """As `existing`, of those that run."""
+        states = self.cloud.compute.instances
+        return {p: name for p, name in self.existing().items() if states[p]["status"] == "RUNNING"}
+
+    def take_away(self) -> None:
+        """Stop all machines, as Google stops spot machines."""
+        for machine in self.cloud.compute.instances.values():
+            machine["status"] = "TERMINATED"
+
+    def slow_down(self, seconds: float) -> None:
+        """Each machine takes this long until the provider has seen it run."""
+        self.cloud.slow = seconds
+
+    def watch(self, see: Callable[[str], None]) -> None:
+        """Let `see` see each create and delete of the provider."""
+        self.cloud.watch = see
+
+    def check_deadlines(self) -> None:
+        """Every machine has Compute's own deadline, and the timer in its startup script."""
+        for machine in self.cloud.compute.instances.values():
+            scheduling = machine["scheduling"]
+            assert int(scheduling["maxRunDuration"]["seconds"]) > 0, machine
+            assert scheduling["instanceTerminationAction"] == "STOP", machine
+            assert "/var/lib/railhead" in str(machine["metadata"]), machine
+
     def instances(self) -> list[str]:
         """The names of the machines that exist."""
         return sorted(path.rpartition("/")[2] for path in self.cloud.compute.instances)
+
+
+@contextmanager
+def fresh(engine: Path, folder: Path) -> Iterator[OnGcp]:
+    """A stack on an empty Google Cloud, whose quotas are enough for 8 machines."""
+    compute = Compute()
+    server = compute.serve()
+    quotas = {
+        "GPUS-ALL-REGIONS-per-project": rows(8),
+        "NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
+        "PREEMPTIBLE-NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
+    }
+    cloud = SharedCloud(quotas=quotas).share(compute)
+    try:
+        with serving(cloud) as port:
+            yield OnGcp(engine, folder, cloud, port)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a quota, as Cloud Quotas has them."""
+    dimensions = {"region": region} if region else {}
+    details = [{"value": str(value)}]
+    places = [region or "global"]
+    return [{"dimensions": dimensions, "applicableLocations": places, "details": details}]
 
 
 def account(base: str) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """SIGKILL of `pulumi` and of `fab` at random moments, and what a person types after it.
 
-    .venv/bin/python -m tests.engine.kills --cases 200 --seed 1
+    .venv/bin/python -m tests.engine.kills --cloud aws --cases 200 --seed 1
 
-Each case makes a stack on AWS (the real engine over moto), kills `pulumi` or `fab` during an up, a
-resize, the replacement of spot machines or a destroy, and goes on as the messages say. A case fails
-with an AssertionError: a machine without a deadline, a machine that `fab status` does not name, or
-one that `fab teardown --destroy` leaves.
+Each case makes a stack (the real engine over moto, or over our Google Cloud), kills `pulumi` or
+`fab` during an up, a resize, the replacement of spot machines or a destroy, and goes on as the
+messages say. A case fails with an AssertionError: a machine without a deadline, a machine that
+`fab status` does not name, or one that `fab teardown --destroy` leaves.
 """
 
 from __future__ import annotations
@@ -13,29 +13,47 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine.aws import OnAws, check_deadlines, tags
-from engine.stack import find
+from engine import aws, gcp
+from engine.stack import Done, Stack, find
 from standins.aws.cloud import Cloud
-from standins.aws.provider import serve
 
-STACK = ("--stack", "g4dn")
+CLOUDS = ("aws", "gcp")
 SCENARIOS = ("up", "resize", "spot", "destroy")
 VICTIMS = ("pulumi", "pulumi under fab", "fab")
-MOST_CALLS = {"up": 40, "resize": 4, "spot": 4, "destroy": 30}  # creates and deletes, twice each
+# Creates and deletes of a scenario, twice each.
+MOST_CALLS = {
+    "aws": {"up": 40, "resize": 4, "spot": 4, "destroy": 30},
+    "gcp": {"up": 14, "resize": 2, "spot": 0, "destroy": 14},
+}
 STATUS_SECONDS = 90.0
+SLOW = 0.5  # seconds until a machine runs
+
+
+class Site(Protocol):
+    """A stack and its cloud."""
+
+    stack: Stack
+
+    def existing(self) -> dict[str, str]: ...
+    def running(self) -> dict[str, str]: ...
+    def take_away(self) -> None: ...
+    def slow_down(self, seconds: float) -> None: ...
+    def watch(self, see: Callable[[str], None]) -> None: ...
+    def check_deadlines(self) -> None: ...
 
 
 @dataclass
@@ -55,50 +73,53 @@ class Case:
         return f"case {self.number}: {self.scenario}, SIGKILL of {self.victim}, {when}"
 
 
-def choose(number: int, rng: random.Random) -> Case:
+def choose(number: int, rng: random.Random, cloud: str = "aws") -> Case:
     """A case of each scenario and victim in turn; the moment is random."""
     scenario = SCENARIOS[number % len(SCENARIOS)]
     victim = VICTIMS[number // len(SCENARIOS) % len(VICTIMS)]
     if rng.random() < 0.2:  # at a time, also before the provider is called
         return Case(number, scenario, victim, -1, rng.uniform(1, 12))
-    at_call = rng.randrange(0, MOST_CALLS[scenario])
+    at_call = rng.randrange(0, MOST_CALLS[cloud][scenario] or 1)
     return Case(number, scenario, victim, at_call, rng.choice([0.0, 0.0, rng.uniform(0, 1)]))
 
 
-def run(aws: OnAws, case: Case) -> str:
+def run(site: Site, case: Case) -> str:
     """Run a case to its end; what happened, in one line."""
-    aws.provider.slow_instance = (0, 0.5)
+    site.slow_down(SLOW)
     count = 1 if case.scenario in ("spot", "resize") else 2
-    aws.stack.config(count=count, spot=case.scenario == "spot")
+    site.stack.config(count=count, spot=case.scenario == "spot")
     if case.scenario != "up":
-        aws.stack.up().ended(0)
+        site.stack.up().ended(0)
     if case.scenario == "resize":
-        aws.stack.config(count=2)
+        site.stack.config(count=2)
     if case.scenario == "spot":
-        aws.cloud.client("ec2").terminate_instances(
-            InstanceIds=[one["InstanceId"] for one in aws.instances()]
-        )
-    killed = kill(aws, case)
-    killed += restore(aws)
-    check_named(aws)
-    aws.stack.run("cancel", "--yes", *STACK)
+        site.take_away()
+    killed = kill(site, case)
+    killed += restore(site)
+    check_named(site)
+    site.stack.run("cancel", "--yes", *of(site))
     if case.scenario != "destroy":
-        again = aws.stack.fab("up", "--yes", "--refresh", *STACK)
+        again = site.stack.fab("up", "--yes", "--refresh", *of(site))
         assert again.code in (0, 1) and "Traceback" not in again.text, again.text
         killed += f"; fab up ended with {again.code}"
         if again.code:
             killed += f":\n{again.text}"
-        check_named(aws)
-    check_deadlines(aws)
-    receipt = aws.stack.fab("teardown", "--destroy", "--yes", "--discard-results", *STACK)
-    assert not aws.instances(), f"machines are left:\n{receipt.text}"
+        check_named(site)
+    site.check_deadlines()
+    receipt = site.stack.fab("teardown", "--destroy", "--yes", "--discard-results", *of(site))
+    assert not site.existing(), f"machines are left:\n{receipt.text}"
     assert receipt.code == 0, receipt.text
     return killed
 
 
-def kill(aws: OnAws, case: Case) -> str:
+def of(site: Site) -> tuple[str, str]:
+    """The option that names the stack."""
+    return "--stack", site.stack.name
+
+
+def kill(site: Site, case: Case) -> str:
     """Start the scenario's command and kill it at its moment; whether it had ended before."""
-    process = subprocess_of(aws, case)
+    process = subprocess_of(site, case)
     calls, due = 0, threading.Event()
 
     def watch(_: str) -> None:
@@ -109,7 +130,7 @@ def kill(aws: OnAws, case: Case) -> str:
 
     if case.at_call < 0:
         due.set()
-    aws.provider.watch = watch
+    site.watch(watch)
     reader = threading.Thread(target=process.communicate, daemon=True)
     reader.start()
     try:
@@ -124,38 +145,44 @@ def kill(aws: OnAws, case: Case) -> str:
         reader.join(120)
         return f"{case}: killed"
     finally:
-        aws.provider.watch = lambda _: None
-        settle(aws)
+        site.watch(lambda _: None)
+        settle(site)
 
 
-def restore(aws: OnAws) -> str:
-    """Restore a state that was half written, as the message says; what was done."""
-    if readable(aws):
+def restore(site: Site) -> str:
+    """Make a damaged state readable, as the message says; what was done."""
+    if readable(site):
         return ""
-    said = aws.stack.fab("status", *STACK).text
-    assert "restore g4dn.json from g4dn.json.bak" in said, said
-    (backup,) = (aws.stack.folder / "state").rglob("g4dn.json.bak")
-    shutil.copy(backup, backup.with_suffix(""))
-    assert readable(aws), "the backup cannot be read either"
-    return "; the state was restored from its backup"
+    shown = site.stack.fab("status", *of(site)).text
+    name = f"{site.stack.name}.json.attrs"
+    assert f"remove {name}" in shown, shown
+    (damaged,) = (site.stack.folder / "state").rglob(name)
+    damaged.unlink()
+    assert readable(site), f"nor can it be read then:\n{shown}\n{exported(site).text[:2000]}"
+    return "; a damaged file beside the state was removed"
 
 
-def readable(aws: OnAws) -> bool:
+def readable(site: Site) -> bool:
     """Whether Pulumi can read its state."""
-    return aws.stack.run("stack", "export", *STACK).code == 0
+    return exported(site).code == 0
 
 
-def subprocess_of(aws: OnAws, case: Case) -> subprocess.Popen[str]:
+def exported(site: Site) -> Done:
+    """`pulumi stack export`."""
+    return site.stack.run("stack", "export", *of(site))
+
+
+def subprocess_of(site: Site, case: Case) -> subprocess.Popen[str]:
     """The command of a scenario, as a person types it."""
-    quiet = ("--non-interactive", "--color=never", "--yes", "--skip-preview", *STACK)
+    quiet = ("--non-interactive", "--color=never", "--yes", "--skip-preview", *of(site))
     if case.victim == "pulumi":
         refresh = ("--refresh",) if case.scenario == "spot" else ()
         verb = "destroy" if case.scenario == "destroy" else "up"
-        return aws.stack.start("pulumi", verb, *quiet, *refresh)
+        return site.stack.start("pulumi", verb, *quiet, *refresh)
     if case.scenario == "destroy":
-        return aws.stack.start("fab", "teardown", "--destroy", "--yes", *STACK)
+        return site.stack.start("fab", "teardown", "--destroy", "--yes", *of(site))
     refresh = ("--refresh",) if case.scenario == "spot" else ()
-    return aws.stack.start("fab", "up", "--yes", *refresh, *STACK)
+    return site.stack.start("fab", "up", "--yes", *refresh, *of(site))
 
 
 def pids(process: subprocess.Popen[str], victim: str) -> list[int]:
@@ -179,19 +206,19 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def settle(aws: OnAws) -> None:
+def settle(site: Site) -> None:
     """Wait until no process of the stack runs, then end those that remain of a killed engine."""
     end = time.monotonic() + 60
-    while any(name_of(pid) == "pulumi" for pid in of_stack(aws)) and time.monotonic() < end:
+    while any(name_of(pid) == "pulumi" for pid in of_stack(site)) and time.monotonic() < end:
         time.sleep(0.1)
-    for pid in of_stack(aws):
+    for pid in of_stack(site):
         os.kill(pid, signal.SIGKILL)
-    time.sleep(aws.provider.slow_instance[1] + 0.2)  # what the provider has begun ends
+    time.sleep(SLOW + 0.2)  # what the provider has begun ends
 
 
-def of_stack(aws: OnAws) -> list[int]:
+def of_stack(site: Site) -> list[int]:
     """The processes that have this stack's state in their environment."""
-    mark = f"PULUMI_BACKEND_URL=file://{aws.stack.folder / 'state'}".encode()
+    mark = f"PULUMI_BACKEND_URL=file://{site.stack.folder / 'state'}".encode()
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -203,22 +230,22 @@ def of_stack(aws: OnAws) -> list[int]:
     return found
 
 
-def check_named(aws: OnAws) -> None:
+def check_named(site: Site) -> None:
     """`fab status` names every machine that runs, before and after it is asked."""
-    before = {one["InstanceId"]: tags(one)["Name"] for one in aws.instances("running")}
-    text = status(aws)
-    now = {one["InstanceId"] for one in aws.instances("running")}
+    before = site.running()
+    text = status(site)
+    now = site.running()
     assert "Traceback" not in text, text
     for own, name in before.items():
         assert own not in now or f"[{name}" in text, f"{own} is not named:\n{text}"
     shown = [line for line in text.splitlines() if line.startswith("[") and "] running" in line]
-    assert len(shown) >= len(before.keys() & now), f"{before}:\n{text}"
+    assert len(shown) >= len(before.keys() & now.keys()), f"{before}:\n{text}"
 
 
-def status(aws: OnAws) -> str:
+def status(site: Site) -> str:
     """What `fab status` prints of the cloud. Then it is ended: it goes on to machines that do not
     exist here, and would wait for their host keys."""
-    process = aws.stack.start("fab", "status", *STACK)
+    process = site.stack.start("fab", "status", *of(site))
     lines: list[str] = []
     last = [time.monotonic()]
 
@@ -243,8 +270,9 @@ def status(aws: OnAws) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run the cases; the number of those that failed."""
+    """Run the cases; 1 where some failed."""
     options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--cloud", choices=CLOUDS, default="aws")
     options.add_argument("--cases", type=int, default=200)
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
     options.add_argument("--first", type=int, default=0)
@@ -253,28 +281,31 @@ def main(argv: list[str]) -> int:
 
     engine = find(local_state.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
-    failed = run_cases(engine, range(given.first, given.cases), given.seed)
+    failed = run_cases(engine, range(given.first, given.cases), given.seed, given.cloud)
     print(f"seed {given.seed}: {given.cases - given.first} cases, {failed} failed", flush=True)
     return min(failed, 1)
 
 
-def run_cases(engine: Path, numbers: range, seed: int) -> int:
+def run_cases(engine: Path, numbers: range, seed: int, cloud: str = "aws") -> int:
     """Run these cases, each on a stack of its own; how many failed."""
     failed = 0
-    print(f"seed {seed}", flush=True)
-    with Cloud() as cloud:
+    print(f"{cloud}, seed {seed}", flush=True)
+    with Cloud() if cloud == "aws" else nullcontext() as moto:
         for number in numbers:
-            case = choose(number, random.Random(f"{seed}-{number}"))
-            cloud.reset()
-            with tempfile.TemporaryDirectory() as folder, serve(cloud) as (provider, port):
-                aws = OnAws(engine, Path(folder), cloud, provider, port)
-                aws.stack.config(bucket=False)
+            case = choose(number, random.Random(f"{seed}-{number}"), cloud)
+            with tempfile.TemporaryDirectory() as folder, fresh(engine, Path(folder), moto) as site:
+                site.stack.config(bucket=False)
                 try:
-                    print(run(aws, case), flush=True)
+                    print(run(site, case), flush=True)
                 except AssertionError as error:
                     failed += 1
                     print(f"{case}: FAILED: {error}", flush=True)
     return failed
+
+
+def fresh(engine: Path, folder: Path, moto: Cloud | None) -> AbstractContextManager[Site]:
+    """A stack on an empty cloud: AWS where there is a moto, else Google Cloud."""
+    return aws.fresh(moto, engine, folder) if moto else gcp.fresh(engine, folder)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ class Stack:
         return subprocess.Popen(
             [str(folders[program] / program), *args],
             cwd=self.folder,
-            env={**os.environ, **self._environment(), **self.env},
+            env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,7 +215,7 @@ class Stack:
             raise AssertionError(f"{args} took more than {seconds} s:\n{out}{err}") from None
         return Done(process.returncode, out + err, time.monotonic() - begun)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """No account, no update check, no downloads; this Python, and this repository's code."""
         first = [str(BIN), str(self.engine), str(Path(sys.executable).parent)]
         return {
@@ -228,6 +228,7 @@ class Stack:
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_COMMANDS": "true",  # without it there is no --event-log
             "PULUMI_DEBUG_PROVIDERS": ",".join(f"{n}:{p}" for n, p in self.providers.items()),
+            **self.env,
         }
 
 

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine.gcp import OnGcp, SharedCloud
-from standins.compute import Compute
-from standins.gcp.plugin import serving
+from engine.gcp import OnGcp, fresh
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
 DESTROY = ("teardown", "--destroy", "--yes", "--stack", "t4")
 
 
-def rows(value: int, region: str | None = None) -> list[dict[str, Any]]:
-    """The rows of a quota, as Cloud Quotas has them."""
-    dimensions = {"region": region} if region else {}
-    details = [{"value": str(value)}]
-    places = [region or "global"]
-    return [{"dimensions": dimensions, "applicableLocations": places, "details": details}]
-
-
 @pytest.fixture
 def gcp(engine: Path, tmp_path: Path) -> Iterator[OnGcp]:
-    compute = Compute()
-    server = compute.serve()
-    quotas = {
-        "GPUS-ALL-REGIONS-per-project": rows(8),
-        "NVIDIA-T4-GPUS-per-project-region": rows(8, "us-central1"),
-    }
-    cloud = SharedCloud(quotas=quotas).share(compute)
-    with serving(cloud) as port:
-        yield OnGcp(engine, tmp_path, cloud, port)
-    server.shutdown()
-    server.server_close()
+    with fresh(engine, tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize("refused", [1, 2])

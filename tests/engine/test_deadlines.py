@@ -4,12 +4,14 @@ moto, and a provider whose instances take a while to run."""
 from __future__ import annotations
 
 import json
+import shutil
 from base64 import b64decode
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from engine.aws import INSTANCE, OnAws
+from engine.stack import REPO
 
 from stacks.deadline import install_script
 
@@ -104,3 +106,75 @@ def test_spot_machines_that_were_taken_away_come_back_with_a_new_deadline(aws: O
     deadlines = {one["id"]: one["at"] for one in aws.stack.output()["cluster"]["deadlines"]}
     assert deadlines[name] == f"{at:%Y-%m-%dT%H:%M:%S}Z"
     assert sorted(deadlines.values())[0] == "2026-01-01T00:00:00Z", "the others are not moved"
+
+
+# A stack as an older version made it: one schedule that stops all machines.
+ONE_SCHEDULE = """
+import json
+from types import SimpleNamespace
+
+import pulumi
+from pulumi_aws import scheduler
+from stacks.aws import schedule
+
+machines = []
+
+
+def one_for_all(config, number, machine, stopper, opts):
+    machines.append(machine)
+    name = f"railhead-{config.name}-stop-0a1b2c"
+    when = schedule._expression(config.deadline_hours)
+    if number == config.count:
+        ids = pulumi.Output.all(*[one.id for one in machines])
+        scheduler.Schedule(
+            name,
+            name=name,
+            description=f"The deadline of the cluster {config.name}",
+            schedule_expression=when,
+            schedule_expression_timezone="UTC",
+            flexible_time_window=scheduler.ScheduleFlexibleTimeWindowArgs(mode="OFF"),
+            action_after_completion="NONE",
+            target=scheduler.ScheduleTargetArgs(
+                arn="arn:aws:scheduler:::aws-sdk:ec2:stopInstances",
+                role_arn=stopper.role.arn,
+                input=ids.apply(lambda ids: json.dumps({"InstanceIds": ids})),
+            ),
+            opts=opts,
+        )
+    return SimpleNamespace(name=name, schedule_expression=when)
+
+
+schedule.schedule = one_for_all
+import stacks.__main__
+"""
+
+
+def test_one_schedule_of_an_older_version_goes_when_each_machine_has_its_own(aws: OnAws) -> None:
+    """In this order: at no time has a machine none, also where the `up` breaks off."""
+    program = aws.stack.folder / "stacks"
+    program.unlink()
+    program.mkdir()
+    (program / "__main__.py").write_text(ONE_SCHEDULE)
+    aws.stack.up().ended(0)
+    (old,) = aws.schedules()
+    assert set(json.loads(old["Target"]["Input"])["InstanceIds"]) == running(aws)
+    shutil.rmtree(program)
+    program.symlink_to(REPO / "stacks")
+
+    aws.provider.fail(SCHEDULE, aws.provider.created[SCHEDULE] + 2, "ThrottlingException", "slow")
+    aws.stack.up().ended(1, "ThrottlingException")
+    assert old["Name"] in {one["Name"] for one in aws.schedules()}, "it holds until all have one"
+
+    at_removal: list[set[str]] = []
+
+    def watch(moment: str) -> None:
+        if moment == f"before delete {SCHEDULE}":
+            own = [one for one in aws.schedules() if one["Name"] != old["Name"]]
+            at_removal.append({json.loads(o["Target"]["Input"])["InstanceIds"][0] for o in own})
+
+    before = running(aws)
+    aws.provider.watch = watch
+    done = aws.stack.up().ended(0)
+    assert at_removal == [running(aws)] == [armed(aws)] == [before]
+    assert not [step for step in done.steps if step.type == INSTANCE and "replace" in step.op]
+    aws.stack.up("--expect-no-changes").ended(0)

@@ -34,3 +34,14 @@ def test_a_program_that_raises_fails_with_its_text(engine: Path, tmp_path: Path)
     done = stack.up().ended(1)
     assert "RuntimeError: broken by choice" in done.problems[0]
     assert stack.config(broken=None).up().ended(0).problems == []
+
+
+def test_the_file_that_a_killed_pulumi_damages_can_be_removed(engine: Path, tmp_path: Path) -> None:
+    """SIGKILL between the two writes of a state in a folder; `fab` names the file."""
+    stack = Stack(engine, tmp_path / "project", program=PROGRAM)
+    (damaged,) = (tmp_path / "project" / "state").rglob("test.json.attrs")
+    damaged.write_text("")
+    assert "failed to load checkpoint" in stack.run("stack", "export", "--stack", "test").text
+    damaged.unlink()
+    stack.up().ended(0)
+    assert stack.output()["where"] and damaged.exists(), "Pulumi makes it anew"

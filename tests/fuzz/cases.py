@@ -34,7 +34,8 @@ VALUES = [
     "empty", "binary", "pipe", "loop", "/dev/zero", "/dev/null", "s3://", "gs://b", "x://y",
     "host:/x", "x=y", "=", "K=", "=v", "x=folder", "x=loop", "K=\x1b[31m", "epochs=x", "lr=nan",
     "data=../..", "*", "**", "[", "(", "loss=(", "loss=(.*)", "%s", "{}", "$(id)", "'", '"', RUN,
-    "../x", "horovod", "tensorflow", "mirrored", "digits", "2", "3", "../../outside",
+    "../x", "~", "~no-such-user/x", "folder/../..",
+    "horovod", "tensorflow", "mirrored", "digits", "2", "3", "../../outside",
 ]  # fmt: skip
 GOOD = {
     "hosts": ["127.0.0.1:1", "127.0.0.1:1,[::1]:1", "root@127.0.0.1:1*2"], "run": [RUN],

@@ -71,10 +71,8 @@ class Run:
 
     def running(self) -> Any:
         """state.json, once mpirun runs."""
-        for _ in range(500):
-            if (self.folder / "state.json").exists() and self.read("state.json").get("mpirun"):
-                break
-            time.sleep(0.02)
+        state = self.folder / "state.json"
+        wait_until(lambda: state.exists() and "mpirun" in self.read("state.json"))
         return self.read("state.json")
 
 
@@ -99,8 +97,8 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Wait 20 seconds at most."""
-    until = time.monotonic() + 20
+    """Wait until it is true; on a busy machine for a minute."""
+    until = time.monotonic() + 60
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import cases_data as shared  # type: ignore[import-not-found]  # it lies beside this file
+import keras
 import tensorflow as tf
+from standins.case_runner import case, refused, replaced, replaced_module
 
 from training import optimizer, process
 from training.config import TrainConfig
 from training.job import Job
 from training.strategies import distributed, gpus, horovod
-
-Case = Callable[[Path], None]
-case: Callable[[Case], Case] = shared.case
-refused: Callable[..., contextlib.AbstractContextManager[None]] = shared.refused
-replaced: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced
-replaced_module: Callable[..., contextlib.AbstractContextManager[None]] = shared.replaced_module
-shared.CASES.clear()
 
 
 @contextlib.contextmanager
@@ -140,7 +133,7 @@ def the_rate_rises_in_the_warm_up_and_falls_after_it(folder: Path) -> None:
 
 
 @case
-def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> None:
+def threads_precision_and_deterministic_operations_are_those_of_the_settings(folder: Path) -> None:
     calls: list[str] = []
 
     def enable() -> None:
@@ -157,8 +150,9 @@ def deterministic_operations_are_switched_on_by_the_setting(folder: Path) -> Non
         process.prepare(Job("one-device", TrainConfig(), folder, threads=3))
         assert calls == ["3", "3"]
         process.prepare(Job("one-device", TrainConfig(deterministic="on"), folder, threads=1))
-    assert calls[2:] == ["1", "2", "deterministic"]
-
-
-if __name__ == "__main__":
-    shared.report(sys.argv[1:])
+        assert calls[2:] == ["1", "2", "deterministic"]
+        try:
+            process.prepare(Job("one-device", TrainConfig(precision="mixed_float16"), folder))
+            assert keras.mixed_precision.global_policy().name == "mixed_float16"
+        finally:
+            keras.mixed_precision.set_global_policy("float32")

@@ -1,4 +1,4 @@
-"""The cases of the files below, each file run by a runtime's python in one process.
+"""The cases of the modules below, several of them run by a runtime's python in one process.
 
 TensorFlow takes seconds to import: one process for many cases, and each case shown as a test.
 """
@@ -16,38 +16,50 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-FILES = ("cases_data.py", "cases_devices.py", "cases_loop.py")
+RUNS = (  # what one process runs: TensorFlow's devices are set once in each
+    ("cases_formats", "cases_shards", "cases_models"),
+    ("cases_devices",),
+    ("cases_checkpoints", "cases_steps", "cases_settings", "cases_results", "cases_evaluation"),
+)
 
 pytestmark = pytest.mark.slow
 
 
-def names(file: str) -> list[str]:
-    """The functions of a file that are marked as cases."""
+def names(module: str) -> list[str]:
+    """The functions of a module that are marked as cases."""
     return [
         item.name
-        for item in ast.parse((HERE / file).read_text()).body
+        for item in ast.parse((HERE / f"{module}.py").read_text()).body
         if isinstance(item, ast.FunctionDef)
         and any(isinstance(mark, ast.Name) and mark.id == "case" for mark in item.decorator_list)
     ]
 
 
 @functools.cache
-def outcomes(python: str, file: str) -> dict[str, str]:
+def outcomes(python: str, modules: tuple[str, ...]) -> dict[str, str]:
     """Per case its traceback; empty where it passed."""
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", HERE))),
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
-    command = [python, str(HERE / file)]
+    command = [python, str(ROOT / "tests/standins/case_runner.py"), *modules]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file in FILES for name in names(file)])
-def test_case(file: str, name: str, runtime_python: str) -> None:
-    if failure := outcomes(runtime_python, file)[name]:
+@pytest.mark.parametrize(
+    ("modules", "name"),
+    [
+        pytest.param(modules, name, id=f"{module}-{name}")
+        for modules in RUNS
+        for module in modules
+        for name in names(module)
+    ],
+)
+def test_case(modules: tuple[str, ...], name: str, runtime_python: str) -> None:
+    if failure := outcomes(runtime_python, modules)[name]:
         pytest.fail(failure, pytrace=False)

@@ -78,7 +78,7 @@ class Feeder:
         self.put("end", b"")
         return True
 
-    def contents(self, epoch: int) -> Iterator[bytes]:
+    def contents(self, epoch: int) -> Iterator[memoryview]:
         """The records of an epoch, some megabytes at a time."""
         for item, records in self.files(epoch):
             read = segments(self.store, item.name, item.bytes, count=records, segment=SEGMENT)
@@ -99,7 +99,7 @@ class Feeder:
             random.Random(f"{self.shuffle}/{epoch}").shuffle(found)
         return found
 
-    def put(self, kind: str, content: bytes) -> None:
+    def put(self, kind: str, content: bytes | memoryview) -> None:
         """Make the next file appear, whole."""
         name = f"{self.number:08d}.{kind}"
         partial = self.folder / f".{name}"

@@ -50,9 +50,9 @@ def segments(
     count: int | None = None,
     end: int | None = None,
     segment: int = 4 << 20,
-) -> Iterator[tuple[bytes, int]]:
+) -> Iterator[tuple[memoryview, int]]:
     """Read records of a file of `size` bytes: about `segment` bytes of whole records at a time,
-    and how many they are.
+    and how many they are. What was read is copied only where a record began before it.
 
     `begin` is the place of a record, `skip` the records to leave out from there, `count` those to
     read (None: to the end of the file), `end` a byte that is not before their end.
@@ -64,7 +64,8 @@ def segments(
     rest, position, end = b"", begin, size if end is None else end
     while position < end and left != 0:
         want = min(end, position + max(segment, missing(rest)))
-        data = rest + bytes(store.read_range(name, position, want))
+        read = memoryview(store.read_range(name, position, want))
+        data = memoryview(rest + read) if rest else read
         if position == begin == 0:
             check_first(data, path)
         position = want
@@ -72,19 +73,19 @@ def segments(
         if stop + missing(data[stop : stop + LENGTH.size]) > len(data) + size - position:
             raise DataError(f"{path} ends inside a record, or is not a TFRecord file")
         left = None if left is None else left - taken
-        rest = data[stop:]
+        rest = bytes(data[stop:])
         if taken:
             yield data[first:stop], taken
     if left or (left is None and rest):
         raise DataError(f"{path} ends inside a record, or has fewer records than it should")
 
 
-def missing(data: bytes) -> int:
+def missing(data: bytes | memoryview) -> int:
     """How long the record is that `data` begins with; 0 where its length is not known."""
     return LENGTH.unpack_from(data)[0] + FRAME if len(data) >= LENGTH.size else 0
 
 
-def cut(data: bytes, skip: int, most: int | None) -> tuple[int, int, int, int]:
+def cut(data: memoryview, skip: int, most: int | None) -> tuple[int, int, int, int]:
     """Where whole records begin and end behind `skip` others; what is left to skip, and how many
     they are, at most `most`."""
     first = position = taken = 0
@@ -101,13 +102,13 @@ def cut(data: bytes, skip: int, most: int | None) -> tuple[int, int, int, int]:
     return first, position, skip, taken
 
 
-def check_first(data: bytes, path: str) -> None:
+def check_first(data: memoryview, path: str) -> None:
     """Refuse a file that does not begin with a length and its CRC."""
     if len(data) < 12 or masked_crc(data[:8]) != struct.unpack_from("<I", data, 8)[0]:
         raise DataError(f"{path} is not a TFRecord file, or is compressed")
 
 
-def masked_crc(data: bytes) -> int:
+def masked_crc(data: bytes | memoryview) -> int:
     """CRC-32C of some bytes, masked as TFRecord files have it; slow."""
     crc = 0xFFFFFFFF
     for byte in data:

@@ -73,7 +73,7 @@ class Stream:
 
 def span_segments(
     store: Store, manifest: Manifest, span: Span, size: int
-) -> Iterator[tuple[bytes, int]]:
+) -> Iterator[tuple[memoryview, int]]:
     """The records of one span, some at a time."""
     shard = manifest.shards[span.shard]
     begin, skip = shard.place(span.first)

@@ -169,7 +169,7 @@ class Aws:
         host that no document knows yet has the name that its stack gave."""
         named = [d for d in self.inventory.deadlines if d["kind"] == scheduler.KIND]
         own = [str(d["id"]) for d in named if d.get("host", host.name) == host.name]
-        return own[0] if own else f"railhead-{self.inventory.name}-{_id(host)}"
+        return own[0] if own else scheduler.name_of(self.inventory.name, _id(host))
 
     def _instances(self) -> dict[str, Mapping[str, Any]]:
         """EC2's descriptions of our instances, by id; records the account that owns them."""

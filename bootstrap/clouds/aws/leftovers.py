@@ -1,84 +1,142 @@
-"""What a killed `pulumi up` left of a network: EC2's resources with a cluster's id, removed by it.
+"""What a killed `pulumi up` left on AWS: resources with a stack's id, removed by this id.
 
-They cost nothing, but each keeps EC2 from removing the VPC that it is in.
+They cost nothing. Some keep AWS from removing others, or have a name that the next `up` needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.base import Refused
-from bootstrap.clouds.machines import Place
+from bootstrap.clouds.machines import MOST_PAGES, Place, too_many
 
-One = Mapping[str, Any]
+ID_TAG = "railhead:id"
+ROLES = "railhead-"  # the names of the stacks' roles begin so
+Resource = Mapping[str, Any]
+
+
+def _nothing(_client: AwsClient, _one: Resource) -> None:
+    return None
+
+
+def _detach(client: AwsClient, gateway: Resource) -> None:
+    own = gateway["InternetGatewayId"]
+    for each in gateway.get("Attachments", ()):
+        client("ec2", "detach_internet_gateway", InternetGatewayId=own, VpcId=each["VpcId"])
+
+
+def _disassociate(client: AwsClient, table: Resource) -> None:
+    for each in table.get("Associations", ()):
+        if not each.get("Main"):
+            own = each["RouteTableAssociationId"]
+            client("ec2", "disassociate_route_table", AssociationId=own)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of EC2 resource.
+
+    Attributes:
+        describe: the operation that lists it.
+        key: the key of the list in the response.
+        id: the field with its id, which is also the parameter of `delete`.
+        delete: the operation that removes it.
+        free: what must be done before.
+        several: `delete` takes a list of ids.
+    """
+
+    describe: str
+    key: str
+    id: str
+    delete: str
+    free: Callable[[AwsClient, Resource], None] = _nothing
+    several: bool = False
+
+    def remove(self, client: AwsClient, one: Resource) -> None:
+        """Remove one. Refused: EC2 does not."""
+        self.free(client, one)
+        parameters = {f"{self.id}s": [one[self.id]]} if self.several else {self.id: one[self.id]}
+        client("ec2", self.delete, **parameters)
+
+
+# In the order in which EC2 removes them.
+KINDS = (
+    Kind("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId", "delete_vpc_endpoints",
+         several=True),
+    Kind("describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group"),
+    Kind("describe_route_tables", "RouteTables", "RouteTableId", "delete_route_table",
+         _disassociate),
+    Kind("describe_subnets", "Subnets", "SubnetId", "delete_subnet"),
+    Kind("describe_internet_gateways", "InternetGateways", "InternetGatewayId",
+         "delete_internet_gateway", _detach),
+    Kind("describe_vpcs", "Vpcs", "VpcId", "delete_vpc"),
+    Kind("describe_key_pairs", "KeyPairs", "KeyName", "delete_key_pair"),
+    Kind("describe_placement_groups", "PlacementGroups", "GroupName", "delete_placement_group"),
+)  # fmt: skip
 
 
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
-    """Remove the network and the key pairs with this id; the ids that were removed.
+    """Remove the network, key pairs, placement groups and roles with this id; their ids.
 
-    Only for a cluster whose machines are gone. What EC2 refuses to remove stays.
+    Only for a cluster whose machines are gone. What AWS refuses to remove stays.
+
+    Raises:
+        Refused: AWS does not list them.
     """
     client = client or connect(place.region)
-    removed = []
-    for describe, key, name, delete in _kinds(client):
-        filters = [{"Name": "tag:railhead:id", "Values": [cluster_id]}]
-        for one in client("ec2", describe, Filters=filters)[key]:
+    return [*_of_ec2(client, cluster_id), *_roles(client, cluster_id)]
+
+
+def _of_ec2(client: AwsClient, cluster_id: str) -> Iterator[str]:
+    filters = [{"Name": f"tag:{ID_TAG}", "Values": [cluster_id]}]
+    for kind in KINDS:
+        for one in client("ec2", kind.describe, Filters=filters)[kind.key]:
+            if one.get("State") in ("deleting", "deleted"):  # endpoints, for a while
+                continue
             try:
-                delete(one)
+                kind.remove(client, one)
             except Refused:
                 continue
-            removed.append(str(one[name]))
-    return removed
+            yield str(one[kind.id])
 
 
-def _kinds(client: AwsClient) -> Iterator[tuple[str, str, str, Callable[[One], object]]]:
-    """Per kind: the call that lists it, the list's key, its id, and its removal; in the order in
-    which EC2 removes them."""
+def _roles(client: AwsClient, cluster_id: str) -> Iterator[str]:
+    for name in list(_role_names(client)):
+        tags = client("iam", "list_role_tags", RoleName=name)["Tags"]
+        if {"Key": ID_TAG, "Value": cluster_id} in tags:
+            try:
+                _remove_role(client, name)
+            except Refused:
+                continue
+            yield name
 
-    def ec2(operation: str, **parameters: Any) -> object:
-        return client("ec2", operation, **parameters)
 
-    def gateway(one: One) -> None:
-        for each in one.get("Attachments", ()):
-            ec2(
-                "detach_internet_gateway",
-                InternetGatewayId=one["InternetGatewayId"],
-                VpcId=each["VpcId"],
-            )
-        ec2("delete_internet_gateway", InternetGatewayId=one["InternetGatewayId"])
+def _role_names(client: AwsClient) -> Iterator[str]:
+    more: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        answer = client("iam", "list_roles", **more)
+        names = (str(role["RoleName"]) for role in answer["Roles"])
+        yield from (name for name in names if name.startswith(ROLES))
+        if not answer.get("IsTruncated"):
+            return
+        more = {"Marker": answer["Marker"]}
+    raise too_many("IAM ListRoles")
 
-    def table(one: One) -> None:
-        for each in one.get("Associations", ()):
-            if not each.get("Main"):
-                ec2("disassociate_route_table", AssociationId=each["RouteTableAssociationId"])
-        ec2("delete_route_table", RouteTableId=one["RouteTableId"])
 
-    yield (
-        "describe_vpc_endpoints",
-        "VpcEndpoints",
-        "VpcEndpointId",
-        lambda one: ec2("delete_vpc_endpoints", VpcEndpointIds=[one["VpcEndpointId"]]),
-    )
-    yield (
-        "describe_security_groups",
-        "SecurityGroups",
-        "GroupId",
-        lambda one: ec2("delete_security_group", GroupId=one["GroupId"]),
-    )
-    yield "describe_route_tables", "RouteTables", "RouteTableId", table
-    yield (
-        "describe_subnets",
-        "Subnets",
-        "SubnetId",
-        lambda one: ec2("delete_subnet", SubnetId=one["SubnetId"]),
-    )
-    yield "describe_internet_gateways", "InternetGateways", "InternetGatewayId", gateway
-    yield "describe_vpcs", "Vpcs", "VpcId", lambda one: ec2("delete_vpc", VpcId=one["VpcId"])
-    yield (
-        "describe_key_pairs",
-        "KeyPairs",
-        "KeyName",
-        lambda one: ec2("delete_key_pair", KeyName=one["KeyName"]),
-    )
+def _remove_role(client: AwsClient, name: str) -> None:
+    """IAM removes a role only without instance profiles and policies."""
+    profiles = client("iam", "list_instance_profiles_for_role", RoleName=name)["InstanceProfiles"]
+    for profile in (str(one["InstanceProfileName"]) for one in profiles):
+        client(
+            "iam",
+            "remove_role_from_instance_profile",
+            InstanceProfileName=profile,
+            RoleName=name,
+        )
+        client("iam", "delete_instance_profile", InstanceProfileName=profile)
+    for policy in client("iam", "list_role_policies", RoleName=name)["PolicyNames"]:
+        client("iam", "delete_role_policy", RoleName=name, PolicyName=policy)
+    client("iam", "delete_role", RoleName=name)

@@ -21,7 +21,7 @@ def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
     """The instances of a region that have the tag `railhead:cluster`."""
     client = client or connect(place.region)
     account = f"account {client('sts', 'get_caller_identity')['Account']}"
-    return Listed(account, tuple(_machine(each) for each in _instances(client)))
+    return Listed(account, tuple(_machine(each, place.region) for each in _instances(client)))
 
 
 def _instances(client: AwsClient) -> Iterator[Mapping[str, Any]]:
@@ -36,7 +36,7 @@ def _instances(client: AwsClient) -> Iterator[Mapping[str, Any]]:
     raise too_many("EC2 DescribeInstances")
 
 
-def _machine(instance: Mapping[str, Any]) -> Machine:
+def _machine(instance: Mapping[str, Any], region: str | None) -> Machine:
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
     return Machine(
         id=instance["InstanceId"],
@@ -50,4 +50,6 @@ def _machine(instance: Mapping[str, Any]) -> Machine:
         cluster_id=tags.get("railhead:id"),
         stack=tags.get("railhead:stack"),
         owner=tags.get("railhead:owner"),
+        end=f"aws ec2 terminate-instances --region {region} --instance-ids "
+        + instance["InstanceId"],
     )

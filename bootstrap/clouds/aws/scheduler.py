@@ -9,8 +9,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bootstrap.clouds.aws.client import AwsClient
+from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.base import MISSING, Deadline, Refused
+from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
 
 KIND = "scheduled-stop"
@@ -33,7 +34,8 @@ def read(
     `cluster_id`: what the instance's tag must be for the schedule's role; None in older stacks."""
     schedule = _get(client, name)
     if schedule is None:
-        return Deadline(KIND, None, MISSING, SOURCE, f"there is no schedule {name}")
+        reason = f"there is no schedule {name}"
+        return Deadline(KIND, None, MISSING, SOURCE, reason, exists=False)
     at, (verb, ids) = _time_of(schedule), _target_of(schedule)
     target = f"{verb}s {', '.join(ids)}" if ids else ""
     reason = _why_not(schedule, at, own, instances) or _no_right(instances[own], cluster_id)
@@ -57,8 +59,29 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
     if missing:
         raise RailheadError(
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
-            hint="pulumi refresh --yes && pulumi up   # makes it anew",
+            hint="fab up --refresh   # makes it anew",
         )
+
+
+def name_of(cluster: str, instance: str) -> str:
+    """The name that a stack gives to the schedule of an instance; stacks/aws/schedule.py has it."""
+    return f"railhead-{cluster}-{instance}"
+
+
+def remove(
+    place: Place, cluster: str, instances: Collection[str], client: AwsClient | None = None
+) -> list[str]:
+    """Remove the schedules of these instances; the names of those that there were.
+
+    Raises:
+        Refused: AWS does not remove one.
+    """
+    client = client or connect(place.region)
+    names = [name_of(cluster, instance) for instance in sorted(instances)]
+    there = [name for name in names if _get(client, name) is not None]
+    for name in there:
+        client("scheduler", "delete_schedule", Name=name)
+    return there
 
 
 def _move(client: AwsClient, name: str, at: datetime) -> bool:

@@ -18,7 +18,7 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
     if not place.project:
         raise UsageError("the project of the machines is not known")
     client = client or connect()
-    found = tuple(_machine(each) for each in _instances(client, place.project))
+    found = tuple(_machine(each, place.project) for each in _instances(client, place.project))
     return Listed(f"project {place.project}", found)
 
 
@@ -35,14 +35,15 @@ def _instances(client: GoogleClient, project: str) -> Iterator[Mapping[str, Any]
     raise too_many("Compute Engine instances.aggregatedList")
 
 
-def _machine(instance: Mapping[str, Any]) -> Machine:
-    labels = instance.get("labels", {})
+def _machine(instance: Mapping[str, Any], project: str) -> Machine:
+    labels, name = instance.get("labels", {}), instance.get("name", "")
+    zone = instance.get("zone", "").rpartition("/")[2]
     interface = (instance.get("networkInterfaces") or [{}])[0]
     return Machine(
         id=_path(instance.get("selfLink", "")),
-        name=instance.get("name", ""),
+        name=name,
         state=STATES.get(instance.get("status", ""), "unknown"),
-        zone=instance.get("zone", "").rpartition("/")[2],
+        zone=zone,
         type=instance.get("machineType", "").rpartition("/")[2],
         address=(interface.get("accessConfigs") or [{}])[0].get("natIP") or None,
         peer_address=interface.get("networkIP") or None,
@@ -50,6 +51,7 @@ def _machine(instance: Mapping[str, Any]) -> Machine:
         cluster_id=labels.get("railhead-id"),
         stack=labels.get("railhead-stack"),
         owner=labels.get("railhead-owner"),
+        end=f"gcloud compute instances delete {name} --project {project} --zone {zone}",
     )
 
 

@@ -3,7 +3,8 @@
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
 A child with an emptied environment is known by its working directory, in a folder of the run.
-Usage: python end_processes.py RUN_ID|all   -> one JSON line {"ended": 3, "left": []}
+Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
+Usage: python end_processes.py ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import time
 from typing import Any
 
 HOME = os.path.expanduser("~")
+OF_RUNS = b"RAILHEAD_RUN="
+MARK = OF_RUNS
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
@@ -53,7 +56,7 @@ def marked_run(pid: int) -> str:
     marks = read(pid, "environ").split(b"\0")
     if b"RAILHEAD_HOME=" + os.fsencode(HOME) not in marks:
         return ""
-    runs = [mark[13:] for mark in marks if mark.startswith(b"RAILHEAD_RUN=")]
+    runs = [mark.removeprefix(MARK) for mark in marks if mark.startswith(MARK)]
     return os.fsdecode(runs[0]) if runs else ""
 
 
@@ -62,6 +65,8 @@ def run_by_folder(pid: int) -> str:
 
     Not the run's folder itself: there is the process that stops the machines after the run.
     """
+    if MARK != OF_RUNS:
+        return ""
     runs = os.path.join(os.path.realpath(HOME), ".railhead", "runs", "")
     folder = os.readlink(f"/proc/{pid}/cwd")
     run, below, _ = folder[len(runs) :].partition("/")
@@ -162,4 +167,6 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        MARK = os.fsencode(sys.argv[2]) + b"="
     print(json.dumps(end_run(sys.argv[1])))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import shlex
@@ -46,6 +47,7 @@ TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
+ENDPOINT_FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 
 
@@ -179,10 +181,24 @@ class MachineStopper:
         if argv is None:
             self.report("stopped", stopped={**done, name: "has no stop command"})
             return
+        if endpoint := live_endpoint():
+            self.report("stopped", stopped={**done, name: f"left to endpoint {endpoint}"})
+            return
         self.report("stopping", stopped={**done, name: "stop command sent"})
         if self.shipped:
             shipped(self.run, STATE_SHIPPING, "state.json")
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
+
+
+def live_endpoint() -> str:
+    """The name of an endpoint that serves on this host, which it stops at its end; "" if none."""
+    for file in glob.glob(os.path.expanduser("~/.railhead/endpoints/*/state.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            state = json_file.load(file)
+            serves = state["state"] in ("starting", "ready", "restarting")
+            if serves and time.time() - state["heartbeat"] < ENDPOINT_FRESH:
+                return os.path.basename(os.path.dirname(file))
+    return ""
 
 
 @contextlib.contextmanager

@@ -176,7 +176,15 @@ def _describe_groups(self: Any) -> Any:
     for name in names:
         if name not in extra.groups:
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"{name} is unknown")
-    return ActionResult({"PlacementGroups": [extra.groups[name] for name in names]})
+    wanted = [
+        {"Key": one["Name"].removeprefix("tag:"), "Value": value}
+        for one in self._get_param("Filters", [])
+        for value in one["Values"]
+    ]
+    found = [extra.groups[name] for name in names]
+    return ActionResult(
+        {"PlacementGroups": [one for one in found if all(tag in one["Tags"] for tag in wanted)]}
+    )
 
 
 def _delete_group(self: Any) -> Any:

@@ -94,6 +94,8 @@ class Cloud:
     objects: dict[str, int] = field(default_factory=dict)  # how many lie in a bucket
     refuse: dict[str, str] = field(default_factory=dict)  # a name and why it cannot be made
     defaults: dict[str, str] = field(default_factory=dict)  # the provider's own labels
+    watch: Callable[[str], None] = lambda moment: None  # sees each create and delete
+    slow: float = 0.0  # seconds from the call that makes a machine until it runs
 
     def check(self, kind: str, inputs: Mapping[str, Any], where: str) -> Request:
         """The request of a resource; Wrong where Google's description forbids it."""

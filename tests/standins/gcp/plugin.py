@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import grpc  # type: ignore[import-untyped]
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from .cloud import FIXED, NAMED, Cloud, Refused
+from .cloud import FIXED, INSTANCE, NAMED, Cloud, Refused
 from .discovery import Wrong
 
 SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
@@ -88,9 +89,13 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         inputs = _plain(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=_struct(inputs))
+        self.cloud.watch(f"before create {kind}")
         with _refusals(context):
             path = self.cloud.create(kind, inputs, name)
             outputs = self.cloud.things[path].outputs
+            self.cloud.watch(f"after create {kind}")
+            if kind == INSTANCE:
+                time.sleep(self.cloud.slow)
             return provider_pb2.CreateResponse(id=path, properties=_struct(outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
@@ -112,8 +117,11 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.UpdateResponse(properties=_struct(outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
+        kind, _ = _kind_and_name(request.urn)
+        self.cloud.watch(f"before delete {kind}")
         with _refusals(context):
             self.cloud.delete(request.id, _plain(request.properties))
+            self.cloud.watch(f"after delete {kind}")
             return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:

@@ -1,0 +1,93 @@
+"""The tasks of `fab` for endpoints: deploy, predict, undeploy; and tunnel.
+
+The fabfile adds them to those of `tasks.py`.
+"""
+
+from __future__ import annotations
+
+from invoke import Context
+
+from bootstrap.cli.options import target_of, task
+from bootstrap.console.output import json_output, print_lines
+
+
+@task()
+def deploy(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    here: bool = False,
+    model: str | None = None,
+    name: str | None = None,
+    port: str | None = None,
+    hours: str | None = None,
+    update: bool = False,
+    max_batch: str | None = None,
+    max_delay: str | None = None,
+    start: bool = False,
+) -> None:
+    """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
+    from bootstrap.serving.request import read_request
+    from bootstrap.workflows import serving
+
+    request = read_request(name, port, hours, max_batch, max_delay, update=update)
+    if here:
+        serving.deploy_here(request, serving.source_of(run, model))
+    else:
+        source = serving.source_of(run, model) if run or model else None
+        inventory = target_of(hosts, stack, start=start, run=run).running()
+        serving.deploy_on_host(
+            inventory, request, source or serving.source_of(run, model, inventory)
+        )
+
+
+@task(positional=("name",))
+def predict(
+    c: Context,
+    name: str,
+    file: str | None = None,
+    samples: str | None = None,
+    json: bool = False,
+) -> None:
+    """Send a file, or held-out samples with the right answers, through an endpoint."""
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.serving.predict import dumped
+    from bootstrap.workflows import serving
+
+    with json_output(json) as out:
+        found = serving.predict(name, file, whole_number(samples, "--samples", 1, 10_000))
+        print_lines(*found.lines())
+        if out:
+            print(dumped(found), file=out)
+
+
+@task(positional=("name",))
+def undeploy(c: Context, name: str) -> None:
+    """End an endpoint, and verify that nothing of it is left."""
+    from bootstrap.workflows import serving
+
+    serving.undeploy(name)
+
+
+@task(positional=("port",))
+def tunnel(
+    c: Context,
+    port: str,
+    hosts: str | None = None,
+    stack: str | None = None,
+    host: str | None = None,
+    local_port: str | None = None,
+) -> None:
+    """Forward a port of this machine to a port of a host, over SSH, until Ctrl-C."""
+    from bootstrap.cli import shell
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.workflows import serving
+
+    number = whole_number(port, "PORT", 1, 65535)
+    local = whole_number(local_port, "--local-port", 0, 65535)
+    assert number is not None
+    inventory = target_of(hosts, stack).running()
+    if host is not None:
+        inventory = inventory.only([shell.known(inventory, host)])
+    serving.open_tunnel(inventory, number, local)

@@ -1,0 +1,1 @@
+"""What keeps an endpoint running on its host."""

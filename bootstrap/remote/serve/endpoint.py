@@ -1,0 +1,266 @@
+"""Keeps one endpoint running: starts its server, restarts it after a crash, ends it in time.
+
+It lies in ~/.railhead/endpoints/NAME, beside endpoint.json. The listening socket is its own and
+goes to each server, so that connections wait while a server starts again. A server ends when this
+process does: its standard input closes. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
+WINDOW = 600.0  # a crash that is older than this does not count
+USELESS = (2, 3)  # exit codes of a server that will not start the next time either
+HUNG = 60.0  # seconds without an answer after which a server is ended
+GRACE = 12.0  # seconds for the requests in progress when it ends
+LOG = 5_000_000  # bytes of the server's log; one older part is kept
+ALIVE = ("starting", "ready", "restarting")
+FRESH = 15.0  # seconds after which the heartbeat of another endpoint no longer counts
+
+
+def path(name: str) -> str:
+    """A path in the endpoint's folder."""
+    return os.path.join(FOLDER, name)
+
+
+def load(file: str) -> dict[str, Any]:
+    """A JSON object of this folder or another."""
+    with open(file, encoding="utf-8") as text:
+        found: dict[str, Any] = json.load(text)
+        return found
+
+
+def save(file: str, value: dict[str, Any]) -> None:
+    """Write a JSON object whole or not at all."""
+    with open(f"{file}.part", "w", encoding="utf-8") as text:
+        json.dump(value, text)
+    os.replace(f"{file}.part", file)
+
+
+class Log:
+    """Appends the server's output to a file, which starts again when it is large."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.last: list[str] = []
+
+    def follow(self, pipe: IO[bytes]) -> None:
+        """Read until the server closes its output."""
+        for line in iter(lambda: pipe.readline(1 << 16), b""):
+            self.last = [*self.last, line.decode(errors="replace").rstrip()][-20:]
+            with contextlib.suppress(OSError):  # a full disk does not end the endpoint
+                self.write(line)
+
+    def write(self, line: bytes) -> None:
+        """Append a line."""
+        if os.path.exists(self.file) and os.path.getsize(self.file) > LOG:
+            os.replace(self.file, f"{self.file}.1")
+        with open(self.file, "ab") as out:
+            out.write(line)
+
+
+class Server:
+    """One process that serves the model."""
+
+    def __init__(self, argv: list[str], listener: socket.socket, log: Log) -> None:
+        fd = listener.fileno()
+        self.port = listener.getsockname()[1]
+        self.process = subprocess.Popen(
+            [*(os.path.expanduser(arg) for arg in argv), "--fd", str(fd)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[fd],
+        )
+        assert self.process.stdout
+        self.reader = threading.Thread(target=log.follow, args=(self.process.stdout,), daemon=True)
+        self.reader.start()
+        self.answered = time.monotonic()
+        self.health: dict[str, Any] | None = None  # of a server that is ready
+
+    def ask(self) -> None:
+        """Ask for its health; an answer of any kind shows that it is not hung."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        try:
+            connection.request("GET", "/healthz")
+            reply = connection.getresponse()
+            body = reply.read(10_000)
+            self.answered = time.monotonic()
+            self.health = json.loads(body) if reply.status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError):
+            pass  # loading, busy or gone
+        finally:
+            connection.close()
+
+    def end(self) -> None:
+        """Let it finish its requests, then end it."""
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Endpoint:
+    """The states: starting, ready, restarting; at the end `ended` or `failed` with a reason."""
+
+    def __init__(self) -> None:
+        self.document = load(path("endpoint.json"))
+        self.state: dict[str, Any] = {"pid": os.getpid(), "restarts": 0}
+        self.log = Log(path("logs/server.log"))
+        self.crashes: list[float] = []
+        self.asked_to_end = threading.Event()
+        self.until = float(self.document["until"])
+
+    def go(self) -> None:
+        """Serve until the time is over, a signal comes, or the server cannot be kept."""
+        signal.signal(signal.SIGTERM, lambda *_: self.asked_to_end.set())
+        self.report("starting")
+        try:
+            listener = socket.create_server(("127.0.0.1", self.document["port"]), backlog=512)
+        except OSError as error:
+            port = self.document["port"]
+            self.report("failed", reason=f"port {port} is in use: {error.strerror}")
+            return
+        with listener:
+            reason = self.keep(listener)
+        self.end(reason)
+
+    def keep(self, listener: socket.socket) -> str:
+        """Keep a server running; returns why there is none any more."""
+        while True:
+            server = Server(self.document["argv"], listener, self.log)
+            code = self.watch(server)
+            if code is None:
+                return ""
+            server.reader.join(2)
+            self.crashes = [at for at in self.crashes if at > time.monotonic() - WINDOW]
+            self.crashes.append(time.monotonic())
+            never = server.health is None and not self.state.get("version")
+            if (never and code in USELESS) or len(self.crashes) > len(PAUSES):
+                why = "\n".join(self.log.last[-8:])
+                return f"the server ended with {code}: {why}"
+            self.state["restarts"] += 1
+            self.report("restarting", reason=f"the server ended with {code}")
+            if self.rest(PAUSES[len(self.crashes) - 1]):
+                return ""
+
+    def watch(self, server: Server) -> int | None:
+        """Watch a server until it ends; its exit code, or None when the endpoint shall end."""
+        try:
+            while server.process.poll() is None:
+                server.ask()
+                if server.health:
+                    self.report("ready", reason="", **known(server.health))
+                else:
+                    self.report(self.state["state"])
+                if time.monotonic() - server.answered > HUNG and server.health:
+                    server.process.kill()
+                if self.rest(0.25):
+                    return None
+            return server.process.returncode
+        finally:
+            server.end()
+
+    def rest(self, seconds: float) -> bool:
+        """Wait; whether the endpoint shall end: by a signal, or because its time is over."""
+        self.asked_to_end.wait(min(seconds, max(0.0, self.seconds_left())))
+        return self.asked_to_end.is_set() or self.seconds_left() <= 0
+
+    def seconds_left(self) -> float:
+        """The rest of the time-to-live, which `fab deploy --update` may have moved."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            self.until = float(load(path("endpoint.json"))["until"])
+        return self.until - time.time()
+
+    def report(self, state: str, **more: Any) -> None:
+        """Write state.json."""
+        self.state |= {"state": state, "heartbeat": time.time(), "until": self.until, **more}
+        with contextlib.suppress(OSError):
+            save(path("state.json"), self.state)
+
+    def end(self, reason: str) -> None:
+        """Write the last state; when the time is over, stop a stack's machine."""
+        over = self.seconds_left() <= 0
+        state = "failed" if reason else "ended"
+        why = reason or ("its time-to-live is over" if over else "by fab undeploy")
+        self.report(state, reason=why)
+        if over and self.document.get("stop"):
+            self.report(state, machine=stop_machine(self.document["stop"]))
+
+
+def known(health: dict[str, Any]) -> dict[str, Any]:
+    """What state.json takes from the server's health."""
+    return {name: health[name] for name in ("version", "requests", "failed") if name in health}
+
+
+def stop_machine(argv: list[str]) -> str:
+    """Stop this machine unless a run or another endpoint uses it; returns the outcome."""
+    with run_lock() as free:
+        if not free:
+            return "left to a run"
+        if others := other_endpoints():
+            return f"left to endpoint {others[0]}"
+        try:
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"not stopped: {error}"
+    if done.returncode == 0:
+        return "stop command sent"
+    return f"not stopped: {done.stderr.decode(errors='replace').strip()[-300:]}"
+
+
+@contextlib.contextmanager
+def run_lock() -> Iterator[bool]:
+    """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
+    with open(LOCK, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def other_endpoints() -> list[str]:
+    """The names of the other endpoints of this home that are alive."""
+    above, own = os.path.split(FOLDER)
+    found = []
+    for name in sorted(os.listdir(above)):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            state = load(os.path.join(above, name, "state.json"))
+            fresh = time.time() - float(state["heartbeat"]) < FRESH
+            if name != own and state["state"] in ALIVE and fresh:
+                found.append(name)
+    return found
+
+
+def main() -> None:
+    """Run the endpoint in whose folder this file is; one supervisor at a time."""
+    os.makedirs(path("logs"), exist_ok=True)
+    with open(path("lock"), "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("another supervisor has this endpoint")
+        Endpoint().go()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""Endpoints: a model served on a host or on this machine until its time-to-live is over.
+
+request      the options of `fab deploy`, checked
+records      which endpoints this user has deployed, and where
+state        state.json of an endpoint, checked: it comes from a host
+model        finds the model of a run
+environment  the runtime and the packages that serve it
+deploy       starts an endpoint, or gives one a new version
+undeploy     ends one, and verifies that nothing of it is left
+predict      sends files or held-out samples through it
+"""

@@ -1,0 +1,188 @@
+"""Starts an endpoint on a host or on this machine, or gives one a new version."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.output import Reporter, printable
+from bootstrap.console.text import clean, duration
+from bootstrap.console.wait import wait_until
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.lifecycle import timer
+from bootstrap.serving import records
+from bootstrap.serving.environment import SERVER, Environment
+from bootstrap.serving.records import Deployed
+from bootstrap.serving.request import DeployRequest
+from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import parsed
+
+SUPERVISOR = Path(__file__).parents[1] / "remote/serve/endpoint.py"
+LOADING = 300.0  # seconds until a model must serve
+LINES = 12  # of the server's log that an error shows
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an endpoint is made: an open session with its agent, and how its machine stops."""
+
+    session: Session
+    python: str  # that runs the supervisor
+    stop: Sequence[str] | None = None
+    in_cloud: bool = False
+
+
+def check_deadline(place: Place, seconds: float) -> None:
+    """Refuse a time-to-live beyond the deadline of the machine.
+
+    Raises:
+        UsageError: the machine powers itself off before.
+    """
+    if not place.in_cloud:
+        return
+    found = timer.read(place.session)
+    if found.at is None:
+        return
+    left = (found.at - datetime.now(timezone.utc)).total_seconds()
+    if left < seconds:
+        hours = seconds / 3600 + 0.5
+        raise UsageError(
+            f"the machine powers itself off in {duration(max(0.0, left))}, before the time-to-live "
+            f"of {duration(seconds)} is over",
+            hint=f"fab extend --hours {hours:.1f}   # or a shorter --hours",
+        )
+
+
+def refuse_second(place: Place, request: DeployRequest) -> bool:
+    """Whether the endpoint is there and gets a new version.
+
+    Raises:
+        UsageError: one of this name serves and --update is not given, or the other way round.
+    """
+    folder = records.folder_of(request.name)
+    alive = is_alive(place.session, folder, read_state(place.session, folder))
+    if alive and not request.update:
+        raise UsageError(
+            f"endpoint {request.name} is deployed already",
+            hint=f"fab deploy --name {request.name} --update   # a new version; or: "
+            f"fab undeploy {request.name}",
+        )
+    if request.update and not alive:
+        raise UsageError(
+            f"endpoint {request.name} does not serve, so it gets no new version",
+            hint=f"fab deploy --name {request.name}",
+        )
+    return alive
+
+
+def deploy(
+    place: Place, request: DeployRequest, endpoint: Deployed, model: str, environment: Environment
+) -> EndpointState:
+    """Start an endpoint that serves the model in a folder of the host; returns its state when it
+    answers.
+
+    Raises:
+        RailheadError: it does not serve; the message has the last lines of its log.
+    """
+    session, folder = place.session, endpoint.folder
+    records.save(endpoint)
+    session.call("remove", paths=[folder])
+    session.call("write", files=_files(place, request, endpoint, environment))
+    _link_version(session, folder, model, 1)
+    session.call(
+        "start",
+        argv=[place.python, "-I", "-S", f"{folder}/endpoint.py"],
+        cwd=folder,
+        env={"RAILHEAD_ENDPOINT": endpoint.name, "RAILHEAD_HOME": "~"},
+        log=f"{folder}/logs/endpoint.log",
+    )
+    return _wait(session, endpoint, 1)
+
+
+def update(
+    place: Place, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
+) -> EndpointState:
+    """Give an endpoint a new version and a new time-to-live; the old version serves until the new
+    one is warm.
+
+    Raises:
+        RailheadError: the new version does not serve; the old one goes on.
+    """
+    session, folder = place.session, endpoint.folder
+    path = f"{folder}/endpoint.json"
+    document = parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
+    document["until"] = time.time() + request.seconds
+    session.call("write", files=[[path, 0o600, json.dumps(document)]])
+    listed = session.run(["ls", f"{folder}/versions"])
+    state = read_state(session, folder)
+    used = [*listed.tail, *(state.failed if state else ())]
+    number = 1 + max((int(name) for name in used if name.isdecimal()), default=0)
+    _link_version(session, folder, model, number)
+    report(f"version {number} is loading; the one before serves meanwhile")
+    return _wait(session, endpoint, number)
+
+
+def _files(
+    place: Place, request: DeployRequest, endpoint: Deployed, environment: Environment
+) -> list[list[Any]]:
+    folder = endpoint.folder
+    home = environment.code.rpartition("/.railhead/")[0]
+    options = ["--model", f"{folder.replace('~', home, 1)}/versions", *request.server_options()]
+    document = {
+        "schema": 1,
+        "name": endpoint.name,
+        "run_id": endpoint.run_id,
+        "port": endpoint.port,
+        "until": time.time() + request.seconds,
+        "argv": environment.argv(SERVER, options),
+        "stop": list(place.stop) if place.stop else None,
+    }
+    return [
+        [f"{folder}/endpoint.json", 0o600, json.dumps(document)],
+        [f"{folder}/endpoint.py", 0o644, SUPERVISOR.read_text()],
+        [f"{folder}/versions/.keep", 0o644, ""],
+        [f"{folder}/logs/.keep", 0o644, ""],
+    ]
+
+
+def _link_version(session: Session, folder: str, model: str, number: int) -> None:
+    """A version is a link to a folder with the model; it appears at once."""
+    made = session.run(["ln", "-s", model, f"{folder}/versions/{number}"])
+    if made.rc:
+        raise RailheadError(f"version {number} could not be made: {'; '.join(made.tail)}")
+
+
+def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
+    """The state when this version serves."""
+
+    def settled() -> EndpointState | None:
+        state = read_state(session, endpoint.folder)
+        if state is None:
+            return None
+        settled = state.state not in ALIVE or state.version == number
+        return state if settled or str(number) in state.failed else None
+
+    state = wait_until(settled, seconds=LOADING, every=0.3)
+    if state and state.version == number and state.state == "ready":
+        return state
+    why = f"it does not answer within {LOADING:.0f} s"
+    if state:
+        why = state.failed.get(str(number)) or state.reason
+    if number > 1:  # the version before serves on; a restart does not try this one again
+        session.call("remove", paths=[f"{endpoint.folder}/versions/{number}"])
+    shown = printable(why) or "\n".join(_log_tail(session, endpoint))
+    raise RailheadError(
+        f"version {number} of endpoint {endpoint.name} does not serve: {shown}",
+        hint=f"fab status   # or: fab undeploy {endpoint.name}",
+    )
+
+
+def _log_tail(session: Session, endpoint: Deployed) -> list[str]:
+    reply = session.run(["tail", "-n", str(LINES), f"{endpoint.folder}/logs/server.log"])
+    return [clean(line) for line in reply.tail] if reply.rc == 0 else []

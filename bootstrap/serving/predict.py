@@ -1,0 +1,138 @@
+"""Sends files or held-out samples through an endpoint, from its own host.
+
+The client (training/serving/client.py) runs there, beside the data and with the runtime that reads
+pictures: nothing of the model's format is known here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.text import clean
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.serving.environment import CLIENT, Environment
+from bootstrap.serving.records import Deployed
+from bootstrap.ssh.bundle import pack_folder
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.unpack import Hostile
+
+ENDINGS = (".json", ".npy", ".csv", ".png", ".jpg", ".jpeg")
+MOST_BYTES = 30_000_000
+SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """The prediction of one sample; `right` is the answer where it is known."""
+
+    prediction: str
+    score: float | None
+    right: str | None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the client printed: the rows, the accuracy where answers are known, the raw outputs."""
+
+    rows: tuple[Row, ...]
+    accuracy: float | None
+    outputs: Any
+
+    @staticmethod
+    def read(text: str) -> Predictions:
+        """Parse the client's output; Hostile if it is not valid."""
+        what = "predictions that are not valid"
+        found = parsed(text, what)
+        rows, accuracy = found.get("rows"), found.get("accuracy")
+        if not isinstance(rows, list) or not isinstance(accuracy, int | float | None):
+            raise Hostile(what)
+        return Predictions(tuple(_row(row, what) for row in rows), accuracy, found.get("outputs"))
+
+    def lines(self) -> list[str]:
+        """For people."""
+        lines = [_line(number, row) for number, row in enumerate(self.rows)]
+        if self.accuracy is not None:
+            lines.append(f"accuracy {self.accuracy:.4f} on {len(self.rows)} samples")
+        return lines
+
+
+def _row(row: Any, what: str) -> Row:
+    if not isinstance(row, dict):
+        raise Hostile(what)
+    right, score = row.get("right"), row.get("score")
+    number = isinstance(score, int | float) and not isinstance(score, bool)
+    score = float(score) if number and score is not None else None
+    return Row(
+        clean(str(row.get("prediction"))), score, None if right is None else clean(str(right))
+    )
+
+
+def _line(number: int, row: Row) -> str:
+    score = "" if row.score is None else f"  {row.score:.3f}"
+    right = "" if row.right is None else f"  right: {row.right}"
+    wrong = "  WRONG" if row.right not in (None, row.prediction) else ""
+    return f"{number:>4}  {row.prediction}{score}{right}{wrong}"
+
+
+def check_file(path: Path) -> None:
+    """UsageError for a file that cannot be sent to a model."""
+    if not path.is_file():
+        raise UsageError(f"--file {path}: there is no such file")
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--file {path}: one of {', '.join(ENDINGS)}")
+    if path.stat().st_size > MOST_BYTES:
+        raise UsageError(f"--file {path} has more than {MOST_BYTES // 1_000_000} MB")
+
+
+def predict_file(
+    session: Session, endpoint: Deployed, environment: Environment, path: Path
+) -> Predictions:
+    """The predictions for a file of this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"input{path.suffix.lower()}"
+        shutil.copy(path, Path(folder) / name)
+        session.send_tree(pack_folder(Path(folder)), f"{endpoint.folder}/input")
+    return _predict(session, endpoint, environment, ["--file", f"{endpoint.folder}/input/{name}"])
+
+
+def predict_samples(
+    session: Session,
+    endpoint: Deployed,
+    environment: Environment,
+    samples: int,
+    data: Mapping[str, str],
+) -> Predictions:
+    """The predictions for held-out samples of the data that the model was trained on."""
+    options = ["--samples", str(samples)]
+    for name, uri in data.items():
+        options += ["--data", f"{name}={uri}"]
+    return _predict(session, endpoint, environment, options)
+
+
+def _predict(
+    session: Session, endpoint: Deployed, environment: Environment, options: Sequence[str]
+) -> Predictions:
+    argv = ["--port", str(endpoint.port), "--name", endpoint.name]
+    argv += ["--versions", f"{endpoint.folder}/versions", *options]
+    home = environment.code.rpartition("/.railhead/")[0]
+    argv = [text.replace("~", home, 1) if text.startswith("~/") else text for text in argv]
+    reply = session.run(
+        environment.argv(CLIENT, argv), timeout=SECONDS, env={"TF_CPP_MIN_LOG_LEVEL": "3"}
+    )
+    if reply.rc:
+        why = [clean(line) for line in reply.tail[-6:]]
+        kind = UsageError if reply.rc == 2 else RailheadError
+        raise kind("\n".join(why) or "the client ended without a word")
+    return Predictions.read(reply.tail[-1] if reply.tail else "")
+
+
+def dumped(found: Predictions) -> str:
+    """The raw outputs of the model as JSON."""
+    return json.dumps(found.outputs)

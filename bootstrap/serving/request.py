@@ -1,0 +1,63 @@
+"""The options of `fab deploy`, checked. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.inventory.hosts import whole_number
+from bootstrap.lifecycle.stop_policy import number
+from bootstrap.serving.records import check_endpoint_name
+
+NAME = "model"
+PORT = 8501  # TensorFlow Serving's
+HOURS = 1.0
+MOST_HOURS = 168.0
+
+
+@dataclass(frozen=True)
+class DeployRequest:
+    """An endpoint to be made. `update`: give the one of this name a new version.
+
+    `max_batch` samples in one call of the model, `max_delay_ms` that a sample waits for others.
+    """
+
+    name: str
+    port: int = PORT
+    hours: float = HOURS
+    update: bool = False
+    max_batch: int = 32
+    max_delay_ms: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_endpoint_name(self.name)
+
+    @property
+    def seconds(self) -> float:
+        """The time-to-live."""
+        return self.hours * 3600
+
+    def server_options(self) -> list[str]:
+        """Options of `python -m training.serving`."""
+        options = {"name": self.name, "port": self.port, "max-batch": self.max_batch}
+        options["max-delay-ms"] = f"{self.max_delay_ms:g}"
+        return [text for key, value in options.items() for text in (f"--{key}", str(value))]
+
+
+def read_request(
+    name: str | None,
+    port: str | None,
+    hours: str | None,
+    max_batch: str | None,
+    max_delay: str | None,
+    *,
+    update: bool,
+) -> DeployRequest:
+    """The options of `fab deploy` as they were typed; UsageError for an invalid value."""
+    return DeployRequest(
+        name=NAME if name is None else name,
+        port=whole_number(port, "--port", 1024, 65535) or PORT,
+        hours=HOURS if hours is None else number(hours, "--hours", 0.01, MOST_HOURS),
+        update=update,
+        max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or 32,
+        max_delay_ms=2.0 if max_delay is None else number(max_delay, "--max-delay", 0, 1000),
+    )

@@ -1,0 +1,100 @@
+"""state.json of an endpoint: written on its host, checked here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bootstrap.console.text import clean, count, duration
+from bootstrap.serving.records import Deployed
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.unpack import Hostile
+
+ALIVE = ("starting", "ready", "restarting")
+STATES = (*ALIVE, "ended", "failed")
+FRESH = 15.0  # seconds after which a heartbeat is old
+
+
+@dataclass(frozen=True)
+class EndpointState:
+    """What the supervisor of an endpoint last wrote. Times are seconds since 1970."""
+
+    state: str
+    pid: int
+    heartbeat: float
+    until: float
+    restarts: int
+    version: int
+    requests: int
+    reason: str
+    machine: str
+    failed: Mapping[str, str]  # versions that do not load: {version: why}
+
+    @staticmethod
+    def read(text: str) -> EndpointState:
+        """Parse state.json.
+
+        Raises:
+            Hostile: it is not valid.
+        """
+        what = "a state.json of an endpoint that is not valid"
+        found = parsed(text, what)
+        numbers = {}
+        for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
+            value = found.get(key, 0)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Hostile(f"{what}: {key}")
+            numbers[key] = value
+        texts = {key: found.get(key, "") for key in ("state", "reason", "machine")}
+        failed = found.get("failed", {})
+        if not isinstance(failed, dict) or not all(isinstance(x, str) for x in failed.values()):
+            raise Hostile(f"{what}: failed")
+        valid = all(isinstance(text, str) for text in texts.values())
+        if not valid or texts["state"] not in STATES or not 1 < numbers["pid"] < 1 << 31:
+            raise Hostile(what)
+        return EndpointState(
+            pid=int(numbers["pid"]), heartbeat=float(numbers["heartbeat"]),
+            until=float(numbers["until"]), restarts=int(numbers["restarts"]),
+            version=int(numbers["version"]), requests=int(numbers["requests"]), failed=failed,
+            **texts,
+        )  # fmt: skip
+
+    def describe(self, alive: bool, now: float | None = None) -> str:
+        """For people: the state, the version, the requests, and when it ends."""
+        if self.state not in ALIVE:
+            machine = f"; machine: {self.machine}" if self.machine else ""
+            return clean(f"{self.state}: {self.reason}{machine}")
+        if not alive:
+            return "LOST: its supervisor died, or the host restarted"
+        left = duration(max(0.0, self.until - (time.time() if now is None else now)))
+        parts = [self.state, f"ends in {left}"]
+        if self.version:
+            parts.insert(1, f"version {self.version}, {count(self.requests, 'request')}")
+        if self.restarts:
+            parts.append(count(self.restarts, "restart"))
+        return ", ".join(parts)
+
+
+def read_state(session: Session, folder: str) -> EndpointState | None:
+    """The state of the endpoint in a folder of a host; None if there is none."""
+    path = f"{folder}/state.json"
+    text = session.call("read", paths=[path])[path]
+    return EndpointState.read(text) if text else None
+
+
+def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool:
+    """Whether the supervisor that wrote the state still runs."""
+    if state is None or state.state not in ALIVE:
+        return False
+    mark = f"{folder.removeprefix('~/')}/endpoint.py"
+    return session.run(["grep", "-qaF", mark, f"/proc/{state.pid}/cmdline"]).rc == 0
+
+
+def status_line(session: Session, endpoint: Deployed) -> str:
+    """One line on an endpoint, read on its host."""
+    state = read_state(session, endpoint.folder)
+    alive = is_alive(session, endpoint.folder, state)
+    text = state.describe(alive) if state else "not there any more"
+    return f"endpoint {endpoint.name} on {endpoint.place}, port {endpoint.port}: {text}"

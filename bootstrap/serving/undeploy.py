@@ -1,0 +1,50 @@
+"""Ends an endpoint, and verifies that nothing of it is left."""
+
+from __future__ import annotations
+
+from bootstrap.console.text import count
+from bootstrap.console.wait import wait_until
+from bootstrap.errors import RailheadError
+from bootstrap.runs.cancel import ENDPOINT, sweep
+from bootstrap.serving import records
+from bootstrap.serving.records import Deployed
+from bootstrap.serving.state import is_alive, read_state
+from bootstrap.ssh.session import Session
+
+ENDING = 20.0  # seconds for the requests in progress
+# Succeeds if nothing listens on port $1 of 127.0.0.1.
+_CLOSED = (
+    "import socket, sys; sys.exit(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))) == 0)"
+)
+
+
+def undeploy(session: Session, endpoint: Deployed, python: str) -> str:
+    """End an endpoint and remove its folder; returns what was verified, as text.
+
+    Args:
+        python: a Python of the host.
+
+    Raises:
+        RailheadError: a process of it is left, or its port is still open.
+    """
+    state = read_state(session, endpoint.folder)
+    served = is_alive(session, endpoint.folder, state)
+    if state and served:
+        session.run(["kill", "-TERM", str(state.pid)])
+        wait_until(
+            lambda: not is_alive(session, endpoint.folder, read_state(session, endpoint.folder)),
+            seconds=ENDING,
+            every=0.2,
+        )
+    swept = sweep(session, endpoint.name, python, ENDPOINT)
+    closed = session.run([python, "-I", "-S", "-c", _CLOSED, str(endpoint.port)]).rc == 0
+    if swept["left"] or (served and not closed):
+        left = f"pids {swept['left']}" if swept["left"] else f"port {endpoint.port} is open"
+        raise RailheadError(
+            f"endpoint {endpoint.name} is not gone: {left}", hint=f"fab undeploy {endpoint.name}"
+        )
+    session.call("remove", paths=[endpoint.folder])
+    records.forget(endpoint.name)
+    requests = f" after {count(state.requests, 'request')}" if state else ""
+    before = f"ended{requests}" if served else "had ended before"
+    return f"endpoint {endpoint.name} {before}; no process of it is left, nothing listens"

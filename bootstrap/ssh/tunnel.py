@@ -1,0 +1,98 @@
+"""A port of this machine that leads to a loopback port of a host, over the SSH connection."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import paramiko
+from paramiko.ssh_exception import SSHException
+
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.ssh.session import ConnectionLost, Session
+
+OPEN_SECONDS = 15
+PIECE = 1 << 16  # bytes
+
+
+@contextlib.contextmanager
+def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
+    """Listen on 127.0.0.1 here (port 0: a free one) and yield the port.
+
+    Each connection goes to `port` of 127.0.0.1 on the host. Nothing listens after the block.
+
+    Raises:
+        UsageError: the local port is in use.
+    """
+    try:
+        listener = socket.create_server(("127.0.0.1", local_port))
+    except OSError as error:
+        raise UsageError(
+            f"port {local_port} of this machine is in use ({error.strerror})",
+            hint="--local-port 0   # a free one",
+        ) from None
+    with listener:
+        threading.Thread(target=_serve, args=(listener, session, port), daemon=True).start()
+        try:
+            yield int(listener.getsockname()[1])
+        finally:
+            with contextlib.suppress(OSError):  # wakes the thread that accepts
+                listener.shutdown(socket.SHUT_RDWR)
+
+
+def require_open(session: Session) -> None:
+    """ConnectionLost when the SSH connection has ended."""
+    transport = session.connection.transport
+    if transport is None or not transport.is_active():
+        raise ConnectionLost(f"the connection to {session.host} broke")
+
+
+def open_channel(session: Session, port: int) -> paramiko.Channel:
+    """A channel to a loopback port of the host.
+
+    Raises:
+        RailheadError: nothing listens there, or its sshd forwards no ports.
+    """
+    transport = session.connection.transport
+    assert transport is not None
+    try:
+        channel: paramiko.Channel = transport.open_channel(
+            "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_SECONDS
+        )
+        return channel
+    except SSHException as error:
+        raise RailheadError(f"port {port} of {session.host.name}: {error}") from None
+
+
+def _serve(listener: socket.socket, session: Session, port: int) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_relay, args=(connection, session, port), daemon=True).start()
+
+
+def _relay(connection: socket.socket, session: Session, port: int) -> None:
+    """Copy both ways until both ends have finished."""
+    with connection:
+        try:
+            channel = open_channel(session, port)
+        except RailheadError:
+            return  # the client sees a closed connection
+        with contextlib.closing(channel):
+            back = threading.Thread(target=_copy, args=(channel, connection), daemon=True)
+            back.start()
+            _copy(connection, channel)
+            back.join()
+
+
+def _copy(source: socket.socket | paramiko.Channel, sink: socket.socket | paramiko.Channel) -> None:
+    with contextlib.suppress(OSError, EOFError, SSHException):
+        while data := source.recv(PIECE):
+            sink.sendall(data)
+    with contextlib.suppress(OSError, EOFError, SSHException):
+        if isinstance(sink, paramiko.Channel):
+            sink.shutdown_write()
+        else:
+            sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,42 @@
+"""The end of a stack that a test made in somebody's account, whatever is left of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from bootstrap.inventory import pulumi_stack
+from bootstrap.lifecycle import stack_machines
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def typed(*argv: str, codes: tuple[int, ...] = (0,), folder: Path = REPO) -> str:
+    """Run a command in the clone and show it; what it printed."""
+    print("$", *argv, flush=True)
+    done = subprocess.run(
+        argv, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    print(done.stdout, flush=True)
+    assert done.returncode in codes, f"{argv[0]} ended with {done.returncode}"
+    return done.stdout
+
+
+def clean_up(stack: str, folder: Path = REPO) -> None:
+    """End everything that has the stack's id, also after an `up` that broke off.
+
+    Raises:
+        AssertionError: something could not be ended; the message names it.
+    """
+    machines = stack_machines.find(stack)
+    destroy = ["fab", "teardown", "--destroy", "--discard-results", "--yes", "--stack", stack]
+    destroy += ["--with-bucket"] if machines.state.bucket else []
+    printed = typed(*destroy, codes=(0, 1, 2), folder=folder)
+    if "pulumi cancel" in printed:
+        typed("pulumi", "cancel", "--yes", "--stack", stack, folder=folder)
+        typed(*destroy, codes=(0, 1, 2), folder=folder)
+    left = stack_machines.of_id(machines)
+    assert left is None, f"NOT ENDED, and they cost money: {[h.id for h in left.hosts]}"
+    kinds = pulumi_stack.resources(stack)
+    assert not kinds, f"NOT REMOVED: {kinds}; next: pulumi destroy --stack {stack}"
+    typed("pulumi", "stack", "rm", stack, "--yes", folder=folder)

@@ -1,0 +1,164 @@
+"""A trained model is served on the chief, answers by TensorFlow Serving's contract, and ends."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.local_hosts import Operator, wait_until
+
+NAME = "digits"
+TRAIN = ("train", "--set", "epochs=3", "--set", "export=on")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def rest(port: int, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and parsed body, by the documentation of TensorFlow Serving alone."""
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=data)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def endpoint_folder(operator: Operator, name: str = NAME) -> Path:
+    return operator.home / f".railhead/clusters/ready/hosts/h1/home/.railhead/endpoints/{name}"
+
+
+def server_pid(operator: Operator) -> int:
+    """The process of the server, which has the marks of the endpoint and serves."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                command = (entry / "cmdline").read_bytes()
+                if b"serving.__main__" in command and str(operator.home).encode() in command:
+                    return int(entry.name)
+    raise AssertionError("no server")
+
+
+@contextlib.contextmanager
+def tunnel(operator: Operator, port: int) -> Iterator[int]:
+    """`fab tunnel` while the block runs; yields the local port."""
+    process = operator.start("tunnel", str(port), "--local-port", "0")
+    try:
+        assert process.stdout
+        line = next(line for line in process.stdout if "leads to" in line)
+        yield int(line.split()[0].rpartition(":")[2])
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0 and "the tunnel has ended" in out
+
+
+@pytest.fixture
+def port(operator: Operator) -> Iterator[int]:
+    """A free port of the host; no endpoint is left after the test."""
+    number = free_port()
+    yield number
+    if (operator.home / f".railhead/deployed/{NAME}.json").exists():
+        operator.fab("undeploy", NAME)
+    assert not listens(number)
+
+
+def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None:
+    operator.fab(*TRAIN, seconds=200).ended(0)
+    evaluation = json.loads((operator.last / "evaluation.json").read_text())
+    deploy = ("deploy", "--name", NAME, "--port", str(port))
+    operator.fab("predict", NAME, "--samples", "1").ended(2, "is deployed", "next: fab deploy")
+    operator.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1")
+    operator.fab(*deploy).ended(2, f"endpoint {NAME} is deployed already", "--update")
+    operator.fab("status").ended(0, f"endpoint {NAME} on h1 of ready", "ready, version 1")
+
+    samples = str(evaluation["samples"])
+    found = operator.fab("predict", NAME, "--samples", samples).ended(0)
+    assert f"accuracy {evaluation['accuracy']:.4f} on {samples} samples" in found.out
+    with tunnel(operator, port) as local:
+        documented_client(local)
+    assert not listens(local)
+
+    os.kill(server_pid(operator), signal.SIGKILL)
+    # The socket is the supervisor's: a request that comes now waits for the new server.
+    assert rest(port, f"/v1/models/{NAME}:predict", {"instances": [picture()]})[0] == 200
+    operator.fab("status").ended(0, "1 restart")
+
+    operator.fab("deploy", "--name", NAME, "--update").ended(0, "serves version 2")
+    assert rest(port, f"/v1/models/{NAME}/versions/2")[1]["model_version_status"][0]["state"] == (
+        "AVAILABLE"
+    )
+    operator.fab("undeploy", NAME).ended(0, "no process of it is left, nothing listens")
+    assert not listens(port) and not endpoint_folder(operator).exists()
+
+
+def picture() -> list[Any]:
+    return [[[0.5]] * 8] * 8
+
+
+def documented_client(port: int) -> None:
+    """Every call of the documentation, errors included."""
+    model = f"/v1/models/{NAME}"
+    status = {"version": "1", "state": "AVAILABLE"}
+    status_found = rest(port, model)[1]["model_version_status"][0]
+    assert status_found == {**status, "status": {"error_code": "OK", "error_message": ""}}
+    metadata = rest(port, f"{model}/metadata")[1]
+    signature = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    (name,) = signature["inputs"]
+    rows = rest(port, f"{model}:predict", {"instances": [picture(), picture()]})[1]["predictions"]
+    named = rest(port, f"{model}/versions/1:predict", {"instances": [{name: picture()}]})
+    columns = rest(port, f"{model}:predict", {"inputs": {name: [picture()]}})
+    assert len(rows) == 2 and len(named[1]["predictions"][0]) == 10
+    assert columns[1]["outputs"][0] == pytest.approx(rows[0], abs=1e-4)
+    refused = {
+        (f"{model}:predict", b"{"): 400,
+        (f"{model}:predict", b'{"instances": [NaN]}'): 400,
+        (f"{model}:predict", json.dumps({"instances": [[1, 2]]}).encode()): 400,
+        (f"{model}:predict", b'{"instances": [[["x"]]]}'): 400,
+        (f"{model}:predict", json.dumps({"instances": [b64()]}).encode()): 400,
+        (f"{model}/versions/7:predict", b'{"instances": [1]}'): 404,
+        ("/v1/models/other:predict", b'{"instances": [1]}'): 404,
+        ("/v1/models/other", None): 404,
+        ("/v1/nothing", None): 400,
+        (f"{model}:predict", b" " * 100_000_000): 413,
+    }
+    for (path, body), code in refused.items():
+        found = rest(port, path, body)
+        assert found[0] == code and list(found[1]) == ["error"], (path, found)
+
+
+def b64() -> dict[str, str]:
+    return {"b64": base64.b64encode(b"x").decode()}
+
+
+def test_an_endpoint_ends_when_its_time_is_over(operator: Operator, port: int) -> None:
+    operator.fab(*TRAIN, seconds=200).ended(0)
+    operator.fab("deploy", "--name", NAME, "--port", str(port), "--hours", "0.012").ended(
+        0, "it ends in"
+    )
+    state = endpoint_folder(operator) / "state.json"
+    wait_until(lambda: json.loads(state.read_text())["state"] == "ended", 90, "its time is over")
+    assert not listens(port)
+    operator.fab("status").ended(0, "ended: its time-to-live is over")
+    operator.fab("predict", NAME, "--samples", "1").ended(2, "its time-to-live is over")
+    operator.fab("undeploy", NAME).ended(0, "had ended before")

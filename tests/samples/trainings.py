@@ -1,0 +1,100 @@
+"""Trainings in one process.
+
+The CPU is cut into two devices, so that `mirrored` has two replicas: import this before TensorFlow
+computes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training import job, train
+from training.config import resolve
+from training.data.uri import Given
+from training.results import Records
+from training.strategies import distributed
+
+(CPU,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
+DEFAULTS: dict[str, Any] = dict(
+    data="synthetic", model="linear", synthetic_samples=200, shift=0, epochs=2, batch_size=16,
+    learning_rate=0.01, checkpoint_minutes=0.0, export="off",
+)  # fmt: skip
+# One of each: a second MirroredStrategy of a process uses the keys of the first one's collectives.
+MIRRORED = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+ALONE = tf.distribute.OneDeviceStrategy("cpu:0")
+
+
+class Killed(Exception):
+    """Stands for a kill right after a checkpoint."""
+
+
+def run(folder: Path, *, kill_at: int = 0, mirrored: bool = False, **settings: Any) -> Any:
+    """One training; `kill_at` ends it right after the checkpoint of that step."""
+    extra = {name: settings.pop(name) for name in ("data_folders", "resume") if name in settings}
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = job.Job(
+        strategy="mirrored" if mirrored else "one-device",
+        config=resolve({**DEFAULTS, **settings}),
+        results=folder,
+        data={name: Given(str(path)) for name, path in extra.get("data_folders", {}).items()},
+        checkpoints=folder / "checkpoints",
+        resume=extra.get("resume", "auto"),
+    )
+    keras.utils.clear_session()
+    keras.mixed_precision.set_global_policy(chosen.config.precision)
+    strategy = distributed.Distributed(MIRRORED if mirrored else ALONE)
+    out = io.StringIO()
+    training = train.Training(strategy, chosen, Records(local_rank=0, out=out))
+    save = training._save
+
+    def save_and_die() -> None:
+        save()
+        if kill_at and training.position.step == kill_at:
+            raise Killed
+
+    training.__dict__["_save"] = save_and_die
+    line = training.announcement(chosen.strategy)
+    try:
+        training.run()
+    except Killed:
+        pass
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    records = [json.loads(x.partition(" ")[2]) for x in out.getvalue().splitlines()]
+    return SimpleNamespace(
+        line=line,
+        epochs=[record for record in records if record["kind"] == "epoch"],
+        messages=[record["text"] for record in records if record["kind"] == "message"],
+        evaluation=json.loads((folder / "evaluation.json").read_text()) if not kill_at else {},
+        weights=[np.array(variable) for variable in training.model.weights],
+        training=training,
+        folder=folder,
+    )
+
+
+def same(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    """The same weights, to float tolerance."""
+    for one, other in zip(found.weights, wanted.weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance)
+
+
+def losses(outcome: Any) -> list[list[float]]:
+    return [[record["loss"], record["val_loss"]] for record in outcome.epochs]
+
+
+@contextlib.contextmanager
+def folder_with(folder: Path, **arrays: Any) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "d.npz", **arrays)
+    yield folder

@@ -1,0 +1,52 @@
+"""After a run of the tests: the seconds of each folder, beside its budget.
+
+The budgets are in docs/contributing.md. It is a pytest plugin; tests/conftest.py loads it. A folder
+over its budget is marked, and fails nothing: a busy machine is not an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "docs/contributing.md"
+LEAST = 30.0  # seconds; a shorter run of some tests needs no list
+
+
+def budgets() -> dict[str, float]:
+    """Seconds for each folder of tests, from the page."""
+    rows = re.findall(r"^\| `(tests[\w/]*)`[^|]* \| (\d+) s \|", PAGE.read_text(), re.M)
+    return {folder: float(seconds) for folder, seconds in rows}
+
+
+def spent(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The seconds of each folder, from (node id, seconds); tests/test_x.py is in `tests`."""
+    sums: dict[str, float] = defaultdict(float)
+    for node, seconds in durations:
+        parts = node.partition("::")[0].split("/")
+        sums["/".join(parts[: min(2, len(parts) - 1)])] += seconds
+    return dict(sums)
+
+
+def lines(sums: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
+    """One line for each folder."""
+    return [
+        f"{folder:<16} {seconds:6.0f} s of {limits[folder]:.0f} s"
+        + (": over its budget" if seconds > limits[folder] else "")
+        for folder, seconds in sorted(sums.items())
+        if folder in limits
+    ]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the list at the end."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    sums = spent((r.nodeid, r.duration) for r in reports if hasattr(r, "duration"))
+    if sum(sums.values()) < LEAST:
+        return
+    terminalreporter.section("seconds of the tests by folder")
+    for line in lines(sums, budgets()):
+        terminalreporter.line(line)

@@ -1,0 +1,93 @@
+"""Checkpoints: what goes on from them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from samples.trainings import losses, run, same
+from standins.case_runner import case, refused, replaced
+
+from training import checkpoint
+from training.config import ConfigError
+
+DROPOUT: dict[str, Any] = dict(
+    model="mnist-cnn", synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2
+)
+
+
+@case
+def an_interrupted_training_ends_as_the_uninterrupted_one(folder: Path) -> None:
+    whole = run(folder / "whole", **DROPOUT)
+    run(folder / "cut", kill_at=10, **DROPOUT)  # 7 steps per epoch: the fourth of the second
+    rest = run(folder / "cut", **DROPOUT)
+    assert "from step 10" in rest.line
+    np.testing.assert_allclose(losses(rest), losses(whole)[1:], rtol=1e-5)
+    same(rest, whole)
+
+
+@case
+def a_training_goes_on_with_another_number_of_replicas(folder: Path) -> None:
+    settings: dict[str, Any] = dict(checkpoint_steps=3, warmup_epochs=0.0, optimizer="sgd")
+    whole = run(folder / "whole", **settings, global_batch=32)
+    run(folder / "cut", kill_at=3, **settings, global_batch=32)
+    rest = run(folder / "cut", mirrored=True, **settings)
+    assert "global batch 32" in rest.line, "the batch of the checkpoint counts"
+    np.testing.assert_allclose(losses(rest), losses(whole), rtol=1e-5)
+    same(rest, whole)
+
+
+@case
+def a_torn_checkpoint_is_named_and_the_one_before_is_used(folder: Path) -> None:
+    run(folder, kill_at=6, checkpoint_steps=2)
+    torn = folder / "checkpoints/step-00000006/state.npz"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    rest = run(folder, checkpoint_steps=2)
+    assert "from step 4" in rest.line
+    assert any("step-00000006 is not whole: state.npz has another size" in m for m in rest.messages)
+
+
+@case
+def a_checkpoint_of_another_training_is_refused(folder: Path) -> None:
+    run(folder, kill_at=2, checkpoint_steps=2)
+    for changes, message in (
+        ({"model": "cnn"}, "model was linear, and is cnn"),
+        ({"seed": 1}, "seed was 0, and is 1"),
+        ({"synthetic_samples": 300}, "samples was 200, and is 300"),
+    ):
+        with refused("is of another training", message):
+            run(folder, **changes)
+    manifest = folder / "checkpoints/step-00000002/manifest.json"
+    document = json.loads(manifest.read_text())
+    document["shapes"] = [[1, 2], *document["shapes"][1:]]
+    manifest.write_text(json.dumps(document))
+    with refused("is of another model"):
+        run(folder)
+
+
+@case
+def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder: Path) -> None:
+    with refused("there is no checkpoint in", "to go on with"):
+        run(folder, resume="required")
+    run(folder, kill_at=2, checkpoint_steps=2)
+    try:
+        run(folder, resume="refuse")
+    except ConfigError as error:
+        assert "unfinished training (step 2)" in str(error) and "--resume" in str(error)
+    else:
+        raise AssertionError("an unfinished training was overwritten")
+    assert "from step" not in run(folder, resume="fresh", checkpoint_steps=2).line
+    assert "from step" not in run(folder, resume="refuse").line, "a finished one is done again"
+
+
+@case
+def no_space_for_checkpoints_is_known_before_the_training(folder: Path) -> None:
+    nearly_full = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1000))
+    with (
+        replaced(checkpoint, shutil=nearly_full),
+        refused("no space for checkpoints in", "0 MB are free"),
+    ):
+        run(folder, checkpoint_steps=2)

@@ -1,0 +1,73 @@
+"""Evaluation of an exported model, with the data of its training and with new data."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from samples.trainings import DEFAULTS, folder_with, run
+from standins.case_runner import case, refused, replaced
+
+from training import evaluation, job
+from training.config import resolve
+from training.data.uri import Given
+from training.results import Records
+
+
+def evaluated(folder: Path, model: Path, **changes: Any) -> dict[str, Any]:
+    """evaluation.json of an exported model."""
+    data = {name: Given(str(path)) for name, path in changes.pop("data_folders", {}).items()}
+    chosen = job.Job(
+        strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
+        model=model,
+    )  # fmt: skip
+    with replaced(evaluation, prepare=lambda job: None):  # TensorFlow runs already
+        evaluation.evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
+    found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    return found
+
+
+@case
+def an_exported_model_has_the_evaluation_of_its_training(folder: Path) -> None:
+    trained = run(folder / "run", data="digits").evaluation
+    found = evaluated(folder / "again", folder / "run/model.keras", data="digits")
+    for name in ("confusion", "per_class", "model", "data", "split", "samples"):
+        assert found[name] == trained[name], name
+    assert abs(found["loss"] - trained["loss"]) < 1e-5
+    assert sum(map(sum, found["confusion"])) == found["samples"] == 360
+    wrong = 360 - sum(row[i] for i, row in enumerate(found["confusion"]))
+    assert len(found["worst"]) == min(wrong, 12) and found["worst_of"] == 360
+    losses = [item["loss"] for item in found["worst"]]
+    assert losses == sorted(losses, reverse=True)
+    picture = folder / "again" / found["worst"][0]["picture"]
+    assert picture.read_bytes()[1:4] == b"PNG"
+
+
+@case
+def new_data_needs_no_training_data(folder: Path) -> None:
+    run(folder / "run")
+    model, shape = folder / "run/model.keras", (12, 8, 8, 1)
+    labels = np.arange(12) % 10
+    with folder_with(folder / "new", x=np.zeros(shape, np.float32), y=labels) as new:
+        found = evaluated(
+            folder / "e", model, data="numpy", data_folders={"test": new, "train": folder / "none"}
+        )
+    assert (found["samples"], found["split"]) == (12, "test")
+    others = {
+        "the model takes inputs": (np.zeros((12, 8, 9, 1), np.float32), labels),
+        "the model has 10 outputs": (np.zeros(shape, np.float32), labels + 9),
+    }
+    for number, (message, (x, y)) in enumerate(others.items()):
+        with folder_with(folder / f"other-{number}", x=x, y=y) as other, refused(message):
+            evaluated(folder / "e", model, data="numpy", data_folders={"test": other})
+
+
+@case
+def a_model_that_does_not_load_is_named(folder: Path) -> None:
+    (folder / "torn.keras").write_bytes(b"PK nothing")
+    for name, message in (("torn.keras", "does not load"), ("none.keras", "there is no model")):
+        with refused(message, name):
+            evaluated(folder / "e", folder / name, data="digits")

@@ -1,0 +1,79 @@
+"""What a training leaves: exports, evaluations and curves."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from samples.trainings import folder_with, run
+from standins.case_runner import case
+
+
+@case
+def exports_give_the_same_outputs_and_hold_the_settings(folder: Path) -> None:
+    found = run(folder, export="on", model="cnn", epochs=1)
+    inputs = found.training.data.validation.values[:3]
+    wanted = found.training.model(inputs).numpy()
+    loaded = keras.models.load_model(folder / "model.keras")
+    np.testing.assert_allclose(loaded(inputs).numpy(), wanted, atol=1e-5)
+    served = tf.saved_model.load(str(folder / "saved_model"))
+    np.testing.assert_allclose(served.serve(inputs).numpy(), wanted, atol=1e-5)
+    texts = [
+        zipfile.ZipFile(folder / "model.keras").read("training.json"),
+        (folder / "saved_model/assets.extra/training.json").read_bytes(),
+    ]
+    for text in texts:
+        assert json.loads(text)["settings"]["model"] == "cnn"
+        assert json.loads(text)["classes"][9] == "9"
+
+
+@case
+def tables_are_for_regression_and_binary_too(folder: Path) -> None:
+    generator = np.random.RandomState(0)
+    x = generator.normal(size=(200, 4)) * [1, 100, 0.01, 5]
+    with folder_with(folder / "r", x=x, y=x[:, 0] * 2 + 1) as source:
+        settings: dict[str, Any] = dict(
+            data="numpy", model="mlp", data_folders={"train": source}, epochs=15
+        )
+        found = run(folder / "1", task="regression", **settings)
+        assert found.evaluation["mae"] < 1 and found.evaluation["accuracy"] is None
+        assert found.epochs[-1]["val_mae"] == float(f"{found.evaluation['mae']:.6g}")
+    with folder_with(folder / "b", x=x, y=(x[:, 0] > 0).astype(int)) as source:
+        settings["data_folders"] = {"train": source, "test": source}
+        found = run(folder / "2", task="binary", **settings)
+        assert found.evaluation["accuracy"] > 0.9 and found.evaluation["split"] == "test"
+        assert np.shape(found.evaluation["confusion"]) == (2, 2)
+        assert found.evaluation["samples"] == 200
+
+
+@case
+def texts_are_learned(folder: Path) -> None:
+    for name, word in (("neg", "bad"), ("pos", "good")):
+        (folder / "t" / name).mkdir(parents=True)
+        for number in range(40):
+            (folder / "t" / name / f"{number}.txt").write_text(f"it was {word} and long {number}")
+    settings: dict[str, Any] = dict(
+        data="imdb", task="binary", model="text", text_length=16, vocabulary=500
+    )
+    found = run(
+        folder / "r", data_folders={"train": folder / "t"}, epochs=15, mirrored=True, **settings
+    )
+    assert found.evaluation["accuracy"] == 1
+
+
+@case
+def curves_are_written_for_tensorboard(folder: Path) -> None:
+    run(folder, profile_from=3, profile_steps=2)
+    events = list((folder / "tensorboard").glob("events.*"))
+    found = [
+        value.tag
+        for event in tf.compat.v1.train.summary_iterator(str(events[0]))
+        for value in event.summary.value
+    ]
+    assert {"loss", "accuracy", "val_loss", "learning_rate"} <= set(found)
+    assert list((folder / "tensorboard/plugins/profile").glob("*/*.xplane.pb"))

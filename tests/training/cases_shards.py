@@ -1,0 +1,188 @@
+"""Shards: what is written, which sample is read when, and what is wrong in them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from samples.files import image_folder, load, mnist_folder
+from standins.case_runner import case, refused, replaced
+
+from training import input_pipeline
+from training.config import TrainConfig
+from training.data import manifest, shard_files, shard_writer, splits, stream
+from training.data.__main__ import main as data_command
+from training.data.formats import images, mnist
+from training.data.uri import Given
+
+
+def sharded(folder: Path, shards: int = 3) -> Path:
+    """50 images of MNIST's size as shards."""
+    source = mnist_folder(folder / "source")
+    arguments = ["shard", str(source), str(folder / "shards"), "--shards", str(shards)]
+    assert data_command([*arguments, "--preset", "mnist"]) == 0
+    return folder / "shards"
+
+
+def batches_of(samples: Any, count: int, **plan: Any) -> list[list[int]]:
+    """The sample numbers of the first batches, seen through the pixels that stand for them."""
+    config = TrainConfig(shift=0, shuffle_window=4, seed=5)
+    defaults: dict[str, Any] = dict(replicas=1, global_batch=8, training=True)
+    replica = plan.pop("replica", 0)
+    made = input_pipeline.plan_for(samples, config, **{**defaults, **plan})
+    feed = iter(input_pipeline.batches(samples, made, config, [replica]))
+    found = []
+    for _ in range(count):
+        inputs, _, weights, _ = next(feed)
+        rows = zip(inputs.numpy().reshape(len(weights), -1), weights.numpy(), strict=True)
+        found.append([hash(row.tobytes()) for row, weight in rows if weight])
+    return found
+
+
+@case
+def shards_are_whole_and_hold_the_same_samples(folder: Path) -> None:
+    shards = sharded(folder)
+    found, source = load("shards", shards), load("mnist", folder / "source")
+    assert len(found.train) + len(found.validation) == 50
+    assert load("mnist", shards).inputs == source.inputs, "known by their manifest"
+    assert data_command(["verify", str(shards)]) == 0
+    every = splits.read(shard_files, Given(str(shards)), TrainConfig(), print)
+    seen = [n for batch in batches_of(every["train"], 7) for n in batch]
+    wanted = mnist.read(folder / "source", TrainConfig())["train"]
+    rows = (wanted.values / np.float32(255)).reshape(50, -1).astype(np.float32)
+    assert sorted(seen) == sorted(hash(row.tobytes()) for row in rows)
+
+
+@case
+def shards_give_the_same_global_batches_to_one_two_and_four_replicas(folder: Path) -> None:
+    shards = sharded(folder)
+    samples = load("shards", shards).train
+    steps = -(-len(samples) // 8) * 2  # two epochs
+    alone = batches_of(samples, steps)
+    for mode, size in [("file", 2), ("file", 4), ("stream", 1), ("stream", 2), ("stream", 4)]:
+        samples = load("shards", shards, mode).train
+        parts = [batches_of(samples, steps, replicas=size, replica=r) for r in range(size)]
+        together = [sorted(sum(step, [])) for step in zip(*parts, strict=True)]
+        assert together == [sorted(step) for step in alone], (mode, size)
+    assert not list(stream.folder_in_memory().glob("*-*")), "files of streams are left"
+
+
+@case
+def shards_go_on_at_the_exact_sample(folder: Path) -> None:
+    from training.checkpoint import Position
+
+    shards = sharded(folder)
+    whole = batches_of(load("shards", shards).train, 10)
+    for mode, step in [("file", 1), ("file", 2), ("stream", 1), ("stream", 5)]:
+        samples = load("shards", shards, mode).train
+        position = Position(step=step, samples=8 * step, global_batch=8, lanes=8)
+        found = batches_of(samples, 10 - step, position=position)
+        assert found == whole[step:], (mode, step)
+
+
+@case
+def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None:
+    shards = sharded(folder)
+    for mode in ("file", "stream"):
+        samples = load("shards", shards, mode).train.hold_out(0.08, 0)[1]
+        assert len(samples) == 3
+        ranks = range(8) if mode == "file" else (2, 7)
+        found = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
+        assert [len(batch) for batch, _ in found] == [int(rank < 3) for rank in ranks]
+
+
+@case
+def image_files_are_sharded_as_they_are(folder: Path) -> None:
+    image_folder(folder / "source")
+    source, shards = str(folder / "source"), folder / "shards"
+    assert data_command(["shard", source, str(shards), "--shards", "2", "--data", "images"]) == 0
+    found = load("shards", shards, image_size=16)
+    assert found.names == ("ant", "bee") and found.inputs.shape == (16, 16, 3)
+    assert len(batches_of(found.train, 1)[0]) == 8
+
+
+def failed(*arguments: str) -> str:
+    """What a data command prints when it fails."""
+    with contextlib.redirect_stderr(io.StringIO()) as out:
+        assert data_command(list(arguments)) == 1
+    return out.getvalue()
+
+
+@case
+def shards_that_are_wrong_are_named(folder: Path) -> None:
+    shards = sharded(folder)
+    first, second, third = sorted(shards.glob("*.tfrecord"))
+    content = first.read_bytes()
+    first.write_bytes(content[:-1])
+    for found in (failed("verify", str(shards)), failed("shard", str(shards), str(folder / "x"))):
+        assert f"{first} has {len(content) - 1} bytes" in found
+    with refused(f"{first} has {len(content) - 1} bytes"):
+        load("shards", shards)
+    altered = bytearray(content)
+    altered[500] ^= 1
+    first.write_bytes(altered)
+    assert f"{first} is altered" in failed("verify", str(shards))
+    dataset = load("shards", shards)
+    assert f"{first} is altered" in dataset.train.find_fault()
+    first.unlink()
+    assert f"{first} is missing" in failed("verify", str(shards))
+    path = shards / manifest.NAME
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    assert "has version 2, this reads 1" in failed("show", str(shards))
+    with refused("holds shards already"):
+        shard_writer.write(dataset.train, str(folder / "again"), 2)
+    path.write_text("{}")
+    assert "is not a manifest of railhead-shards" in failed("show", str(shards))
+
+
+@case
+def a_stream_of_shards_that_are_wrong_is_named(folder: Path) -> None:
+    shards = sharded(folder)
+    first = min(shards.glob("*.tfrecord"))
+    content = first.read_bytes()
+    data_altered, length_altered = bytearray(content), bytearray(content)
+    data_altered[500] ^= 1
+    length_altered[3] ^= 1  # a record of 16 MB more
+    for altered, fault in ((data_altered, ""), (length_altered, "not a TFRecord file")):
+        first.write_bytes(altered)
+        samples = load("shards", shards, "stream").train
+        try:
+            batches_of(samples, 10)
+        except tf.errors.OpError as error:
+            assert fault or "corrupted record" in str(error), error
+        else:
+            raise AssertionError("an altered record was read")
+        assert fault in samples.find_fault()
+    first.write_bytes(content)
+    samples = load("shards", shards, "stream").train
+    first.unlink()
+    try:
+        batches_of(samples, 10)
+    except tf.errors.OpError:
+        assert f"{first}: No such file" in samples.find_fault()
+    with refused("has no manifest.json: mode stream reads shards"):
+        load("mnist", folder / "source", "stream")
+
+
+@case
+def shards_are_written_whole_or_not_at_all(folder: Path) -> None:
+    image_folder(folder / "source")
+    (folder / "source/bee/9.png").symlink_to(folder / "nowhere")
+    config = TrainConfig(data="images")
+    samples = images.read(folder / "source", config)["train"]
+    try:
+        with replaced(shard_writer, check_room=lambda *_: None):
+            shard_writer.write(samples, str(folder / "shards"), 2)
+    except FileNotFoundError:
+        pass
+    else:
+        raise AssertionError("a file that is not there was written")
+    assert [item.name for item in folder.iterdir()] == ["source"]
+    (folder / "full").mkdir()
+    (folder / "full/file").touch()
+    with refused("full exists: name a new folder"):
+        shard_writer.write(samples, str(folder / "full"), 2)

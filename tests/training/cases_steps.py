@@ -1,0 +1,118 @@
+"""Steps and epochs: two replicas against one, and what ends a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from samples.files import image_folder
+from samples.trainings import folder_with, losses, run, same
+from standins.case_runner import case, refused
+
+from training.data.__main__ import main as data_command
+
+
+@case
+def the_first_line_says_batch_steps_and_rate(folder: Path) -> None:
+    settings: dict[str, Any] = dict(
+        synthetic_samples=5656, batch_size=64, learning_rate=0.1, steps=1
+    )
+    alone = run(folder / "1", **settings)
+    assert "5656 samples, global batch 64, 89 steps per epoch, learning rate 0.1" in alone.line
+    two = run(folder / "2", mirrored=True, **settings)
+    assert "5656 samples, global batch 128, 45 steps per epoch, learning rate 0.2" in two.line
+
+
+@case
+def two_replicas_with_padding_make_the_model_of_one(folder: Path) -> None:
+    settings: dict[str, Any] = dict(
+        synthetic_samples=37, global_batch=8, warmup_epochs=0.0, optimizer="sgd"
+    )
+    alone, two = run(folder / "1", **settings), run(folder / "2", mirrored=True, **settings)
+    same(two, alone)
+    np.testing.assert_allclose(losses(two), losses(alone), rtol=1e-5)
+    assert two.evaluation["samples"] == alone.evaluation["samples"] == 7
+    assert two.evaluation["accuracy"] == alone.evaluation["accuracy"]
+    assert np.sum(two.evaluation["confusion"]) == 7
+
+
+@case
+def the_accuracy_counts_no_padding(folder: Path) -> None:
+    x = np.eye(9)
+    with folder_with(folder / "d", x=x, y=np.arange(9) // 2) as source:
+        given = {"train": source, "validation": source}
+        settings: dict[str, Any] = dict(data="numpy", data_folders=given, epochs=8)
+        outcome = run(folder / "r", mirrored=True, **settings)
+    right = outcome.training.model.predict(x, verbose=0).argmax(axis=1) == np.arange(9) // 2
+    assert right.any() and outcome.evaluation["samples"] == 9
+    np.testing.assert_allclose(outcome.evaluation["accuracy"], right.mean())
+    confusion = np.array(outcome.evaluation["confusion"])
+    assert confusion.trace() == right.sum() and confusion.sum() == 9
+
+
+@case
+def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
+    values = np.ones((64, 3), np.float32)
+    values[40] = np.nan
+    with folder_with(folder / "d", x=values, y=np.arange(64) % 2) as source:
+        settings: dict[str, Any] = dict(
+            data="numpy", data_folders={"train": source, "validation": source}
+        )
+        with refused("the loss of step", "is not a number on rank 0"):
+            run(folder / "r", epochs=1, **settings)
+    with refused("the loss of step", "lower learning_rate (1e+38, here 1e+38)"):
+        run(folder / "s", learning_rate=1e38, warmup_epochs=0.0, epochs=20)
+
+
+@case
+def a_broken_image_is_named(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    (folder / "images/bee/3.png").write_bytes(b"no image")
+    with refused("images/bee/3.png is not an image"):
+        settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
+        run(folder / "r", data_folders={"train": folder / "images"}, **settings)
+
+
+@case
+def a_broken_record_is_named(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    arguments = ["shard", str(folder / "images"), str(folder / "shards"), "--shards", "2"]
+    assert data_command([*arguments, "--data", "images", "--set", "image_size=8"]) == 0
+    shard = max((folder / "shards").glob("*.tfrecord"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 255
+    shard.write_bytes(content)
+    with refused(shard.name):
+        settings: dict[str, Any] = dict(data="images", model="linear", image_size=8, epochs=3)
+        run(folder / "r", data_folders={"train": folder / "shards"}, **settings)
+
+
+@case
+def fewer_samples_than_replicas_train_all_the_same(folder: Path) -> None:
+    with folder_with(folder / "d", x=np.eye(2), y=np.arange(2)) as source:
+        given: dict[str, Any] = dict(data="numpy", data_folders={"train": source})
+        found = run(folder / "r", mirrored=True, **given)  # one is trained, one is held out
+    assert found.training.position.step == 2 and found.evaluation["samples"] == 1
+    assert np.isfinite(losses(found)).all()
+
+
+@case
+def a_pretrained_network_learns_a_folder_of_images(folder: Path) -> None:
+    image_folder(folder / "images", count=12)
+    base = keras.applications.MobileNetV2(
+        include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg"
+    )
+    base.save_weights(folder / "base.weights.h5")
+    given: dict[str, Any] = dict(data="images", image_size=32, batch_size=4)
+    given |= {"data_folders": {"train": folder / "images"}, "epochs": 1}
+    weights = str(folder / "base.weights.h5")
+    transfer = run(folder / "1", model="transfer", weights=weights, learning_rate=0.1, **given)
+    kept = zip(transfer.weights[:-2], base.get_weights(), strict=True)
+    assert all((np.asarray(one) == other).all() for one, other in kept), "the base has moved"
+    assert np.abs(transfer.weights[-1]).max() > 0, "the new layer has not learned"
+    resnet = run(folder / "2", model="resnet50", **given)
+    moved = [np.abs(variable).max() for variable in resnet.weights]
+    assert resnet.training.position.step == 6 and np.isfinite(moved).all()
+    assert (folder / "2/model.keras").exists()

@@ -1,0 +1,197 @@
+"""The HTTP interface: TensorFlow Serving's REST contract, /healthz and /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from training.serving import rest
+from training.serving.metrics import ServingMetrics
+from training.serving.settings import ServeSettings
+from training.serving.signature import InvalidRequest
+from training.serving.versions import NotFound, Versions
+
+_PATH = re.compile(
+    r"/v1/models/(?P<name>[^/:]+)"
+    r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?"
+    r"(?::(?P<verb>[a-z]+)|/(?P<metadata>metadata))?"
+)
+JSON = "application/json"
+DRAINED = 256_000_000  # bytes of a refused body that are read, so that the client sees the answer
+
+
+class Refused(Exception):
+    """A request that is answered with this status and message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Endpoint:
+    """Answers requests for one model."""
+
+    def __init__(
+        self, settings: ServeSettings, versions: Versions, metrics: ServingMetrics
+    ) -> None:
+        self.settings, self.versions, self.metrics = settings, versions, metrics
+
+    async def model(self, request: Request) -> Response:
+        """Every request below /v1."""
+        found = _PATH.fullmatch(request.url.path)
+        method = self._method(request, found)
+        began = time.monotonic()
+        response = await self._answer(request, found, method)
+        self.metrics.count_request(method, response.status_code, time.monotonic() - began)
+        return response
+
+    async def health(self, _: Request) -> Response:
+        """200 when a version serves, 503 while the first one is loading."""
+        if self.versions.current:
+            return Response(json.dumps(self._health()), media_type=JSON)
+        return Response(rest.error_body("the model is loading"), 503, media_type=JSON)
+
+    def _health(self) -> dict[str, Any]:
+        requests = sum(self.metrics.requests.values())
+        failed = {str(n): error for n, (_, error) in self.versions.states.items() if error}
+        found = {"status": "ok", "version": self.metrics.version, "requests": requests}
+        return {**found, "failed": failed}
+
+    async def show_metrics(self, _: Request) -> Response:
+        """Prometheus text."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @staticmethod
+    def _method(request: Request, found: re.Match[str] | None) -> str:
+        if not found:
+            return "unknown"
+        if found["verb"]:
+            return "predict" if found["verb"] == "predict" else "unknown"
+        return "metadata" if found["metadata"] else "status"
+
+    async def _answer(self, request: Request, found: re.Match[str] | None, method: str) -> Response:
+        """The response; every failure has a status and a body of the contract."""
+        try:
+            if not found or request.method != ("POST" if found["verb"] else "GET"):
+                raise Refused(400, f"Malformed request: {request.method} {request.url.path}")
+            body = await self._by_method(request, found, method)
+            return Response(body, media_type=JSON)
+        except Refused as error:
+            return _refusal(error.status, str(error))
+        except InvalidRequest as error:
+            return _refusal(400, str(error))
+        except NotFound as error:
+            return _refusal(404, str(error))
+        except (asyncio.TimeoutError, TimeoutError):
+            return _refusal(504, f"no result within {self.settings.timeout_s:g} s")
+        except ClientDisconnect:
+            return _refusal(499, "the client has gone")
+        except Exception as error:  # the model's own
+            status = 400 if type(error).__name__ == "InvalidArgumentError" else 500
+            return _refusal(status, f"the model failed: {str(error)[:600] or type(error).__name__}")
+
+    async def _by_method(self, request: Request, found: re.Match[str], method: str) -> bytes:
+        name, label = found["name"], found["label"]
+        number = int(found["version"]) if found["version"] else None
+        if method == "unknown":
+            raise Refused(501, f":{found['verb']} is not served here; use :predict")
+        if label:
+            raise Refused(400, f"Unrecognized servable version label: {label}")
+        if method == "status":
+            return self._status(name, number)
+        if name != self.settings.name:
+            wanted = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+            raise NotFound(f"Servable not found for request: {wanted}")
+        if method == "metadata":
+            version = self.versions.get(number)
+            signatures = list(version.model.signatures.values())
+            return rest.metadata_response(name, version.number, signatures)
+        return await self._limited_predict(request, number)
+
+    def _status(self, name: str, number: int | None) -> bytes:
+        states = self.versions.states if name == self.settings.name else {}
+        if not states:
+            raise NotFound(f"Could not find any versions of model {name}")
+        if number is not None and number not in states:
+            raise NotFound(f"Could not find version {number} of model {name}")
+        chosen = {n: state for n, state in states.items() if number in (None, n)}
+        return rest.status_response(chosen)
+
+    async def _limited_predict(self, request: Request, number: int | None) -> bytes:
+        if self.metrics.in_flight >= self.settings.max_requests:
+            raise Refused(503, f"busy with {self.metrics.in_flight} requests; try again")
+        self.metrics.in_flight += 1
+        try:
+            return await asyncio.wait_for(self._predict(request, number), self.settings.timeout_s)
+        finally:
+            self.metrics.in_flight -= 1
+
+    async def _predict(self, request: Request, number: int | None) -> bytes:
+        body = await read_body(request, self.settings.max_body)
+        await self.versions.ready.wait()  # requests during a restart are not refused
+        wanted = rest.PredictRequest.read(body)
+        version = self.versions.get(number)
+        with version.in_use():
+            batcher = version.batcher(wanted.signature)
+            arrays = wanted.arrays(version.model.signatures[wanted.signature])
+            outputs = await batcher.predict(arrays)
+        rows = len(wanted.values) if wanted.by_row else 0
+        return rest.predict_response(outputs, wanted.by_row, rows)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body of a request; Refused (413) when it has more than `limit` bytes."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        elif size > DRAINED:
+            break
+    if size > limit:
+        raise Refused(413, f"a body of more than {limit // 1_000_000} MB")
+    return b"".join(parts)
+
+
+def _refusal(status: int, message: str) -> Response:
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    return Response(rest.error_body(message), status, headers, media_type=JSON)
+
+
+def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> Starlette:
+    """The ASGI application; `on_failure` gets what ends the watch over the versions."""
+
+    async def watch() -> None:
+        try:
+            await endpoint.versions.watch()
+        except Exception as error:
+            on_failure(error)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(watch())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
+        "/healthz": endpoint.health,
+        "/metrics": endpoint.show_metrics,
+        "/{path:path}": endpoint.model,
+    }
+    routes = [
+        Route(path, handler, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
+        for path, handler in handlers.items()
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)

@@ -1,0 +1,271 @@
+"""`python -m training.serving.client`: sends a file or held-out samples to a served model.
+
+It prints one JSON object: `rows` (the prediction, its score and the right answer of each sample),
+`accuracy` (null where no answers are known) and `outputs`, as the server gave them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import math
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.serving.model import find
+from training.serving.versions import versions_in
+
+AT_ONCE = 32  # samples per request
+TIMEOUT = 120.0
+SETTINGS = "training.json"
+
+
+class ClientError(Exception):
+    """What cannot be sent or answered; the message says why. Exit code 2."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """The REST contract of TensorFlow Serving, on a port of this machine."""
+
+    port: int
+    name: str
+
+    def call(self, method: str, path: str, document: Any = None) -> Any:
+        """The parsed answer; ClientError with the server's message for a refusal."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        try:
+            body = None if document is None else json.dumps(document)
+            connection.request(method, f"/v1/models/{self.name}{path}", body)
+            reply = connection.getresponse()
+            found = json.loads(reply.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ClientError(f"the endpoint {self.name} does not answer: {error}") from None
+        finally:
+            connection.close()
+        if reply.status != 200:
+            raise ClientError(f"refused with {reply.status}: {found.get('error')}")
+        return found
+
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the model: {name: its `dtype` and `tensor_shape`}."""
+        metadata = self.call("GET", "/metadata")["metadata"]["signature_def"]["signature_def"]
+        found: dict[str, Any] = metadata["serving_default"]["inputs"]
+        return found
+
+    def predict(self, instances: Sequence[Any]) -> list[Any]:
+        """The predictions for instances, in several requests if they are many."""
+        found: list[Any] = []
+        for start in range(0, len(instances), AT_ONCE):
+            part = {"instances": list(instances[start : start + AT_ONCE])}
+            found += self.call("POST", ":predict", part)["predictions"]
+        return found
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is sent; `labels` where the right answers are known."""
+
+    instances: Sequence[Any]
+    labels: Sequence[Any] | None = None
+
+
+def read_file(path: Path, inputs: Mapping[str, Any]) -> Samples:
+    """The samples in a file, for a model with these inputs."""
+    if path.suffix == ".json":
+        return Samples(_json_instances(path))
+    if len(inputs) != 1:
+        raise ClientError(f"the model has the inputs {', '.join(inputs)}: send them as .json")
+    shape = [int(dim["size"]) for dim in next(iter(inputs.values()))["tensor_shape"]["dim"]]
+    readers = {".npy": _numpy_array, ".csv": _csv_array}
+    reader = readers.get(path.suffix)
+    array = reader(path) if reader else _picture(path, shape)
+    return Samples(_shaped(array, shape[1:], path).tolist())
+
+
+def _json_instances(path: Path) -> list[Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ClientError(f"{path.name} is not JSON: {error}") from None
+    found = document.get("instances") if isinstance(document, dict) else document
+    if not isinstance(found, list) or not found:
+        raise ClientError(f"{path.name} must be a list of instances, or have one as 'instances'")
+    return found
+
+
+def _numpy_array(path: Path) -> Any:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ClientError(f"{path.name} is no array: {error}") from None
+    return array / np.float32(255) if array.dtype == np.uint8 else array
+
+
+def _csv_array(path: Path) -> Any:
+    """Numbers, a sample per line; a first line with names is left out."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        [float(text) for text in lines[0].split(",")]
+    except (ValueError, IndexError):
+        lines = lines[1:]
+    try:
+        return np.loadtxt(lines, delimiter=",", dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise ClientError(f"{path.name} must have numbers, separated by commas: {error}") from None
+
+
+def _picture(path: Path, shape: Sequence[int]) -> Any:
+    """A picture of 0..1 in the size and the colors of the model's input."""
+    if len(shape) != 4:
+        raise ClientError(f"the model takes no pictures: its input has the shape {list(shape)}")
+    import tensorflow as tf
+
+    try:
+        channels = shape[3] if shape[3] in (1, 3, 4) else 3
+        picture = tf.io.decode_image(path.read_bytes(), channels=channels, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        raise ClientError(f"{path.name} is no picture: {str(error).splitlines()[0]}") from None
+    size = [
+        wanted if wanted > 0 else had
+        for wanted, had in zip(shape[1:3], picture.shape[:2], strict=True)
+    ]
+    return (tf.image.resize(picture, size).numpy() / np.float32(255))[None]
+
+
+def _shaped(array: Any, shape: Sequence[int], path: Path) -> Any:
+    """Rows of the model's shape: a flat row is folded, a single sample becomes one row."""
+    known = all(size > 0 for size in shape)
+    if known and array.shape == tuple(shape):
+        return array[None]
+    if known and array.ndim > 1 and math.prod(array.shape[1:]) == math.prod(shape):
+        return array.reshape(-1, *shape)
+    if array.ndim != len(shape) + 1:
+        wanted = [-1, *shape]
+        raise ClientError(f"{path.name}: expected the shape {wanted}, got {list(array.shape)}")
+    return array
+
+
+def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]) -> Samples:
+    """The first held-out samples of the data that the model was trained on: the test set where
+    there is one, as in evaluation.json."""
+    if settings is None:
+        raise ClientError("the model was not made by our own training, so its data is not known")
+    import tensorflow as tf
+
+    from training.config import ConfigError, resolve
+    from training.data import DataError
+    from training.data.splits import load
+    from training.job import parse_data
+
+    try:
+        found = load(resolve(settings), parse_data(data), lambda _: None)
+    except (ConfigError, DataError) as error:
+        raise ClientError(str(error)) from None
+    samples = found.validation if found.test is None else found.test
+    if not hasattr(samples, "reader"):
+        raise ClientError("held-out samples of shards cannot be read one by one")
+    numbers = tf.range(min(count, len(samples)))
+    values, labels = samples.reader()(numbers)
+    return Samples(values.numpy().tolist(), labels.numpy().tolist())
+
+
+def training_of(versions: Path) -> dict[str, Any] | None:
+    """training.json of the newest version: `settings` and `classes`; None for other models."""
+    found_versions = versions_in(versions)
+    place = find(found_versions[0][1]) if found_versions else None
+    try:
+        if place is None:
+            return None
+        if place.suffix == ".keras":
+            with zipfile.ZipFile(place) as archive:
+                text = archive.read(SETTINGS).decode()
+        else:
+            text = (place / "assets.extra" / SETTINGS).read_text(encoding="utf-8")
+        found: dict[str, Any] = json.loads(text)
+        return found
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def report(samples: Samples, outputs: Sequence[Any], training: Mapping[str, Any] | None) -> Any:
+    """What is printed."""
+    task = training["settings"].get("task", "classification") if training else ""
+    names = list(training["classes"]) if training else []
+    right = samples.labels or [None] * len(outputs)
+    rows = [
+        {**_judged(output, task, names), "right": _named(answer, names, task)}
+        for output, answer in zip(outputs, right, strict=True)
+    ]
+    known = samples.labels is not None and task in ("classification", "binary")
+    hits = [row["prediction"] == row["right"] for row in rows] if known and rows else []
+    return {"rows": rows, "accuracy": sum(hits) / len(hits) if hits else None, "outputs": outputs}
+
+
+def _judged(output: Any, task: str, names: Sequence[str]) -> dict[str, Any]:
+    """The class that the outputs (logits) stand for with its probability; else the output."""
+    if task == "classification":
+        logits = np.asarray(output, dtype=np.float64)
+        shares = np.exp(logits - logits.max())
+        best = int(logits.argmax())
+        return {
+            "prediction": _named(best, names, task),
+            "score": float(shares[best] / shares.sum()),
+        }
+    if task == "binary":
+        share = 1 / (1 + math.exp(-max(-700.0, min(700.0, float(np.ravel(output)[0])))))
+        return {
+            "prediction": _named(int(share > 0.5), names, task),
+            "score": max(share, 1 - share),
+        }
+    return {"prediction": json.dumps(output)[:200], "score": None}
+
+
+def _named(label: Any, names: Sequence[str], task: str) -> str | None:
+    if label is None:
+        return None
+    if task in ("classification", "binary"):
+        return names[int(label)] if 0 <= int(label) < len(names) else str(int(label))
+    return f"{label:g}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Predict and print; the exit code is 0, or 2 with the reason on standard error."""
+    options = parser().parse_args(argv)
+    client = Client(options.port, options.name)
+    try:
+        training = training_of(options.versions)
+        settings = training["settings"] if training else None
+        if options.file:
+            samples = read_file(options.file, client.inputs())
+        else:
+            samples = held_out(options.samples, settings, options.data)
+        print(json.dumps(report(samples, client.predict(samples.instances), training)))
+    except ClientError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(prog="python -m training.serving.client", allow_abbrev=False)
+    options.add_argument("--port", type=int, required=True)
+    options.add_argument("--name", required=True)
+    options.add_argument("--versions", type=Path, required=True, help="the served folder")
+    what = options.add_mutually_exclusive_group(required=True)
+    what.add_argument("--file", type=Path, help=".json, .npy, .csv or a picture")
+    what.add_argument("--samples", type=int, help="so many held-out samples")
+    options.add_argument("--data", action="append", default=[], metavar="NAME=URI")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Loads a SavedModel or a .keras file, and warms it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.serving.rest import DEFAULT_SIGNATURE
+from training.serving.signature import STRING, Arrays, Signature, Tensor
+
+Predict = Callable[[Arrays], dict[str, Any]]
+KERAS = ".keras"
+
+
+class ModelError(Exception):
+    """A model that does not load; the message says why."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model: its signatures, and the function of each."""
+
+    signatures: Mapping[str, Signature]
+    functions: Mapping[str, Predict]
+    loaded: Any  # keeps the variables of a SavedModel alive
+
+    def warm_up(self, sizes: Sequence[int]) -> list[str]:
+        """Call each signature with each batch size; returns what failed, which may be harmless:
+        zeros are no valid input of every model."""
+        failed = []
+        for name, signature in self.signatures.items():
+            for size in sizes if signature.batches else (1,):
+                try:
+                    self.functions[name](signature.zeros(size))
+                except Exception as error:
+                    failed.append(f"{name}: {str(error).splitlines()[0][:200]}")
+                    break
+        return failed
+
+
+def find(path: Path) -> Path | None:
+    """The SavedModel or .keras file at a path or directly in it."""
+    if path.suffix == KERAS and path.is_file():
+        return path
+    if (path / "saved_model.pb").is_file():
+        return path
+    if (path / "saved_model" / "saved_model.pb").is_file():
+        return path / "saved_model"
+    return next(iter(sorted(path.glob(f"*{KERAS}"))), None) if path.is_dir() else None
+
+
+def load(path: Path) -> Model:
+    """Load a model.
+
+    Raises:
+        ModelError: there is none, or TensorFlow cannot load it.
+    """
+    place = find(path)
+    if place is None:
+        raise ModelError(f"{path} has no saved_model.pb and no {KERAS} file")
+    try:
+        return _load_keras(place) if place.suffix == KERAS else _load_saved_model(place)
+    except ModelError:
+        raise
+    except Exception as error:
+        reason = str(error).strip() or type(error).__name__
+        raise ModelError(f"{place.name} does not load: {reason[:600]}") from error
+
+
+def _load_saved_model(path: Path) -> Model:
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(path))
+    signatures, functions = {}, {}
+    for name, function in loaded.signatures.items():
+        inputs = function.structured_input_signature[1]
+        signatures[name] = Signature(
+            name,
+            tuple(_tensor(spec.name or key, spec) for key, spec in sorted(inputs.items())),
+            tuple(_tensor(key, out) for key, out in sorted(function.structured_outputs.items())),
+        )
+        functions[name] = _caller(
+            function, {tensor.name: tensor for tensor in signatures[name].inputs}
+        )
+    if not signatures:
+        raise ModelError("the SavedModel has no signature: export it with model.export()")
+    return Model(signatures, functions, loaded)
+
+
+def _load_keras(path: Path) -> Model:
+    import keras
+    import tensorflow as tf
+
+    model = keras.saving.load_model(path, compile=False)
+    specs = [
+        tf.TensorSpec(tensor.shape, tensor.dtype, name=_safe(tensor.name))
+        for tensor in model.inputs
+    ]
+
+    def call(*arrays: Any) -> dict[str, Any]:
+        outputs = model(list(arrays) if len(arrays) > 1 else arrays[0], training=False)
+        return _named(outputs)
+
+    function = tf.function(call, input_signature=specs).get_concrete_function()
+    inputs = tuple(_tensor(spec.name, spec) for spec in specs)
+    outputs = tuple(_tensor(k, out) for k, out in sorted(function.structured_outputs.items()))
+    signature = Signature(DEFAULT_SIGNATURE, inputs, outputs)
+
+    def predict(values: Arrays) -> dict[str, Any]:
+        found = function(*(tf.constant(values[tensor.name], tensor.dtype) for tensor in inputs))
+        return {name: output.numpy() for name, output in found.items()}
+
+    return Model({signature.name: signature}, {signature.name: predict}, model)
+
+
+def _named(outputs: Any) -> dict[str, Any]:
+    """The outputs by name: as the model names them, else as Keras names them in a SavedModel."""
+    if isinstance(outputs, dict):
+        return outputs
+    each = outputs if isinstance(outputs, list | tuple) else [outputs]
+    return {f"output_{number}": output for number, output in enumerate(each)}
+
+
+def _safe(name: str) -> str:
+    return "".join(char if char.isalnum() else "_" for char in name)
+
+
+def _tensor(name: str, spec: Any) -> Tensor:
+    dtype = STRING if spec.dtype.name == STRING else spec.dtype.name
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return Tensor(name, dtype, shape)
+
+
+def _caller(function: Any, inputs: Mapping[str, Tensor]) -> Predict:
+    import tensorflow as tf
+
+    def predict(values: Arrays) -> dict[str, Any]:
+        tensors = {n: tf.constant(values[n], t.dtype) for n, t in inputs.items()}
+        return {name: output.numpy() for name, output in function(**tensors).items()}
+
+    return predict

@@ -1,0 +1,63 @@
+"""What is served, where, and within which limits. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+# setting -> (least, most)
+_RANGES: dict[str, tuple[float, float]] = {
+    "port": (1, 65535),
+    "max_batch": (1, 4096),
+    "max_delay_ms": (0, 1000),
+    "max_body_mb": (1, 1024),
+    "max_requests": (1, 65536),
+    "timeout_s": (0.1, 3600),
+}
+
+
+class SettingsError(ValueError):
+    """A setting breaks its rule; the message gives the rule and the value."""
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """`model` is a folder of versions (1/, 2/), a SavedModel or a .keras file."""
+
+    model: Path
+    name: str
+    port: int = 8501
+    host: str = "127.0.0.1"
+    max_batch: int = 32  # samples in one call of the model; 1 = no batching
+    max_delay_ms: float = 2.0  # that a sample waits for others
+    max_body_mb: int = 32
+    max_requests: int = 256  # at the same time; more are refused with 503
+    timeout_s: float = 60.0  # of one request, from its first byte to its result
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise SettingsError(f"name must be letters, digits, '_', '.' or '-', not {self.name!r}")
+        for item in fields(self):
+            if item.name in _RANGES:
+                _check_range(item.name, getattr(self, item.name))
+        if not self.model.exists():
+            raise SettingsError(f"model: there is no {self.model}")
+
+    @property
+    def max_body(self) -> int:
+        """Bytes that the body of a request may have."""
+        return self.max_body_mb * 1_000_000
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The sizes that batches are padded to: powers of two, and `max_batch`."""
+        powers = [1 << bit for bit in range(self.max_batch.bit_length())]
+        return (*(size for size in powers if size < self.max_batch), self.max_batch)
+
+
+def _check_range(name: str, value: float) -> None:
+    least, most = _RANGES[name]
+    if not least <= value <= most:
+        raise SettingsError(f"{name} must be from {least:g} to {most:g}, not {value:g}")
