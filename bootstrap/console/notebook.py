@@ -14,7 +14,7 @@ def painter() -> Painter | None:
     shell = _shell()
     if shell is None or not hasattr(shell, "kernel"):
         return None
-    display = sys.modules["IPython"].display.display  # type: ignore[attr-defined]
+    display = sys.modules["IPython"].display.display
     handle = display({"text/plain": ""}, raw=True, display_id=True)
     return lambda text: handle.update({"text/plain": text}, raw=True)
 
