@@ -14,11 +14,12 @@ The folders tell the story of a run, in this order:
 * provision    makes hosts ready: system packages, drivers, runtimes, Horovod
 * runs         starts a run, follows it, cancels it, fetches its results
 * lifecycle    starts and stops machines, teardown, destroy, the receipt
+* evaluation   evaluates the model of a run
+* report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
 * workflows    the steps of each command, in order
 * cli          tasks, options, and the hosts that a command is about
 
-A folder imports only folders above it in this list; `clouds` and `ssh` do not import each other,
-nor do `provision` and `runs`. `gpu_tools` (what `make gpu-*` runs) may import all but `cli`.
-`remote` is shipped to hosts: standard library only, and it imports nothing of ours.
+A folder imports only folders above it; docs/architecture.md has the exceptions. `gpu_tools` (what
+`make gpu-*` runs) may import all but `cli`. `remote` is shipped to hosts: standard library only.
 """

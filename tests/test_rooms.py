@@ -25,7 +25,7 @@ ORDER = (
     ("ssh", "clouds"),
     ("data",),
     ("provision", "runs"),
-    ("lifecycle", "evaluation"),
+    ("lifecycle", "evaluation", "report"),
     ("health", "serving"),
     ("workflows", "gpu_tools"),
     ("cli",),
@@ -149,7 +149,7 @@ def test_every_folder_has_a_place_in_the_order() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_reports_what_it_is_for_and_has_room(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-    assert text and len(text.splitlines()) <= 24
+    assert text and len(text.splitlines()) <= 25
     if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/remote"):
         body = ast.parse((folder / "__init__.py").read_text()).body
         assert len(body) == 1, "__init__ has a docstring and nothing else"

@@ -87,10 +87,10 @@ class Records:
 
 
 def plain(record: dict[str, Any]) -> str:
-    """A record as a line for people; empty for progress."""
+    """A record as a line for people; empty for progress and checkpoints."""
     if record["kind"] == "message":
         return str(record["text"])
-    if record["kind"] == "progress":
+    if record["kind"] in ("progress", "checkpoint"):
         return ""
     shown = ("loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae", "samples")
     numbers = [f"{name} {record[name]:.6g}" for name in shown if record.get(name) is not None]

@@ -112,6 +112,7 @@ class State:
             position = replace(position, lanes=self.lanes)
             try:
                 self.checkpoints.write(position, self.settings, arrays)
+                self.records.emit("checkpoint", step=position.step)
             except OSError as error:  # a full disk costs the checkpoint, not the training
                 self.records.emit("message", text=f"no checkpoint was written: {error}")
         self.written = time.monotonic()

@@ -5,9 +5,12 @@ The fabfile adds them to those of `tasks.py`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
+from bootstrap.console.output import json_output
 
 
 @task(lists=("data", "metric", "min", "max", "env", "secret"), positional=("run",))
@@ -66,3 +69,21 @@ def evaluate(
     workflow.train(
         inventory, workflow.TrainOptions(request, options, results, stop_policy=stop_policy)
     )
+
+
+@task(positional=("runs",))
+def report(c: Context, runs: str, to: str | None = None, by: str | None = None) -> None:
+    """Write a page in HTML about a run, or one that compares several (ids with commas)."""
+    from bootstrap.report import write
+
+    names = [name.strip() for name in runs.split(",") if name.strip()]
+    write.report(names, to, by, Path.cwd() / "results")
+
+
+@task()
+def runs(c: Context, sort: str = "time", json: bool = False) -> None:
+    """List the runs that are known here, and those in the buckets of stacks."""
+    from bootstrap.report import listing
+
+    with json_output(json) as out:
+        listing.show(sort, out)

@@ -37,11 +37,11 @@ class Panel:
 
 def curves(metrics: Path, out: Path, title: str) -> bool:
     """Draw metrics.jsonl into the PNG `out`; False (and no file) when there is nothing to draw."""
-    panels = _panels(records(metrics))
-    if not panels:
+    found = panels(records(metrics))
+    if not found:
         return False
     out.parent.mkdir(parents=True, exist_ok=True)
-    _draw(panels, out, title)
+    draw(found, out, title)
     return True
 
 
@@ -60,14 +60,11 @@ def _parsed(line: str) -> object:
         return None
 
 
-def _panels(records: Sequence[Record]) -> list[Panel]:
+def panels(records: Sequence[Record]) -> list[Panel]:
     """Loss and accuracy by epoch, and each --metric; while there is neither, each host's loss by
     step."""
     epochs = [record for record in records if record.get("kind") == "epoch"]
-    both = [
-        _panel("loss", "epoch", _by_epoch(epochs, "loss")),
-        _panel("accuracy", "epoch", _by_epoch(epochs, "accuracy")),
-    ]
+    both = [_panel(what, "epoch", _by_epoch(epochs, what)) for what in ("loss", "accuracy", "mae")]
     drawn = [panel for panel in (*both, *_metric_panels(records)) if panel.curves]
     if drawn:
         return drawn
@@ -81,7 +78,7 @@ def _metric_panels(records: Sequence[Record]) -> list[Panel]:
     names = sorted({str(record.get("name")) for record in found})[:MOST_METRICS]
     own = {name: [r for r in found if r.get("name") == name] for name in names}
     return [
-        _panel(name, "value number", [Curve(name, _points(own[name], "number", "value"))])
+        _panel(name, "value number", [Curve(name, points(own[name], "number", "value"))])
         for name in names
     ]
 
@@ -93,7 +90,7 @@ def _panel(what: str, along: str, found: Iterable[Curve]) -> Panel:
 def _by_epoch(epochs: Sequence[Record], what: str) -> list[Curve]:
     """The training and the validation curve of one metric."""
     names = {"training": what, "held out": f"val_{what}"}
-    return [Curve(name, _points(epochs, "epoch", key)) for name, key in names.items()]
+    return [Curve(name, points(epochs, "epoch", key)) for name, key in names.items()]
 
 
 def _by_step(records: Sequence[Record]) -> list[Curve]:
@@ -103,10 +100,10 @@ def _by_step(records: Sequence[Record]) -> list[Curve]:
     by_host = {
         name: [r for r in progress if str(r.get("host", "training")) == name] for name in hosts
     }
-    return [Curve(name, _points(own, "step", "loss")) for name, own in by_host.items()]
+    return [Curve(name, points(own, "step", "loss")) for name, own in by_host.items()]
 
 
-def _points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
+def points(records: Sequence[Record], x: str, y: str) -> tuple[tuple[float, float], ...]:
     """(x, y) sorted by x; if x repeats after a resume, the later record counts."""
     pairs = {
         along: height
@@ -124,7 +121,7 @@ def _drawable(record: Record, key: str) -> float | None:
     return value if value is not None and abs(value) < LARGEST else None
 
 
-def _draw(panels: Sequence[Panel], out: Path, title: str) -> None:
+def draw(panels: Sequence[Panel], out: Path, title: str) -> None:
     """Draw with matplotlib's Agg backend: no display, no global state. The import is slow."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -118,6 +118,21 @@ def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) ->
     assert (output["phase"], output["results"]) == ("stopping", "only on a")
 
 
+@pytest.mark.parametrize(("age", "kept_on"), [(1.0, True), (60.0, False)])
+def test_a_chief_that_serves_an_endpoint_is_left_to_it(
+    home: Path, age: float, kept_on: bool
+) -> None:
+    kept = Kept(home)
+    folder = home / ".railhead/endpoints/digits"
+    folder.mkdir(parents=True)
+    state = {"state": "ready", "heartbeat": time.time() - age}
+    (folder / "state.json").write_text(json.dumps(state))
+    output = kept.end()
+    assert (output["stopped"]["a"] == "left to endpoint digits") is kept_on
+    assert ("chief" in kept.requests) is not kept_on
+    assert output["stopped"]["b"] == output["stopped"]["c"] == "ok"
+
+
 def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:
     argv = [["true"], ["cut"], ["off"]]
     output = Kept(home, stop={"argv": argv, "keep_minutes": 0}).end()

@@ -1,0 +1,241 @@
+"""What is known about a run, from its record here and from its results. All of it is checked: the
+results were written on a host."""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bootstrap.console.text import clean, number
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.runs.plots import Record, records
+from bootstrap.untrusted.run_files import read_result
+from bootstrap.untrusted.unpack import Hostile
+
+LIMIT = 50_000_000  # bytes of a file that is read
+LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
+NO_METRIC = ("samples", "threshold", "worst_of")
+METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run. `document` is run.json; `given` are the options of its command; `evaluations` are
+    those of `fab evaluate`, by id; `price` is in the currency of `currency`, per hour."""
+
+    run_id: str
+    folder: Path
+    cluster: str
+    document: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    price: float | None = None
+    currency: str = "USD"
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The records of metrics.jsonl."""
+        path = self.folder / "metrics.jsonl"
+        return records(path) if _is_small(path) else []
+
+    @cached_property
+    def epochs(self) -> list[Record]:
+        """The records of epochs; of an epoch that was repeated after a resume, the last one."""
+        found = {number(r, "epoch"): r for r in self.records if r.get("kind") == "epoch"}
+        return [found[epoch] for epoch in sorted(e for e in found if e is not None)]
+
+    @property
+    def kind(self) -> str:
+        """`training`, `evaluation` or `script`."""
+        return text_of(object_of(self.document, "program"), "kind") or "unknown"
+
+    @property
+    def state(self) -> str:
+        """The state of the result; `not fetched` if there is none here."""
+        return text_of(self.result, "state") or "not fetched"
+
+    @property
+    def seconds(self) -> float | None:
+        """The duration."""
+        return finite(self.result, "seconds") if self.result else None
+
+    @property
+    def cost(self) -> float | None:
+        """The price of the machines for the duration of the run; None where one is not known."""
+        if self.price is None or self.seconds is None:
+            return None
+        return self.price * self.seconds / 3600
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The figures of the evaluation; without one, those of the last epoch that held out, and
+        the last value of each --metric."""
+        found = _numbers(self.evaluation)
+        for record in self.records if not found else ():
+            value = finite(record, "value")
+            if record.get("kind") == "metric" and value is not None:
+                found[text_of(record, "name")[:64]] = value
+        last = self.epochs[-1] if self.epochs and not found else {}
+        for key in METRICS:
+            value = finite(last, f"val_{key}")
+            if value is not None:
+                found[key] = value
+        return found
+
+    @property
+    def speed(self) -> float | None:
+        """Samples per second over all ranks: the median of the epochs."""
+        found = [v for r in self.epochs if (v := finite(r, "samples_per_s")) is not None]
+        return median(found) if found else None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What may differ between runs: settings or arguments, and where it ran."""
+        program = object_of(self.document, "program")
+        found = {"ranks": str(self.document.get("size", "")), "hosts": str(len(self.hosts))}
+        found |= {key: text_of(self.document, key) for key in ("launcher", "strategy")}
+        found["runtime"] = text_of(object_of(self.document, "runtime"), "name")
+        if program.get("path"):
+            found["script"] = " ".join(map(str, [program["path"], *list_of(program, "args")]))
+        return found | {k: str(v) for k, v in object_of(program, "settings").items()}
+
+    @property
+    def hosts(self) -> list[Mapping[str, Any]]:
+        """The hosts of the run document."""
+        return [host for host in list_of(self.document, "hosts") if isinstance(host, dict)]
+
+
+def better(metric: str, one: float, other: float) -> bool:
+    """Whether a value of a metric is better than another one."""
+    lower = any(word in metric.lower() for word in LOWER_IS_BETTER)
+    return one < other if lower else one > other
+
+
+def read_run(run: str) -> RunFacts:
+    """The facts of a run, by its id or by the folder of its results.
+
+    Raises:
+        UsageError: no such run is recorded here.
+    """
+    folder = Path(run).expanduser()
+    if folder.is_dir() and (folder / "run.json").is_file():
+        document = object_in(folder / "run.json")
+        run_id = clean(str(document.get("run_id", folder.name)))[:80]
+        return _facts(run_id, folder.resolve(), document, {})
+    entry = local_state.recorded_run(run)
+    given = entry.get("given") or {}
+    return _facts(run, Path(entry["results"]), entry.get("document") or {}, given)
+
+
+def _facts(
+    run_id: str, folder: Path, document: Mapping[str, Any], given: Mapping[str, Any]
+) -> RunFacts:
+    cluster = text_of(document, "cluster")
+    price, currency = _price(cluster)
+    found = sorted((folder / "evaluations").glob("*/evaluation.json"))
+    return RunFacts(
+        run_id,
+        folder,
+        cluster,
+        document,
+        given,
+        _result(folder / "result.json"),
+        object_in(folder / "evaluation.json"),
+        {path.parent.name: object_in(path) for path in found},
+        price,
+        currency,
+    )
+
+
+def _price(cluster: str) -> tuple[float | None, str]:
+    """The price per hour of a recorded cluster, and its currency."""
+    with contextlib.suppress(RailheadError):
+        if found := local_state.load_cluster(cluster).price:
+            return finite(found, "per_hour"), str(found.get("currency", "USD"))
+    return None, ""
+
+
+def _result(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_result(path.read_text(errors="replace")) if _is_small(path) else {}
+    except Hostile:
+        return {}
+
+
+def object_in(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of results; {} if there is none."""
+    try:
+        found = json.loads(path.read_text(errors="replace")) if _is_small(path) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= LIMIT
+
+
+def _numbers(document: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of an evaluation."""
+    names = [name for name in document if name not in NO_METRIC]
+    found = {clean(str(name))[:64]: finite(document, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def finite(record: Mapping[str, Any], key: str) -> float | None:
+    """A finite number of a record."""
+    value = number(record, key)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def text_of(document: Mapping[str, Any], key: str) -> str:
+    """A text of a document; "" if it is none."""
+    value = document.get(key)
+    return clean(value) if isinstance(value, str) else ""
+
+
+def object_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object of a document; {} if it is none."""
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(document: Mapping[str, Any], key: str) -> list[Any]:
+    """A list of a document; [] if it is none."""
+    value = document.get(key)
+    return value if isinstance(value, list) else []
+
+
+def moment(text: str) -> float | None:
+    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z."""
+    try:
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+    except (ValueError, OverflowError):
+        return None
+
+
+def last_epochs(facts: RunFacts, most: int = 500) -> list[Record]:
+    """The last epochs of a run, so that a page stays small."""
+    return facts.epochs[-most:]
+
+
+def ranks(facts: RunFacts) -> dict[str, list[Record]]:
+    """The progress records by rank, such as "rank 1 on h2"."""
+    found: dict[str, list[Record]] = {}
+    for record in facts.records:
+        if record.get("kind") == "progress":
+            rank = f"rank {record.get('rank')} on {record.get('host')}"
+            found.setdefault(clean(rank)[:80], []).append(record)
+    return found

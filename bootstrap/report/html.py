@@ -1,0 +1,111 @@
+"""Pieces of a page in HTML. Every text is escaped here; what is markup is of the type Markup. Pure.
+
+The page needs nothing from elsewhere, and its policy forbids every request.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from bootstrap.console.text import clean
+
+
+class Markup(str):
+    """HTML that this folder made; any other text is escaped when it is put into a page."""
+
+    __slots__ = ()
+
+
+STYLE = Path(__file__).with_name("style.css")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def text(value: object) -> Markup:
+    """A value as escaped text; Markup stays as it is."""
+    return value if isinstance(value, Markup) else Markup(escape(clean(str(value))))
+
+
+def element(tag: str, *content: object, **attributes: object) -> Markup:
+    """An element; `class_` is the attribute class."""
+    given = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(clean(str(value)))}"'
+        for name, value in attributes.items()
+    )
+    return Markup(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
+
+
+def joined(parts: Iterable[Markup]) -> Markup:
+    """Pieces, one after the other."""
+    return Markup("".join(parts))
+
+
+def page(title: str, body: Iterable[Markup]) -> str:
+    """The whole document."""
+    head = (
+        '<meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<link rel="icon" href="data:,"><title>{text(title)}</title>'
+        f"<style>{STYLE.read_text()}</style>"
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{joined(body)}</body></html>\n'
+    )
+
+
+def section(title: str, *content: Markup) -> Markup:
+    """A section with its heading; nothing without content."""
+    kept = [piece for piece in content if piece]
+    return element("section", element("h2", title), *kept) if kept else Markup("")
+
+
+def table(
+    head: Sequence[object], rows: Iterable[Sequence[object]], best: int | None = None
+) -> Markup:
+    """A table in a box that scrolls by itself; numbers on the right. `best`: a row to mark."""
+    cells = [
+        element(
+            "tr",
+            *(_cell("td", value) for value in row),
+            **({"class_": "best"} if number == best else {}),
+        )
+        for number, row in enumerate(rows)
+    ]
+    first = element("tr", *(element("th", value) for value in head))
+    body = element("table", element("thead", first), element("tbody", *cells))
+    return element("div", body, class_="scroll") if cells else Markup("")
+
+
+def pairs(values: Mapping[str, object]) -> Markup:
+    """A table of names and values; empty values are left out."""
+    rows = [(element("span", name, class_="dim"), value) for name, value in values.items()]
+    found = table(("", ""), [row for row in rows if row[1] not in ("", None)])
+    return element("div", found, class_="pairs") if found else found
+
+
+def tiles(values: Mapping[str, str]) -> Markup:
+    """Figures in boxes: {label: figure}."""
+    found = [
+        element("div", element("b", figure), element("span", label), class_="tile")
+        for label, figure in values.items()
+    ]
+    return element("div", *found, class_="tiles")
+
+
+def picture(png: bytes, caption: Markup, what: str) -> Markup:
+    """A PNG image inside the page."""
+    data = base64.b64encode(png).decode()
+    image = Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(clean(what))}">')
+    return element("figure", image, element("figcaption", caption))
+
+
+def _cell(tag: str, value: object) -> Markup:
+    plain = str(value).replace(",", "").replace(" %", "").strip()
+    try:
+        float(plain)
+    except ValueError:
+        return element(tag, value)
+    return element(tag, value, class_="n")

@@ -1,0 +1,164 @@
+"""`fab runs`: the runs that are recorded here, and those in the buckets of recorded stacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from bootstrap.clouds.bucket import Bucket, bucket_of
+from bootstrap.clouds.storage import NoBucket
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import columns_of, duration
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
+from bootstrap.report.page import figure
+from bootstrap.untrusted.run_files import parsed, read_result
+from bootstrap.untrusted.unpack import Hostile
+
+ORDERS = ("time", "duration", "cost")
+RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/results/result\.json")
+LIMIT = 1_000_000  # bytes of a result in a bucket
+MOST = 200  # runs of a bucket, the newest ones
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run of the list, and the place of its results."""
+
+    run: RunFacts
+    place: str
+
+    def document(self) -> dict[str, Any]:
+        """The row as JSON."""
+        run = self.run
+        return {
+            "run_id": run.run_id,
+            "cluster": run.cluster,
+            "kind": run.kind,
+            "state": run.state,
+            "created": text_of(run.document, "created") or None,
+            "seconds": run.seconds,
+            "samples_per_s": run.speed,
+            "cost": run.cost,
+            "metrics": run.metrics,
+            "results": self.place,
+        }
+
+
+def show(sort: str, out: TextIO | None) -> None:
+    """Print the list, the best or newest run first; on `out` as JSON."""
+    rows = ordered([*_here(), *_in_buckets()], sort)
+    if out:
+        json.dump([row.document() for row in rows], out, indent=1, allow_nan=False)
+        out.write("\n")
+    elif rows:
+        print_lines(*lines(rows))
+    else:
+        print_lines("no run is recorded here")
+
+
+def _here() -> list[Row]:
+    """The runs that are recorded on this machine."""
+    paths = (local_state.home() / "clusters").glob("*/runs/*.json")
+    runs = [read_run(path.stem) for path in paths if re.fullmatch(r"[\w-]+", path.stem)]
+    return [Row(run, _place(run)) for run in runs]
+
+
+def _place(run: RunFacts) -> str:
+    if run.result:
+        return str(run.folder)
+    cluster = run.cluster or "its hosts"
+    return f"not fetched from {cluster}: fab fetch --run {run.run_id}"
+
+
+def _in_buckets() -> Iterator[Row]:
+    """The runs in the buckets of recorded clusters that have no results here."""
+    for name in local_state.clusters():
+        try:
+            inventory = local_state.load_cluster(name)
+            if inventory.bucket:
+                known = {path.stem for path in local_state.runs(name) if read_run(path.stem).result}
+                yield from _in_bucket(bucket_of(inventory), name, known)
+        except NoBucket:
+            continue
+        except RailheadError as error:
+            print_lines(f"{name}: its bucket was not listed: {error.message}")
+
+
+def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
+    pages = bucket.store.objects("runs/")
+    keys = [found[1] for page in pages for item in page if (found := RESULT.fullmatch(item.key))]
+    for run_id in sorted({*keys} - known)[-MOST:]:
+        data = bucket.read(f"runs/{run_id}/results/result.json", LIMIT)
+        try:
+            text = (data or b"").decode(errors="replace")
+            result, evaluation = read_result(text), parsed(text, "").get("evaluation")
+        except Hostile:
+            continue
+        figures = evaluation if isinstance(evaluation, dict) else {}
+        run = RunFacts(run_id, Path(), cluster, result=result, evaluation=figures)
+        yield Row(run, f"{bucket.store.url}/runs/{run_id}")
+
+
+def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
+    """The rows, each run once, in the order of `sort`; those without a value are last.
+
+    Raises:
+        UsageError: no run has a metric of this name.
+    """
+    once: dict[str, Row] = {}
+    for row in rows:  # a row of a bucket replaces one without results
+        before = once.get(row.run.run_id)
+        if before is None or not before.run.result:
+            document = before.run.document if before else row.run.document
+            once[row.run.run_id] = replace(row, run=replace(row.run, document=document))
+    found = sorted(once.values(), key=lambda row: row.run.run_id, reverse=True)
+    if sort == "time":
+        return found
+    values = {row.run.run_id: _value(row.run, sort) for row in found}
+    if found and all(value is None for value in values.values()):
+        names = sorted({name for row in found for name in row.run.metrics})
+        raise UsageError(f"--sort {sort!r}: choices: {', '.join([*ORDERS, *names])}")
+    sign = 1 if sort in ORDERS or better(sort, 0.0, 1.0) else -1
+    return sorted(found, key=lambda row: _key(values[row.run.run_id], sign))
+
+
+def _key(value: float | None, sign: int) -> tuple[bool, float]:
+    return value is None, sign * (value or 0.0)
+
+
+def _value(run: RunFacts, sort: str) -> float | None:
+    if sort == "duration":
+        return run.seconds
+    return run.cost if sort == "cost" else run.metrics.get(sort)
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """The list as text, in columns."""
+    own = [name for row in rows for name in row.run.metrics if name not in METRICS]
+    present = {name for row in rows for name in row.run.metrics}
+    metrics = [n for n in ("accuracy", "loss", "mae", *dict.fromkeys(own)) if n in present][:5]
+    table = [["run", "cluster", "kind", "state", "duration", *metrics, "results"]]
+    for row in rows:
+        run = row.run
+        table.append([
+            run.run_id,
+            run.cluster[:24],
+            run.kind,
+            run.state,
+            "" if run.seconds is None else duration(run.seconds),
+            *(figure(n, run.metrics[n]) if n in run.metrics else "" for n in metrics),
+            row.place,
+        ])  # fmt: skip
+    widths = [max(map(columns_of, column)) for column in zip(*table, strict=True)]
+    padded = [map(_padded, line, widths) for line in table]
+    return ["  ".join(cells).rstrip() for cells in padded]
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - columns_of(cell))

@@ -1,0 +1,358 @@
+"""The page of one run. Pure, but for the pictures of the worst samples, which it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console.text import count, duration, number
+from bootstrap.report import svg
+from bootstrap.report.facts import (
+    METRICS,
+    RunFacts,
+    finite,
+    last_epochs,
+    list_of,
+    moment,
+    object_of,
+    ranks,
+    text_of,
+)
+from bootstrap.report.html import (
+    Markup,
+    element,
+    joined,
+    page,
+    pairs,
+    picture,
+    section,
+    table,
+    text,
+    tiles,
+)
+from bootstrap.runs.plots import Curve, Panel, panels, points
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PICTURE = 500_000  # bytes
+PICTURES = 12
+MOST_CLASSES = 100
+EVENTS = 40
+
+
+def run_page(facts: RunFacts, command: str) -> str:
+    """The page of a run; `command` does it again."""
+    body = [
+        _head(facts),
+        _failure(facts),
+        section("Curves", _charts(panels(facts.records))),
+        section("Throughput", _throughput(facts)),
+        section("Timeline", _timeline(facts)),
+        section("Evaluation", evaluation(facts.evaluation, facts.folder)),
+        *(
+            section(f"Evaluation {name}", evaluation(found, facts.folder / "evaluations" / name))
+            for name, found in facts.evaluations.items()
+        ),
+        section("Environment", _environment(facts)),
+        section("Settings", _settings(facts)),
+        section("Digests", _digests(facts)),
+        section("How to do it again", element("pre", command)) if command else Markup(""),
+    ]
+    return page(f"Run {facts.run_id}", body)
+
+
+def figure(name: str, value: float) -> str:
+    """A metric for people: parts of 1 as percent, all else with four digits."""
+    parts = ("accuracy", "precision", "recall", "f1")
+    return f"{value:.2%}".replace("%", " %") if name in parts else f"{value:.4g}"
+
+
+def figures(facts: RunFacts) -> dict[str, str]:
+    """The figures of a summary, by label."""
+    shown = {name: figure(name, facts.metrics[name]) for name in METRICS if name in facts.metrics}
+    own = [name for name in facts.metrics if name not in METRICS][:4]
+    found = {**shown, **{name: figure(name, facts.metrics[name]) for name in own}}
+    if facts.seconds is not None:
+        found["duration"] = duration(facts.seconds)
+    if facts.speed is not None:
+        found["samples/s, median"] = f"{facts.speed:,.0f}"
+    if facts.cost is not None:
+        found["machines, during the run"] = f"{facts.cost:.2f} {facts.currency}"
+    return found
+
+
+def state_of(facts: RunFacts) -> Markup:
+    """The state and whether the evaluation passed."""
+    good = facts.state == "succeeded" and facts.evaluation.get("passed") is not False
+    missed = facts.state == "succeeded" and not good
+    words = "succeeded, below its threshold" if missed else facts.state
+    return element("b", words, class_="good" if good else "bad")
+
+
+def _head(facts: RunFacts) -> Markup:
+    program = object_of(facts.document, "program")
+    settings = object_of(program, "settings")
+    script = text_of(program, "path")
+    what = f"script {script}" if script else ""
+    if settings:
+        model, data = text_of(settings, "model"), text_of(settings, "data")
+        what = f"{facts.kind} of {model} on {data}"
+    size = facts.document.get("size")
+    on = f"{count(size, 'rank')} on {count(len(facts.hosts), 'host')}" if size else ""
+    line = " · ".join(filter(None, [what, on, text_of(facts.document, "created")]))
+    return joined([
+        element("h1", "Run ", facts.run_id),
+        element("p", state_of(facts), element("span", f" · {line}", class_="dim")),
+        tiles(figures(facts)),
+        *(element("p", why, class_="bad") for why in list_of(facts.evaluation, "failed")[:16]),
+    ])  # fmt: skip
+
+
+def _failure(facts: RunFacts) -> Markup:
+    """What failed, with the last lines of the rank."""
+    culprit = object_of(facts.result, "culprit")
+    if not culprit:
+        return Markup("")
+    where = f"rank {culprit.get('rank')} on {culprit.get('host')}"
+    lines = [text(line) for line in list_of(culprit, "lines")[-12:]]
+    return section("Failure", element("p", where), element("pre", Markup("\n".join(lines))))
+
+
+def _charts(found: list[Panel]) -> Markup:
+    drawn = [element("figure", svg.chart(panel)) for panel in found]
+    return element("div", *drawn, class_="charts") if drawn else Markup("")
+
+
+def throughput_panels(facts: RunFacts) -> list[Panel]:
+    """Samples per second and the learning rate, by epoch."""
+    names = {"samples_per_s": "samples/s over all ranks", "learning_rate": "learning rate"}
+    found = [
+        Panel(label, "epoch", (Curve(label, points(facts.epochs, "epoch", key)),))
+        for key, label in names.items()
+    ]
+    return [panel for panel in found if panel.curves[0].points]
+
+
+def _throughput(facts: RunFacts) -> Markup:
+    charts = [element("figure", svg.chart(panel)) for panel in throughput_panels(facts)]
+    if split := _step_split(facts):
+        parts = ("computation and communication", "waiting for input")
+        charts.append(element("figure", svg.stacked("time of a step", split, parts, "ms")))
+    rows = []
+    for rank, found in ranks(facts).items():
+        last = found[-1]
+        step, waited = finite(last, "step_s"), finite(last, "input_s")
+        if step:
+            part = f"{(waited or 0) / step:.0%}".replace("%", " %")
+            rows.append((rank, f"{step * 1000:.1f}", part))
+    head = ("first rank of each host", "ms per step", "waiting for input")
+    return (
+        joined([element("div", *charts, class_="charts"), table(head, rows)])
+        if charts
+        else Markup("")
+    )
+
+
+def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
+    """Milliseconds of a step without input, and of its input, for at most 12 epochs."""
+    epochs = last_epochs(facts)
+    found = {}
+    for record in epochs[:: -(-len(epochs) // 12) or 1]:
+        step, waited = finite(record, "step_s"), finite(record, "input_s")
+        if step and waited is not None and step >= waited >= 0:
+            name = f"epoch {number(record, 'epoch') or 0:.0f}"
+            found[name] = ((step - waited) * 1000, waited * 1000)
+    return found
+
+
+def timeline(facts: RunFacts) -> list[tuple[float, str]]:
+    """(time, event) in the order of time; times in seconds since 1970."""
+    found = [
+        (moment(text_of(facts.document, "created")), "hosts ready; the run is sent to them"),
+        (moment(text_of(facts.result, "started")), "the supervisor starts the ranks"),
+        (moment(text_of(facts.result, "ended")), f"the run has {facts.state}"),
+    ]
+    for record in facts.records:
+        kind, at = record.get("kind"), finite(record, "time")
+        if kind == "epoch":
+            found.append((at, f"epoch {number(record, 'epoch') or 0:.0f} ends"))
+        elif kind == "checkpoint":
+            found.append((at, f"checkpoint at step {number(record, 'step') or 0:.0f}"))
+        elif kind == "evaluation":
+            found.append((at, "evaluation"))
+    return sorted((at, what) for at, what in found if at is not None)
+
+
+def _timeline(facts: RunFacts) -> Markup:
+    events = timeline(facts)
+    if not events:
+        return Markup("")
+    hidden = max(0, len(events) - EVENTS)
+    shown = [*events[: EVENTS // 2], *events[-(EVENTS // 2) :]] if hidden else events
+    begin = events[0][0]
+    rows = [
+        (datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S"), duration(at - begin), what)
+        for at, what in shown
+        if 0 <= at < 1 << 40
+    ]
+    note = element("p", f"{hidden} events between are left out", class_="dim")
+    return joined([table(("UTC", "after", "event"), rows), *([note] if hidden else [])])
+
+
+def evaluation(found: Mapping[str, Any], folder: Path) -> Markup:
+    """An evaluation: thresholds, classes, confusion matrix and the worst pictures."""
+    if not found:
+        return Markup("")
+    samples = finite(found, "samples")
+    of = f"{samples:,.0f} samples of {text_of(found, 'split') or 'the'} data" if samples else ""
+    names = [name for name in METRICS if finite(found, name) is not None]
+    values = {name: figure(name, finite(found, name) or 0.0) for name in names}
+    return joined([
+        element("p", of, class_="dim"),
+        pairs({**values, **_thresholds(found)}),
+        _classes(found),
+        _confusion(found),
+        _worst(found, folder),
+    ])  # fmt: skip
+
+
+def _thresholds(found: Mapping[str, Any]) -> dict[str, str]:
+    """Each threshold and whether it was reached."""
+    failed = " ".join(map(str, list_of(found, "failed")))
+    shown = {}
+    for item in list_of(found, "thresholds")[:16]:
+        if isinstance(item, dict) and finite(item, "value") is not None:
+            option = f"--{item.get('bound')} {item.get('metric')}={item['value']:g}"
+            shown[option] = "missed" if option in failed else "reached"
+    return shown
+
+
+def _classes(found: Mapping[str, Any]) -> Markup:
+    rows = [
+        (
+            text_of(item, "class"),
+            f"{finite(item, 'samples') or 0:.0f}",
+            *(_part(finite(item, name)) for name in ("precision", "recall", "f1")),
+        )
+        for item in list_of(found, "per_class")[:MOST_CLASSES]
+        if isinstance(item, dict)
+    ]
+    return table(("class", "samples", "precision", "recall", "F1"), rows)
+
+
+def _part(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def confusion_of(found: Mapping[str, Any]) -> list[list[float]]:
+    """The confusion matrix; [] if there is none that is square and small enough."""
+    rows = list_of(found, "confusion")
+    if not 0 < len(rows) <= MOST_CLASSES:
+        return []
+    numbers = [
+        [number({"n": value}, "n") for value in row] if isinstance(row, list) else []
+        for row in rows
+    ]
+    if any(len(row) != len(rows) or None in row for row in numbers):
+        return []
+    return [[value or 0.0 for value in row] for row in numbers]
+
+
+def _confusion(found: Mapping[str, Any]) -> Markup:
+    """The matrix as a table whose cells are the darker, the larger their part of the row is."""
+    rows = confusion_of(found)
+    if not rows:
+        return Markup("")
+    names = [str(name) for name in list_of(found, "classes")] or [str(n) for n in range(len(rows))]
+    head = element("tr", element("th", "label \\ predicted"), *(element("th", n) for n in names))
+    lines = []
+    for index, row in enumerate(rows):
+        total = sum(row) or 1.0
+        cells = [
+            element("td", f"{value:.0f}", style=_shade(value / total, right=index == column))
+            for column, value in enumerate(row)
+        ]
+        name = names[index] if index < len(names) else str(index)
+        lines.append(element("tr", element("th", name), *cells))
+    body = element("table", head, *lines, class_="matrix")
+    return joined([
+        element("p", "Confusion matrix: a row for each label, a column for each prediction."),
+        element("div", body, class_="scroll"),
+    ])  # fmt: skip
+
+
+def _shade(part: float, *, right: bool) -> str:
+    part = min(max(part, 0.0), 1.0)
+    colour = "26,127,55" if right else "180,35,24"
+    ink = "#fff" if part > 0.6 else "#1b1f24"
+    return f"background:rgba({colour},{part:.2f});color:{ink}" if part else "color:#afb8c1"
+
+
+def _worst(found: Mapping[str, Any], folder: Path) -> Markup:
+    """The wrong predictions with the highest loss."""
+    shown = []
+    for item in list_of(found, "worst")[:PICTURES]:
+        path = (
+            folder / "worst" / Path(text_of(item, "picture")).name
+            if isinstance(item, dict)
+            else None
+        )
+        if path and (data := _png(path)):
+            wanted, got = str(item.get("label")), str(item.get("prediction"))
+            caption = joined([
+                text(f"{wanted}, predicted "), element("b", got),
+                text(f", loss {finite(item, 'loss') or 0:.2f}"),
+            ])  # fmt: skip
+            shown.append(picture(data, caption, f"{wanted}, predicted {got}"))
+    if not shown:
+        return Markup("")
+    of = f"{finite(found, 'worst_of') or 0:,.0f}"
+    note = element("p", f"The wrong predictions with the highest loss, among {of} samples:")
+    return joined([note, element("div", *shown, class_="pictures")])
+
+
+def _png(path: Path) -> bytes:
+    """A picture of the results; b"" if it is no regular, small PNG file."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > PICTURE:
+        return b""
+    data = path.read_bytes()
+    return data if data.startswith(PNG) else b""
+
+
+def _environment(facts: RunFacts) -> Markup:
+    document, runtime = facts.document, object_of(facts.document, "runtime")
+    hosts = [f"{host.get('name')} ({host.get('slots')} ranks)" for host in facts.hosts]
+    values = {
+        "cluster": facts.cluster,
+        "hosts": ", ".join(hosts),
+        "launcher": text_of(document, "launcher"),
+        "strategy": text_of(document, "strategy"),
+        "Keras": document.get("keras", ""),
+        "runtime": text_of(runtime, "name"),
+        "price": f"{facts.price:g} {facts.currency} per hour" if facts.price is not None else "",
+        "resumes": text_of(document, "resumes"),
+        "evaluates": text_of(document, "evaluates"),
+    }
+    return pairs(values)
+
+
+def _settings(facts: RunFacts) -> Markup:
+    program = object_of(facts.document, "program")
+    values = {str(k): "none" if v is None else v for k, v in object_of(program, "settings").items()}
+    return pairs(values)
+
+
+def _digests(facts: RunFacts) -> Markup:
+    data = {
+        f"data {item.get('name')}": f"{item.get('uri')} {(item.get('paths') or [''])[0]}"
+        for item in list_of(facts.document, "data")
+        if isinstance(item, dict) and isinstance(item.get("paths") or [], list)
+    }
+    values = {
+        "program": text_of(facts.document, "bundle"),
+        "runtime": text_of(object_of(facts.document, "runtime"), "digest"),
+        "model.keras": text_of(facts.evaluation, "model"),
+        "held-out data": text_of(facts.evaluation, "data"),
+    }
+    return pairs({**values, **data})

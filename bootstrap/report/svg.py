@@ -1,0 +1,170 @@
+"""Charts as inline SVG, without any library. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from bootstrap.report.html import Markup, element, joined
+from bootstrap.runs.plots import Curve, Panel
+
+WIDTH, HEIGHT = 400, 260
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 58
+COLOURS = ("#0b5cad", "#c2410c", "#1a7f37", "#7e22ce", "#b7791f", "#0f766e", "#be185d", "#57606a")
+DASHES = ("", "6 3", "2 2", "8 3 2 3")
+MOST = 400  # points of a curve
+LEGENDS = 8
+
+
+def chart(panel: Panel) -> Markup:
+    """The curves of a panel with axes and a legend."""
+    points = [point for curve in panel.curves for point in curve.points]
+    (left, right), (low, high) = (_range([p[axis] for p in points]) for axis in (0, 1))
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x = LEFT + (point[0] - left) / (right - left) * (WIDTH - LEFT - RIGHT)
+        y = HEIGHT - BOTTOM - (point[1] - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+        return round(x, 1), round(y, 1)
+
+    lines = [
+        *(_grid_y(value, place((left, value))[1]) for value in ticks(low, high)),
+        *(_grid_x(value, place((value, low))[0]) for value in ticks(left, right, whole=True)),
+    ]
+    drawn = [_curve(number, curve, place) for number, curve in enumerate(panel.curves)]
+    along = _text(panel.along, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 28, "middle")
+    title = element("text", panel.what, x=LEFT, y=14, font_size=13, font_weight=600, fill="#1b1f24")
+    several = panel.curves[:LEGENDS] if len(panel.curves) > 1 else ()
+    columns = _columns([curve.name for curve in several])
+    legend = [_legend(n, curve.name, columns=columns) for n, curve in enumerate(several)]
+    rows = max(0, (len(legend) - 1) // columns)
+    return _svg(
+        HEIGHT + 16 * rows, f"{panel.what} by {panel.along}", title, *lines, along, *drawn, *legend
+    )
+
+
+def stacked(
+    title: str, rows: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str
+) -> Markup:
+    """One bar for each row, cut into its parts."""
+    most = max((sum(values) for values in rows.values()), default=0) or 1.0
+    height, room = 20, WIDTH - 150
+    found = []
+    for index, (name, values) in enumerate(rows.items()):
+        x, y = 90.0, TOP + index * (height + 6)
+        found.append(_text(name[:14], 84, y + 14, "end"))
+        for part, value in enumerate(values):
+            width = value / most * room
+            found.append(
+                _rect(x, y, width, height, COLOURS[part], f"{parts[part]}: {value:.4g} {unit}")
+            )
+            x += width
+        found.append(_text(f"{sum(values):.3g} {unit}", x + 4, y + 14, "start"))
+    bottom = TOP + len(rows) * (height + 6) + 14
+    found += [_legend(n, part, bottom, 1) for n, part in enumerate(parts) if len(parts) > 1]
+    head = element("text", title, x=4, y=14, font_size=13, font_weight=600, fill="#1b1f24")
+    return _svg(bottom + 16 * len(parts), title, head, *found)
+
+
+def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Round numbers from `low` to `high`, about five; `whole`: no parts of 1."""
+    span = max(high - low, 4.0 if whole else 0.0)
+    step = 10.0 ** math.floor(math.log10(span / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 5)
+    first = math.ceil(low / step - 1e-9)
+    return [n * step for n in range(first, first + 12) if n * step <= high + step * 1e-9]
+
+
+def label(value: float) -> str:
+    """A number of an axis."""
+    if value and (abs(value) >= 1e6 or abs(value) < 1e-3):
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if high - low <= abs(high) * 1e-12:
+        pad = abs(high) * 0.1 or 1.0
+        return low - pad, high + pad
+    return low, high
+
+
+def _curve(number: int, curve: Curve, place: object) -> Markup:
+    assert callable(place)
+    step = -(-len(curve.points) // MOST)
+    kept = [*curve.points[::step]]
+    if kept[-1] != curve.points[-1]:
+        kept.append(curve.points[-1])
+    placed = [place(point) for point in kept]
+    colour, dash = _look(number)
+    path = " ".join(f"{x},{y}" for x, y in placed)
+    line = element(
+        "polyline", points=path, fill="none", stroke=colour, stroke_width=1.8, stroke_dasharray=dash
+    )
+    dots = [
+        element("circle", cx=x, cy=y, r=2.4, fill=colour) for x, y in placed if len(placed) <= 30
+    ]
+    return joined([line, *dots])
+
+
+def _look(number: int) -> tuple[str, str]:
+    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+
+
+def _columns(names: Sequence[str]) -> int:
+    """The columns of a legend, so that its names fit."""
+    longest = max(map(len, names), default=0)
+    return 3 if longest <= 16 else 2 if longest <= 26 else 1
+
+
+def _legend(number: int, name: str, y: float = HEIGHT - 14, columns: int = 3) -> Markup:
+    x, y = 8 + number % columns * (393 // columns), y + number // columns * 16
+    room = (393 // columns - 24) // 6
+    colour, dash = _look(number)
+    line = element(
+        "line", x1=x, x2=x + 16, y1=y - 4, y2=y - 4, stroke=colour, stroke_width=3,
+        stroke_dasharray=dash,
+    )  # fmt: skip
+    return joined([line, _text(name if len(name) <= room else f"...{name[-room:]}", x + 20, y)])
+
+
+def _grid_y(value: float, y: float) -> Markup:
+    line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, stroke="#e4e8ec")
+    return joined([line, _text(label(value), LEFT - 5, y + 4, "end")])
+
+
+def _grid_x(value: float, x: float) -> Markup:
+    line = element("line", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM, stroke="#f0f2f4")
+    return joined([line, _text(label(value), x, HEIGHT - BOTTOM + 14, "middle")])
+
+
+def _text(content: str, x: float, y: float, anchor: str = "start") -> Markup:
+    return element(
+        "text",
+        content,
+        x=round(x, 1),
+        y=round(y, 1),
+        font_size=11,
+        text_anchor=anchor,
+        fill="#57606a",
+    )
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, title: str) -> Markup:
+    inner = element("title", title)
+    return element(
+        "rect",
+        inner,
+        x=round(x, 1),
+        y=round(y, 1),
+        width=round(max(width, 0), 1),
+        height=height,
+        fill=colour,
+    )
+
+
+def _svg(height: float, what: str, *content: Markup) -> Markup:
+    opened = f'<svg viewBox="0 0 {WIDTH} {round(height)}" role="img" '
+    font = 'font-family="system-ui,Liberation Sans,sans-serif"'
+    body = joined([element("title", what), *content])
+    return Markup(f'{opened}{font} xmlns="http://www.w3.org/2000/svg">{body}</svg>')

@@ -1,0 +1,82 @@
+"""`fab report`: writes the page of one run, or of several, with its charts as PNG files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bootstrap.console.output import print_lines
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
+from bootstrap.report.command import command
+from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
+from bootstrap.report.facts import RunFacts, read_run, text_of
+from bootstrap.report.page import run_page, throughput_panels
+from bootstrap.runs.plots import Panel, draw, panels
+from bootstrap.runs.results import require_writable
+
+PAGE = "report.html"
+MOST = 50  # runs on one page
+
+
+def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> Path:
+    """Write the report of these runs; returns the page.
+
+    `to`: the folder. Default: the results of the run; for several, a new folder in `here`.
+
+    Raises:
+        UsageError: a run is not known, has no results here, or no run has the metric `by`.
+    """
+    runs = [read_run(name) for name in dict.fromkeys(names)]
+    refuse_empty(runs)
+    if len(runs) > MOST:
+        raise UsageError(f"{len(runs)} runs: at most {MOST} on one page")
+    one = len(runs) == 1
+    default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
+    folder = Path(to).expanduser().resolve() if to else default
+    require_writable(folder)
+    metric = metric_for(runs, by)
+    html = run_page(runs[0], command_of(runs[0])) if one else comparison_page(runs, metric)
+    found = [*panels(runs[0].records), *throughput_panels(runs[0])] if one else None
+    return write(folder, html, comparison_panels(runs) if found is None else found)
+
+
+def refuse_empty(runs: Sequence[RunFacts]) -> None:
+    """UsageError if there is nothing of a run here."""
+    for run in runs:
+        if not run.result and not run.records:
+            raise UsageError(
+                f"run {run.run_id} has no results here: {run.folder}",
+                hint=f"fab fetch --run {run.run_id}",
+            )
+
+
+def write(folder: Path, html: str, charts: Sequence[Panel]) -> Path:
+    """Write a page, and each chart as a PNG file beside it."""
+    path = folder / PAGE
+    atomic_write(path, html, mode=0o644)
+    with tempfile.TemporaryDirectory() as part:
+        for panel in charts[:12]:
+            name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".png"
+            draw([panel], Path(part) / name, "")
+            atomic_write(folder / name, (Path(part) / name).read_bytes(), mode=0o644)
+    print_lines(f"report: {path}")
+    return path
+
+
+def command_of(run: RunFacts) -> str:
+    """The command that does a run again."""
+    return command(run.given, _where(run.cluster), text_of(run.document, "evaluates"))
+
+
+def _where(cluster: str) -> str:
+    """The option that names the hosts of a recorded cluster; "" if it is not recorded any more."""
+    try:
+        inventory = local_state.load_cluster(cluster)
+    except RailheadError:
+        return ""
+    if inventory.stack:
+        return f"--stack {inventory.stack}"
+    return f"--hosts {','.join(str(host) for host in inventory.hosts)}"

@@ -1,0 +1,191 @@
+"""The supervisor of an endpoint, with a small server in place of TensorFlow's."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.local_hosts import wait_until
+
+SUPERVISOR = Path(__file__).parents[2] / "bootstrap/remote/serve/endpoint.py"
+# Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
+SERVER = """
+import http.server, json, os, socket, sys, threading
+if os.path.exists("broken"):
+    print("the model is broken"); sys.exit(3)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/crash":
+            os._exit(9)
+        body = json.dumps({"status": "ok", "version": 1, "requests": 5, "failed": {}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+def end_with_parent():
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+threading.Thread(target=end_with_parent, daemon=True).start()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
+server.socket = socket.socket(fileno=int(sys.argv[-1]))
+print("serving", flush=True)
+server.serve_forever()
+"""
+
+
+class Endpoint:
+    """An endpoint in a home of its own."""
+
+    def __init__(self, home: Path, name: str = "m", **changes: Any) -> None:
+        self.home, self.folder = home, home / ".railhead/endpoints" / name
+        self.folder.mkdir(parents=True)
+        shutil.copy(SUPERVISOR, self.folder)
+        (self.folder / "server.py").write_text(SERVER)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        argv = [sys.executable, str(self.folder / "server.py")]
+        document = {"port": self.port, "until": time.time() + 600, "argv": argv, "stop": None}
+        self.write({**document, **changes})
+
+    def write(self, document: dict[str, Any]) -> None:
+        self.document = document
+        (self.folder / "endpoint.json").write_text(json.dumps(document))
+
+    @contextmanager
+    def runs(self) -> Iterator[subprocess.Popen[bytes]]:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(self.folder / "endpoint.py")],
+            cwd=self.folder,
+            env={**os.environ, "HOME": str(self.home)},
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
+        except FileNotFoundError:
+            return {"state": "not there"}
+        return found
+
+    def wait(self, state: str) -> dict[str, Any]:
+        wait_until(lambda: self.state["state"] == state, 60, f"it is {state}")
+        return self.state
+
+    def get(self, path: str) -> bytes:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            found: bytes = answer.read()
+            return found
+
+    def listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@pytest.fixture
+def endpoint(home: Path) -> Endpoint:
+    return Endpoint(home)
+
+
+def test_it_serves_until_it_is_ended(endpoint: Endpoint) -> None:
+    with endpoint.runs() as process:
+        state = endpoint.wait("ready")
+        assert (state["version"], state["requests"], state["pid"]) == (1, 5, process.pid)
+        assert b"ok" in endpoint.get("/healthz")
+    assert endpoint.state["state"] == "ended" and "undeploy" in endpoint.state["reason"]
+    assert not endpoint.listens()
+    assert "serving" in (endpoint.folder / "logs/server.log").read_text()
+
+
+def test_requests_during_a_restart_wait_and_are_answered(endpoint: Endpoint) -> None:
+    with endpoint.runs():
+        endpoint.wait("ready")
+        for _ in range(2):
+            with pytest.raises(OSError):
+                endpoint.get("/crash")
+            assert b"ok" in endpoint.get("/healthz"), "it waited for the new server"
+        wait_until(lambda: endpoint.state.get("restarts") == 2, 30, "two restarts")
+        endpoint.wait("ready")
+
+
+def test_a_model_that_does_not_load_ends_it_with_the_reason(endpoint: Endpoint) -> None:
+    (endpoint.folder / "broken").touch()
+    with endpoint.runs():
+        assert "the model is broken" in endpoint.wait("failed")["reason"]
+        wait_until(lambda: not endpoint.listens(), 10, "the port is closed")
+
+
+def test_a_port_in_use_is_named(endpoint: Endpoint) -> None:
+    with socket.create_server(("127.0.0.1", endpoint.port)), endpoint.runs():
+        assert f"port {endpoint.port} is in use" in endpoint.wait("failed")["reason"]
+
+
+def test_nothing_listens_when_the_supervisor_is_killed(endpoint: Endpoint) -> None:
+    with endpoint.runs() as process:
+        endpoint.wait("ready")
+        process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not endpoint.listens(), 20, "the server ended with it")
+
+
+def test_the_time_to_live_can_be_moved_and_then_ends_it(endpoint: Endpoint) -> None:
+    with endpoint.runs() as process:
+        endpoint.wait("ready")
+        endpoint.write({**endpoint.document, "until": time.time() + 0.5})
+        process.wait(30)
+    assert endpoint.state["reason"] == "its time-to-live is over" and not endpoint.listens()
+
+
+def over(home: Path) -> Endpoint:
+    """An endpoint of a stack's machine whose time is over at once."""
+    stop = ["sh", "-c", f"echo stopped >{home}/stopped"]
+    return Endpoint(home, until=time.time() - 1, stop=stop)
+
+
+def test_at_its_end_the_machine_stops(home: Path) -> None:
+    endpoint = over(home)
+    with endpoint.runs() as process:
+        process.wait(30)
+    assert endpoint.state["machine"] == "stop command sent" and (home / "stopped").exists()
+
+
+def test_the_machine_is_left_to_a_run(home: Path) -> None:
+    endpoint = over(home)
+    with (home / ".railhead/supervisor.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with endpoint.runs() as process:
+            process.wait(30)
+    assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
+
+
+@pytest.mark.parametrize(("age", "left"), [(1.0, True), (60.0, False)])
+def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, left: bool) -> None:
+    endpoint, other = over(home), home / ".railhead/endpoints/other"
+    other.mkdir()
+    state = {"state": "ready", "heartbeat": time.time() - age}
+    (other / "state.json").write_text(json.dumps(state))
+    with endpoint.runs() as process:
+        process.wait(30)
+    assert (endpoint.state["machine"] == "left to endpoint other") is left
+    assert (home / "stopped").exists() is not left

@@ -1,0 +1,182 @@
+"""Endpoints on this side: records, the state that a host reports, models, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.clouds.base import Deadline
+from bootstrap.errors import UsageError
+from bootstrap.lifecycle import timer
+from bootstrap.serving import records
+from bootstrap.serving.deploy import Place, check_deadline
+from bootstrap.serving.model import copy_on_chief, local_model
+from bootstrap.serving.predict import Predictions, check_file
+from bootstrap.serving.records import Deployed
+from bootstrap.serving.request import DeployRequest, read_request
+from bootstrap.serving.state import EndpointState, is_alive
+from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.local_session import local_session
+from bootstrap.untrusted.unpack import Hostile
+
+STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "alive", "text"),
+    [
+        ({"version": 2, "requests": 5}, True, "ready, version 2, 5 requests, ends in 1 h 6 min"),
+        ({"restarts": 1, "state": "restarting"}, True, "restarting, ends in 1 h 6 min, 1 restart"),
+        ({}, False, "LOST: its supervisor died, or the host restarted"),
+        ({"state": "failed", "reason": "port 1 is in use"}, False, "failed: port 1 is in use"),
+        (
+            {"state": "ended", "reason": "its time-to-live is over", "machine": "left to a run"},
+            False,
+            "ended: its time-to-live is over; machine: left to a run",
+        ),
+    ],
+)
+def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None:
+    state = EndpointState.read(json.dumps({**STATE, **change}))
+    assert state.describe(alive, now=0.0) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "[" * 100_000]
+    + [
+        json.dumps({**STATE, **change})
+        for change in (
+            {"state": "happy"}, {"state": 1}, {"pid": "7"}, {"pid": 1}, {"pid": 1 << 40},
+            {"until": None}, {"version": True}, {"reason": []}, {"failed": {"1": 2}}, {"failed": 1},
+        )
+    ],
+)  # fmt: skip
+def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
+    with pytest.raises(Hostile):
+        EndpointState.read(text)
+
+
+def test_escapes_of_a_host_are_not_shown() -> None:
+    state = EndpointState.read(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
+    assert "\x1b" not in state.describe(False)
+
+
+def test_records_are_found_by_name_and_by_cluster() -> None:
+    with pytest.raises(UsageError, match="no endpoint 'm' is deployed\n"):
+        records.require("m")
+    one, two = Deployed("m", "c", "h1", 8501, "r1"), Deployed("n", None, "here", 8502, None)
+    records.save(one)
+    records.save(two)
+    assert records.require("m") == one
+    assert (records.of_cluster("c"), records.of_cluster(None)) == ([one], [two])
+    with pytest.raises(UsageError, match="deployed: m, n"):
+        records.require("x")
+    records.forget("m")
+    assert records.names() == ["n"]
+
+
+def test_a_damaged_record_is_named() -> None:
+    records.save(Deployed("m", "c", "h1", 8501, "r1"))
+    records._file("m").write_text("{")
+    with pytest.raises(UsageError, match="the record of endpoint m is damaged"):
+        records.find("m")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "-x", "x" * 64, "a/b", "a.json"])
+def test_a_name_that_is_no_path_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not an endpoint's name"):
+        DeployRequest(name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("80", None, None, None), ("x", None, None, None), (None, "0", None, None),
+     (None, "999", None, None), (None, None, "0", None), (None, None, None, "-1")],
+)  # fmt: skip
+def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
+    with pytest.raises(UsageError, match="--"):
+        read_request("m", *options, update=False)
+
+
+def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime.now(timezone.utc) + timedelta(hours=2)
+    monkeypatch.setattr(timer, "read", lambda _: Deadline("timer", at, "armed", "the machine"))
+    session: Any = None
+    check_deadline(Place(session, "python3", in_cloud=True), 3600)
+    check_deadline(Place(session, "python3"), 10 * 3600)
+    with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
+        check_deadline(Place(session, "python3", in_cloud=True), 3 * 3600)
+    assert refused.value.hint.startswith("fab extend --hours 3.5")
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["saved_model/saved_model.pb", "model.keras"], "saved_model"),
+        (["saved_model.pb"], "."),
+        (["export/saved_model.pb"], "export"),
+        (["model.keras", "metrics.jsonl"], "model.keras"),
+        (["deep/model.keras"], "deep/model.keras"),
+        (["metrics.jsonl"], None),
+    ],
+)
+def test_the_model_of_a_run_is_found_here_and_on_the_chief(
+    files: list[str], found: str | None, home: Path
+) -> None:
+    results = home / ".railhead/runs/r1/results"
+    for name in files:
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
+        (results / name).write_text(name)
+    model = local_model(results)
+    assert (model.path if model else None) == ((results / found).resolve() if found else None)
+    with local_session() as session:
+        start_agent(session)
+        copy = copy_on_chief(session, "~/.railhead/runs/r1", "r1")
+        assert copy == copy_on_chief(session, "~/.railhead/runs/r1", "r1"), "it is copied once"
+    if not model:
+        assert copy is None
+    else:
+        assert copy == "~/.railhead/models/run-r1"
+        there = {path.name for path in (home / ".railhead/models/run-r1").iterdir()}
+        assert {file.path for file in model.bundle.files} <= there
+
+
+def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
+    with local_session() as session:
+        assert session.facts().home == str(home)
+        start_agent(session)
+        session.call("write", files=[["~/x/y", 0o600, "text"]])
+        assert session.run(["cat", "~/x/y"]).tail == ("text",)
+        state = EndpointState.read(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
+        assert not is_alive(session, "~/.railhead/endpoints/m", state)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"rows": [1], "accuracy": null}', '{"rows": 1}'])
+def test_predictions_that_are_not_valid_are_refused(text: str) -> None:
+    with pytest.raises(Hostile):
+        Predictions.read(text)
+
+
+def test_predictions_as_text() -> None:
+    rows = [{"prediction": "7", "score": 0.9, "right": "7"}, {"prediction": "1", "right": "2"}]
+    found = Predictions.read(json.dumps({"rows": rows, "accuracy": 0.5, "outputs": []}))
+    assert found.lines() == [
+        "   0  7  0.900  right: 7",
+        "   1  1  right: 2  WRONG",
+        "accuracy 0.5000 on 2 samples",
+    ]
+
+
+@pytest.mark.parametrize(("name", "message"), [("no.npy", "no such file"), ("x.txt", "one of")])
+def test_a_file_that_cannot_be_sent_is_refused(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").touch()
+    with pytest.raises(UsageError, match=message):
+        check_file(tmp_path / name)

@@ -1,0 +1,315 @@
+"""The report of runs: what it shows, and that nothing of a host leaves it or runs in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.report import listing
+from bootstrap.report.command import command
+from bootstrap.report.compare import best_of, differing, metric_for, short_names
+from bootstrap.report.facts import RunFacts, better, read_run
+from bootstrap.report.html import element, table, text
+from bootstrap.report.page import confusion_of
+from bootstrap.report.svg import ticks
+from bootstrap.report.write import report
+from bootstrap.runs.request import TrainArgs
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8"
+    "ffff3f0005fe02fedccc59e70000000049454e44ae426082"
+)
+FIRST, SECOND = "20261122-100000-0001", "20261122-110000-0002"
+
+
+def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", **more: Any) -> Path:
+    """A run with results in ./results; `name` is the name of a class, `more` are settings."""
+    folder = Path.cwd() / "results" / run_id
+    (folder / "worst").mkdir(parents=True)
+    settings = {"model": "cnn", "data": "digits", "learning_rate": 0.001, **more}
+    hosts = [{"name": "h1", "slots": 1}, {"name": "h2", "slots": 1}]
+    document = {"run_id": run_id, "cluster": "c", "created": "2026-11-22T10:00:00Z", "size": 2}
+    document |= {"hosts": hosts, "program": {"kind": "training", "settings": settings}}
+    document |= {"launcher": "horovod", "strategy": "horovod", "bundle": "ab12"}
+    local_state.save_run(document, folder, TrainArgs(preset="digits").record())
+    result = {"state": "succeeded", "seconds": 60.0, "started": "2026-11-22T10:00:05Z"}
+    result |= {"ended": "2026-11-22T10:01:05Z", "size": 2, "evaluation": {"accuracy": accuracy}}
+    worst = [{"picture": "worst/1.png", "label": name, "prediction": "8", "loss": 4.0}]
+    evaluation = {"accuracy": accuracy, "loss": 0.3, "samples": 4, "split": "test", "worst": worst}
+    evaluation |= {"classes": [name, "8"], "confusion": [[1, 1], [0, 2]], "worst_of": 4}
+    classes = {"class": name, "samples": 2, "precision": 1.0, "recall": 0.5, "f1": None}
+    evaluation |= {"per_class": [classes], "model": "feed", "data": "beef", "passed": True}
+    records = [
+        {"kind": "epoch", "epoch": e, "epochs": 3, "loss": 1 / e, "accuracy": 0.3 * e,
+         "val_loss": 0.9 / e, "val_accuracy": accuracy * e / 3, "samples_per_s": 100.0 * e,
+         "learning_rate": 0.001, "step_s": 0.1, "input_s": 0.02, "time": 1795341600.0 + e}
+        for e in (1, 2, 3)
+    ]  # fmt: skip
+    records += [{"kind": "progress", "rank": 0, "host": name, "step_s": 0.1, "input_s": 0.02}]
+    records += [{"kind": "checkpoint", "step": 9, "time": 1795341610.0}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / "worst/1.png").write_bytes(PNG)
+    for file, content in (("result", result), ("evaluation", evaluation), ("run", document)):
+        (folder / f"{file}.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which commands are typed."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def page_of(*runs: str) -> str:
+    return report(runs, None, None, Path.cwd() / "results").read_text()
+
+
+def test_the_page_of_a_run_has_everything(project: Path) -> None:
+    folder = record_run()
+    html = page_of(FIRST)
+    for shown in (
+        "90.00 %", "Curves", "held out", "Throughput", "Timeline", "checkpoint at step 9",
+        "Confusion matrix", "data:image/png;base64,", "Environment", "Digests", "feed", "beef",
+        "fab train --preset digits", "1 min", "waiting for input",
+    ):  # fmt: skip
+        assert shown in html, shown
+    assert {path.name for path in folder.glob("report-*.png")} >= {
+        "report-loss.png", "report-accuracy.png",
+    }  # fmt: skip
+    assert (folder / "report-loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_cost_is_shown_where_the_price_is_known() -> None:
+    facts = RunFacts("r", Path(), "c", result={"state": "succeeded", "seconds": 1800}, price=3.0)
+    assert facts.cost == 1.5
+    assert RunFacts("r", Path(), "c", result={"seconds": 1800}).cost is None
+
+
+def test_a_run_without_results_names_the_next_command() -> None:
+    local_state.save_run({"run_id": FIRST, "cluster": "c"}, Path("results") / FIRST)
+    with pytest.raises(UsageError, match="has no results here") as caught:
+        page_of(FIRST)
+    assert caught.value.hint == f"fab fetch --run {FIRST}"
+
+
+def test_a_folder_of_results_needs_no_record(project: Path) -> None:
+    folder = record_run()
+    shutil.rmtree(local_state.home())
+    assert "90.00 %" in report([str(folder)], str(project / "out"), None, project).read_text()
+
+
+# --- Text of a host --------------------------------------------------------------------------
+
+EVIL = '"><img src=http://127.0.0.1:{port}/x onerror=alert(1)><script>console.error(1)</script>'
+
+
+class Tags(HTMLParser):
+    """Collects the names of tags, and the attributes that can load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+def test_what_a_host_writes_is_text(project: Path) -> None:
+    evil = EVIL.format(port=9)
+    folder = record_run(name=evil, model=evil)
+    result = json.loads((folder / "result.json").read_text())
+    culprit = {"rank": 1, "host": evil, "lines": [evil, "\x1b[2Jred"]}
+    (folder / "result.json").write_text(json.dumps({**result, "culprit": culprit, "state": evil}))
+    html = page_of(FIRST)
+    assert escape(evil) in html and "\x1b" not in html
+    tags = Tags()
+    tags.feed(html)
+    assert "script" not in tags.found
+    assert all(link.startswith("data:") for link in tags.links)
+
+
+DAMAGED: dict[str, Any] = {
+    "confusion": [[1], [2, 3]], "worst": [{"picture": "../../../etc/passwd"}, 5], "loss": "nan",
+    "per_class": ["x", {"class": 3}], "thresholds": [1, {"value": {}}], "failed": 7, "classes": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_evaluation_is_no_traceback(project: Path, name: str) -> None:
+    folder = record_run()
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    (folder / "evaluation.json").write_text(json.dumps({**evaluation, name: DAMAGED[name]}))
+    assert "root:" not in page_of(FIRST)
+
+
+@pytest.mark.parametrize("file", ["evaluation", "run", "result", "metrics"])
+@pytest.mark.parametrize("content", ["[", "[]", "null", '{"program": 3, "hosts": [1], "size": {}}'])
+def test_a_damaged_file_is_no_traceback(project: Path, file: str, content: str) -> None:
+    folder = record_run()
+    (folder / f"{file}.{'jsonl' if file == 'metrics' else 'json'}").write_text(content)
+    assert page_of(FIRST)
+    assert report([str(folder)], None, None, project)
+
+
+def test_a_link_in_place_of_a_picture_is_not_shown(project: Path) -> None:
+    folder = record_run()
+    (project / "secret.png").write_bytes(PNG)
+    (folder / "worst/1.png").unlink()
+    (folder / "worst/1.png").symlink_to(project / "secret.png")
+    assert "data:image/png" not in page_of(FIRST)
+
+
+def test_the_pieces_of_a_page_escape_their_text() -> None:
+    assert element("p", "<b>", class_='a"b') == '<p class="a&quot;b">&lt;b&gt;</p>'
+    assert text("\x1b[31mred\u202e") == "red"
+    assert '<td class="n">12.5 %</td>' in table(("a",), [("12.5 %",)])
+
+
+# --- Several runs ----------------------------------------------------------------------------
+
+
+def test_several_runs_are_compared_and_the_best_is_named(project: Path) -> None:
+    record_run(learning_rate=0.1)
+    record_run(SECOND, accuracy=0.95, learning_rate=0.01)
+    html = page_of(FIRST, SECOND)
+    assert (
+        f"Best run: <b>{SECOND}</b>" in html and "accuracy 95.00 %, with learning_rate=0.01" in html
+    )
+    runs = [read_run(FIRST), read_run(SECOND)]
+    assert differing(runs) == ["learning_rate"]
+    assert short_names(runs) == ["learning_rate=0.1", "learning_rate=0.01"]
+    with pytest.raises(UsageError, match="no run has the metric 'f2'; they have: accuracy, loss"):
+        metric_for(runs, "f2")
+    assert metric_for(runs) == "accuracy"
+
+
+def test_the_lowest_loss_is_the_best_and_a_failed_run_never_is() -> None:
+    def run(name: str, loss: float, state: str = "succeeded") -> RunFacts:
+        return RunFacts(name, Path(), "c", result={"state": state}, evaluation={"loss": loss})
+
+    runs = [run("a", 0.5), run("b", 0.2), run("c", 0.1, "failed")]
+    assert best_of(runs, "loss") is runs[1]
+    assert better("val_loss", 1, 2) and better("accuracy", 2, 1)
+    assert best_of(runs, "accuracy") is None
+
+
+def test_the_command_has_no_value_of_a_variable() -> None:
+    args = TrainArgs(script="t.py", args="--epochs 3", env=("TOKEN=hidden",), metrics=("a=(.)",))
+    given = json.loads(json.dumps(args.record()))
+    assert command(given, "--hosts a,b") == (
+        "fab train --hosts a,b --script t.py '--args=--epochs 3' --env TOKEN=... --metric 'a=(.)'"
+    )
+    assert command({}, "") == ""
+
+
+def test_only_a_square_matrix_of_numbers_is_shown() -> None:
+    assert confusion_of({"confusion": [[1, 2], [3, 4]]}) == [[1, 2], [3, 4]]
+    for wrong in ([], [[1, 2]], [[1], [2]], [["a", 1], [2, 3]], 5, [[1] * 101] * 101):
+        assert confusion_of({"confusion": wrong}) == []
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1234, 0.1235), (-5, 1e9), (1e-9, 2e-9)])
+def test_the_numbers_of_an_axis_are_few_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 6
+    assert all(low - 1e-9 * abs(low) <= value <= high * (1 + 1e-9) for value in found)
+
+
+# --- The list --------------------------------------------------------------------------------
+
+
+def listed(sort: str = "time") -> list[str]:
+    out = io.StringIO()
+    listing.show(sort, out)
+    return [row["run_id"] for row in json.loads(out.getvalue())]
+
+
+def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record_run(accuracy=0.95)
+    record_run(SECOND)
+    third = "20261122-120000-0003"
+    local_state.save_run({"run_id": third, "cluster": "c"}, Path("results") / third)
+    assert listed() == [third, SECOND, FIRST]
+    assert listed("accuracy") == [FIRST, SECOND, third]
+    with pytest.raises(UsageError, match="choices: time, duration, cost, accuracy, loss"):
+        listed("f2")
+    capsys.readouterr()
+    listing.show("time", None)
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "run",
+        "cluster",
+        "kind",
+        "state",
+        "duration",
+        "accuracy",
+        "loss",
+        "results",
+    ]
+    assert "not fetched" in first and f"fab fetch --run {third}" in first
+
+
+# --- In a browser ----------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu",
+    "--disable-background-networking", "--disable-component-update", "--no-first-run",
+    "--enable-logging=stderr",
+)  # fmt: skip
+NARROW = """<!DOCTYPE html>
+<iframe style="width:360px;height:900px;border:0" srcdoc="{page}"></iframe>
+<script>onload = () => {{ const inner = document.querySelector("iframe").contentDocument;
+document.body.dataset.width = inner.documentElement.scrollWidth + " of " +
+inner.documentElement.clientWidth + ", " + inner.images.length; }}</script>"""
+
+
+def browse(tmp_path: Path, page: Path, *flags: str) -> tuple[str, str]:
+    """The DOM of a page that chromium has shown, and what chromium logs."""
+    assert CHROMIUM
+    argv = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags, f"file://{page}"]
+    environment = {**os.environ, "DBUS_SESSION_BUS_ADDRESS": "disabled:"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout, done.stderr
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_a_browser_shows_the_page_and_asks_for_nothing(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        evil = EVIL.format(port=server.getsockname()[1])
+        record_run(name=evil)
+        record_run(SECOND, learning_rate=0.1, model=evil)
+        results = project / "results"
+        for runs in ([FIRST], [FIRST, SECOND]):
+            page = report(runs, None, None, results)
+            narrow = project / "narrow.html"
+            narrow.write_text(NARROW.format(page=escape(page.read_text())))
+            dom, log = browse(project, narrow, "--dump-dom")
+            width = re.search(r'data-width="(\d+) of (\d+), (\d+)"', dom)
+            assert width and width[1] == width[2] == "360", "it scrolls to the side"
+            assert width[3] == ("1" if len(runs) == 1 else "0"), "only the picture is an image"
+            assert "CONSOLE" not in log
+            printed = project / "printed.pdf"
+            browse(project, page, f"--print-to-pdf={printed}")
+            assert printed.read_bytes().startswith(b"%PDF")
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()

@@ -1,0 +1,74 @@
+"""A local port that leads to a port of a real host."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from e2e.local_hosts import wait_until
+
+from bootstrap.errors import UsageError
+from bootstrap.ssh.session import ConnectionLost, Session
+from bootstrap.ssh.tunnel import require_open, tunnel
+
+# Answers each connection with what it sent, after the client has finished sending.
+ECHO = """
+import socketserver, sys
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(b"got " + self.rfile.read())
+with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+"""
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """The port of a server; local hosts share the loopback interface of this machine."""
+    with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        yield int(process.stdout.readline())
+        process.kill()
+
+
+def ask(port: int, text: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(text)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_both_ways_and_all_bytes(session: Session, echo: int) -> None:
+    with tunnel(session, echo, 0) as port:
+        assert ask(port, b"x" * 1_000_000) == b"got " + b"x" * 1_000_000
+        assert [ask(port, b"%d" % n) for n in range(3)] == [b"got 0", b"got 1", b"got 2"]
+    with pytest.raises(OSError):
+        ask(port, b"")
+
+
+def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        unused = int(probe.getsockname()[1])
+    with tunnel(session, unused, 0) as port:
+        assert ask(port, b"") == b""
+
+
+def test_a_local_port_in_use_is_refused(session: Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        refusal = pytest.raises(UsageError, match=f"port {port} of this machine is in use")
+        with refusal, tunnel(session, 1, port):
+            pass
+
+
+def test_a_connection_that_ends_is_noticed(session: Session) -> None:
+    require_open(session)
+    session.close()
+    wait_until(lambda: not session.connection.is_connected, 10, "it is closed")
+    with pytest.raises(ConnectionLost):
+        require_open(session)

@@ -1,0 +1,198 @@
+"""The server itself, with models of TensorFlow: limits, versions, models that do not load."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.local_hosts import wait_until
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "locks/serving.txt"
+pytestmark = pytest.mark.slow
+
+# Two versions whose outputs differ, one with a string input and several signatures, one slow.
+MAKE = """
+import sys
+import tensorflow as tf
+class Adds(tf.Module):
+    def __init__(self, number):
+        self.number = tf.Variable(float(number))
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
+    def add(self, x):
+        return {"y": x + self.number}
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def measure(self, text):
+        return {"length": tf.strings.length(text), "text_bytes": text}
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "seconds")])
+    def sleep(self, seconds):
+        end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
+        now = tf.while_loop(lambda now: now < end, lambda now: [tf.timestamp()], [tf.timestamp()])
+        with tf.control_dependencies(now):
+            return {"slept": tf.identity(seconds)}
+for number in (1, 2):
+    model = Adds(number)
+    signatures = {"serving_default": model.add, "measure": model.measure, "sleep": model.sleep}
+    tf.saved_model.save(model, f"{sys.argv[1]}/{number}", signatures)
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(shared_caches: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages of the lock, as `fab deploy` sends them."""
+    folder = tmp_path_factory.mktemp("packages")
+    argv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--no-deps"]
+    argv += ["--require-hashes", "--target", str(folder), "-r", str(LOCK)]
+    subprocess.run(argv, check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Versions 1 and 2 of a model."""
+    folder = tmp_path_factory.mktemp("models")
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run([runtime_python, "-c", MAKE, str(folder)], check=True, env=environment)
+    return folder
+
+
+class Server:
+    """A server with its own folder of versions."""
+
+    def __init__(self, python: str, packages: Path, folder: Path, *options: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.folder = folder
+        argv = [python, "-m", "training.serving", "--model", str(folder), "--name", "m"]
+        argv += ["--port", str(self.port), *options]
+        path = f"{ROOT}{os.pathsep}{packages}"
+        environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1"}
+        self.process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def call(self, path: str, body: Any = None) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(request, timeout=60) as answer:
+                text = answer.read()
+                return answer.status, text if path == "/metrics" else json.loads(text)
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def predict(self, **body: Any) -> tuple[int, Any]:
+        return self.call("/v1/models/m:predict", body)
+
+    def sleep(self, seconds: float) -> tuple[int, Any]:
+        return self.predict(signature_name="sleep", instances=[seconds])
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None
+        try:
+            return self.call("/healthz")[0] == 200
+        except OSError:
+            return False
+
+    def add_version(self, source: Path) -> None:
+        shutil.copytree(source, self.folder / ".part")
+        (self.folder / ".part").rename(self.folder / source.name)
+
+
+@contextmanager
+def serving(
+    python: str, packages: Path, models: Path, folder: Path, *options: str
+) -> Iterator[Server]:
+    folder.mkdir()
+    shutil.copytree(models / "1", folder / "1")
+    server = Server(python, packages, folder, *options)
+    try:
+        wait_until(server.is_ready, 120, "it serves")
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.communicate(timeout=30)
+
+
+def test_a_new_version_takes_over_without_a_refused_request(
+    runtime_python: str, packages: Path, models: Path, tmp_path: Path
+) -> None:
+    with serving(runtime_python, packages, models, tmp_path / "m") as server:
+        outcomes: list[tuple[int, Any]] = []
+        changed = threading.Event()
+
+        def client() -> None:
+            while not changed.is_set():
+                outcomes.append(server.predict(instances=[[1, 2]]))
+
+        with ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(client) for _ in range(4)]
+            wait_until(lambda: len(outcomes) > 20, 60, "requests are answered")
+            server.add_version(models / "2")
+            new = {"predictions": [[3, 4]]}
+            wait_until(lambda: (200, new) in outcomes[-20:], 60, "the new version answers")
+            changed.set()
+            [each.result() for each in clients]
+        assert {code for code, _ in outcomes} == {200}
+        assert {json.dumps(found) for _, found in outcomes} == {
+            '{"predictions": [[2.0, 3.0]]}', '{"predictions": [[3.0, 4.0]]}'
+        }  # fmt: skip
+        (server.folder / "3").mkdir()
+        (server.folder / "3/saved_model.pb").write_text("no model")
+        states = "/v1/models/m/versions/3"
+        wait_until(lambda: server.call(states)[0] == 200, 30, "version 3 is tried")
+        wait_until(lambda: "END" in str(server.call(states)), 30, "version 3 does not load")
+        assert "does not load" in str(server.call(states)[1])
+        assert server.predict(instances=[[1, 2]])[1] == new, "the one before serves on"
+        shutil.rmtree(server.folder / "3")
+        shutil.rmtree(server.folder / "2")
+        old = {"predictions": [[2, 3]]}
+        wait_until(lambda: server.predict(instances=[[1, 2]])[1] == old, 60, "back to version 1")
+
+
+def test_signatures_limits_and_metrics(
+    runtime_python: str, packages: Path, models: Path, tmp_path: Path
+) -> None:
+    limits = ("--max-requests", "2", "--timeout-s", "3", "--max-body-mb", "1")
+    with serving(runtime_python, packages, models, tmp_path / "m", *limits) as server:
+        found = server.predict(signature_name="measure", instances=["ab", {"b64": "/w=="}])
+        assert found[1] == {
+            "predictions": [{"length": 2, "text_bytes": {"b64": "YWI="}},
+                            {"length": 1, "text_bytes": {"b64": "/w=="}}]
+        }  # fmt: skip
+        code, error = server.predict(signature_name="none", instances=[1])
+        assert code == 400 and "measure, serving_default, sleep" in error["error"]
+        assert server.call("/v1/models/m:predict", b" " * 2_000_000)[0] == 413
+        with ThreadPoolExecutor(4) as pool:
+            codes = sorted(code for code, _ in pool.map(server.sleep, [0.5] * 4))
+        assert 503 in codes and 200 in codes, "more than two at a time are refused"
+        assert server.sleep(6.0) == (504, {"error": "no result within 3 s"})
+        text = server.call("/metrics")[1].decode()
+        assert 'railhead_requests_total{method="predict",code="413"} 1' in text
+        assert "railhead_model_version 1" in text
+
+
+def test_a_model_that_does_not_load_ends_the_server_with_the_reason(
+    runtime_python: str, packages: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "m/1").mkdir(parents=True)
+    (tmp_path / "m/1/x.keras").write_text("no zip")
+    server = Server(runtime_python, packages, tmp_path / "m")
+    began = time.monotonic()
+    _, errors = server.process.communicate(timeout=120)
+    assert server.process.returncode == 3, time.monotonic() - began
+    assert "x.keras does not load" in errors and "Traceback" not in errors
