@@ -119,7 +119,7 @@ class OnGcp:
         return named
 
     def remains(self) -> list[str]:
-        """Nothing is looked for: networks and accounts of a killed `up` may stay, as the page says."""
+        """Nothing: networks and accounts of a killed `up` may stay, as the page says."""
         return []
 
     def instances(self) -> list[str]:
