@@ -129,6 +129,8 @@ def test_the_model_of_a_run_is_found_here_and_on_the_chief(
     files: list[str], found: str | None, home: Path
 ) -> None:
     results = home / ".railhead/runs/r1/results"
+    (home / ".git").mkdir()
+    (home / ".gitignore").write_text("*.pb\n*.keras\n")  # a model is sent all the same
     for name in files:
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).write_text(name)
