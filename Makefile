@@ -51,7 +51,7 @@ gpu-check:
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py scripts/lock
+	$(bin)/mypy --cache-dir $(caches)/mypy bootstrap stacks training benchmarks fabfile.py railhead.py scripts/lock
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed)
 	$(bin)/mypy --cache-dir $(caches)/mypy $(typed_stacks)
 	$(bin)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25

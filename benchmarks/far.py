@@ -167,15 +167,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--patient", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if why := requirements.missing() or requirements.base_or_reason():
         sys.exit(why)
-    left_out = LONG - PATIENT if asked.patient else LONG
+    left_out = LONG - PATIENT if options.patient else LONG
     cases = [(lacks, way) for lacks in LACKS for way in WAYS if (lacks, way) not in left_out]
     found: dict[tuple[str, str], list[Took]] = {one: [] for one in cases}
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name))
-        for _ in range(asked.rounds):
+        for _ in range(options.rounds):
             for lacks, way in cases:
                 found[lacks, way].append(place.measure(lacks, way))
     return show(found)

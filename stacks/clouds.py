@@ -1,7 +1,7 @@
 """The registry of clouds: what the stacks must know of each without asking it. Pure.
 
 A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and its keys in
-config_schema.py. Code outside asks for a property of a cloud, never for its name.
+config_schema.py. Code outside reads a property of a cloud, never its name.
 """
 
 from __future__ import annotations

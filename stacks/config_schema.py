@@ -45,7 +45,7 @@ class Key:
         return f"pulumi config rm {self.name}   # the default: {self.default_for(cloud)}"
 
 
-# What a message shows for a key where its default is no answer.
+# What a message shows for a key where its default does not help.
 EXAMPLES: Mapping[str, str | Mapping[str, str]] = {
     "cloud": "aws",
     "name": "gpu",

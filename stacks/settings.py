@@ -23,7 +23,7 @@ from stacks.validators import ConfigError, one_of
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """The requested cluster. docs/config.md says what each key means."""
+    """The requested cluster. docs/config.md describes each key."""
 
     cloud: str
     name: str

@@ -161,7 +161,7 @@ def bucket_name(key: str, text: str) -> str:
 
 
 def refused_word(bucket: str) -> str | None:
-    """What Google refuses in the name of a bucket: its own name, also written with zeros."""
+    """What Google refuses in a bucket name: its own name, also written with zeros."""
     found = re.search(r"g[o0]{2}g[l1]e", bucket)
     return found[0] if found else None
 

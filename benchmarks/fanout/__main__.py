@@ -65,8 +65,8 @@ class Bench:
 
     def environment(self, what: str) -> dict[str, str]:
         """What tells pyinfra's scripts the job; ours reads none of it."""
-        told = {"FANOUT_JOB": str(self.path), "FANOUT_PHASE": what}
-        return {**os.environ, **told, "FANOUT_COMMANDS": "\n".join(job.COMMANDS)}
+        variables = {"FANOUT_JOB": str(self.path), "FANOUT_PHASE": what}
+        return {**os.environ, **variables, "FANOUT_COMMANDS": "\n".join(job.COMMANDS)}
 
     def empty(self) -> None:
         """Take from the hosts all that either tool has put there."""
@@ -138,17 +138,17 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--connect", type=int, default=64, help="0 leaves this part out")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if not shutil.which("rsync"):
         print("pyinfra is at its fastest with rsync; next: sudo apt-get install -y rsync")
         return 2
     pyinfra = pyinfra_tool.installed()
-    print(f"{asked.hosts} hosts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{options.hosts} hosts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="railhead-fanout-") as name:
         os.environ["HOME"] = name
         os.environ.pop("SSH_AUTH_SOCK", None)
-        ratio = compare(asked.hosts, asked.repeat, Path(name), pyinfra)
-        gone = lost(asked.connect) if asked.connect else 0
+        ratio = compare(options.hosts, options.repeat, Path(name), pyinfra)
+        gone = lost(options.connect) if options.connect else 0
     print(f"again: {ratio:.2f} of pyinfra's time (limit {LIMIT}); {gone} connections lost")
     return int(ratio > LIMIT or gone > 0)
 

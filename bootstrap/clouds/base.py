@@ -54,7 +54,7 @@ class Deadline:
 
     `at` None: the deadline is a length (in `reason`) that begins when the instance starts.
     `target` is what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance
-    runs.
+    runs. `exists`: where it is false, there is nothing to move, and an `up` makes it.
     """
 
     kind: str
@@ -64,6 +64,7 @@ class Deadline:
     reason: str = ""
     target: str = ""
     fixed: bool = False
+    exists: bool = True
 
 
 def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TextIO
 
+from bootstrap.console import notebook
 from bootstrap.console.text import clean, columns_of, fit
 
 PAINTS_PER_SECOND = 10
@@ -20,10 +22,10 @@ _UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
 class Board:
     """A line per host below a scrolling text; use it in a `with`. Any thread may call it.
 
-    On a terminal the lines stay and are painted over, at most ten times a second. Elsewhere each
-    is printed as `[host] text`: at once when its `state` changed, else at most once in `every`
-    seconds; the last one of each host is never lost. A stream that breaks is written no more,
-    because the run does not end with its display.
+    On a terminal and in a notebook the lines stay and are painted over, at most ten times a second.
+    Elsewhere each is printed as `[host] text`: at once when its `state` changed, else at most once
+    in `every` seconds; the last one of each host is never lost. A stream that breaks is written no
+    more, because the run does not end with its display.
     """
 
     def __init__(
@@ -35,7 +37,8 @@ class Board:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._every, self._clock = stream, every, clock
-        self.live = _is_terminal(stream)
+        self._in_notebook = notebook.painter() if stream is sys.stdout else None
+        self.live = _is_terminal(stream) or self._in_notebook is not None
         self.names = tuple(names)
         self._texts = dict.fromkeys(names, "")
         self._states = dict.fromkeys(names, "")
@@ -112,6 +115,11 @@ class Board:
         """
         columns, rows = _terminal_size(self._stream)
         board = self._board(columns, rows)
+        if self._in_notebook:
+            self._write("".join(f"{line}\n" for line in self._lines))
+            self._in_notebook("\n".join(board))
+            self._lines = []
+            return
         up = _UP.format(self._rows) if self._rows else ""
         lines = "".join(f"{line}{_CLEAR_RIGHT}\n" for line in (*self._lines, *board))
         self._write(f"\r{up}{lines}{_CLEAR_BELOW}")

@@ -273,7 +273,9 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
     if not bad:
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
-    return RailheadError(
-        f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it",
-        hint="fab extend --hours 8   # arms it anew",
-    )
+    what = f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
+    if all(deadline.exists for deadline in bad.values()):
+        return RailheadError(what, hint="fab extend --hours 8   # arms it anew")
+    own = status.inventory.stack
+    stack = f" --stack {shlex.quote(own)}" if own else ""
+    return RailheadError(what, hint=f"fab up --refresh{stack}   # makes it")

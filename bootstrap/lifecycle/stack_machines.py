@@ -121,7 +121,7 @@ def find(stack: str) -> StackMachines:
 
 
 def of_record(inventory: Inventory) -> StackMachines:
-    """The machines of a stack that this computer has recorded, where Pulumi cannot be asked."""
+    """The machines of a stack that this computer has recorded, where Pulumi is not used."""
     hosts = inventory.hosts if inventory.kind.machines else ()
     machines = tuple(
         StateMachine(str(h.id), h.name, h.zone, h.address, h.peer_address) for h in hosts

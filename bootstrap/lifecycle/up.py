@@ -2,7 +2,8 @@
 
 A Pulumi program cannot catch a refused machine and go on elsewhere. So after a refusal for
 capacity, and only if the cluster had no machine before, what was made is removed, the next of the
-configured zones becomes the first, and `pulumi up` runs again.
+configured zones becomes the first, and `pulumi up` runs again. So it does, in the same zone, where
+a killed `pulumi up` left something whose name is needed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
         report(f"a killed `pulumi up` left {', '.join(removed)}: removed, and made anew now")
     zones = pulumi_stack.zones(stack)
     done = pulumi_stack.up(stack, refresh=refresh)
+    if done.code and _had_none(before, done) and is_conflict(done.text):
+        report("what a killed `pulumi up` left is in the way")
+        _remove(stack, report)
+        done = pulumi_stack.up(stack, refresh=False)
     tried = 1
     while done.code and _may_move(before, done) and tried < len(zones):
         _remove(stack, report)
@@ -74,10 +79,14 @@ def _preview(stack: str, refresh: bool) -> None:
 
 
 def _may_move(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
-    """Whether another zone may be tried. Not after Ctrl-C, and not where machines existed before,
-    or may have existed because the cloud did not list them: those are not given up."""
-    none_before = before.inventory is None and not before.unlisted
-    return none_before and not done.interrupted and is_capacity(done.text)
+    """Whether another zone may be tried."""
+    return _had_none(before, done) and is_capacity(done.text)
+
+
+def _had_none(before: StackMachines, done: pulumi_stack.Streamed) -> bool:
+    """Whether what was made may be removed. Not after Ctrl-C, and not where machines existed
+    before, or may have existed because the cloud did not list them: those are not given up."""
+    return before.inventory is None and not before.unlisted and not done.interrupted
 
 
 def is_capacity(text: str) -> bool:
@@ -100,7 +109,7 @@ def _remove(stack: str, report: Reporter) -> None:
     lines = destroy.remove_made(stack_machines.find(stack), report)
     if left := [line.text for line in lines if not line.verified]:
         raise RailheadError(
-            f"what was made in the first zone could not be removed: {'; '.join(left)}",
+            f"what was made could not be removed: {'; '.join(left)}",
             hint=f"fab teardown --destroy --stack {shlex.quote(stack)}",
         )
 

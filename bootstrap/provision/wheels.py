@@ -17,8 +17,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from bootstrap.console import log
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import size
@@ -83,6 +81,8 @@ def _packed(folder: Path) -> Bundle:
 def applying(locks: Sequence[str], python: str) -> str:
     """The entries of locks that apply on a host with this Python, each once, without markers,
     which pip would evaluate for the machine that it runs on."""
+    from packaging.requirements import Requirement  # 40 ms, not for hosts that are ready
+
     markers = HOST | {"python_version": python, "python_full_version": f"{python}.0"}
     found: dict[str, str] = {}
     for entry in "\n".join(locks).replace("\\\n", " ").splitlines():

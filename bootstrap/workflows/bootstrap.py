@@ -10,7 +10,6 @@ from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Options
-from bootstrap.provision import apply
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows.plan import print_plan, surveyed
 
@@ -31,5 +30,7 @@ def make_ready(
     if decided.nothing_to_do:
         print_lines("all hosts are ready: nothing was changed")
         return cluster
+    from bootstrap.provision import apply  # not for hosts that are ready: a run starts sooner
+
     with Board(sys.stdout, decided.hosts) as board:
         return apply.apply(cluster, decided, board)

@@ -22,7 +22,7 @@ def _machine_type(values: Values) -> list[str]:
 
 
 def _region(values: Values) -> list[str]:
-    """The shape alone: whether there is such a region, AWS says."""
+    """The form alone. Whether there is such a region is looked up later."""
     region = values["region"]
     if not _REGION.fullmatch(region):
         return [f"region: {region!r} is not a region of aws, as in us-east-1"]

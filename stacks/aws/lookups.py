@@ -32,7 +32,8 @@ class Caller:
 
 
 def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
-    """Who runs the command. This is the first call: it also shows whether the region answers.
+    """Who runs the command. This is the first call: it also shows whether AWS can be reached
+    in the region.
 
     Raises:
         ConfigError: AWS does not answer there.
@@ -50,7 +51,7 @@ def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
 
 def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
     """The zones of the region with the machine type, by name; empty where none offers it."""
-    answer = lookup(
+    found = lookup(
         "ec2:DescribeInstanceTypeOfferings",
         lambda: ec2.get_instance_type_offerings(
             location_type="availability-zone",
@@ -62,14 +63,14 @@ def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[
             opts=opts,
         ),
     )
-    return tuple(sorted(answer.locations))
+    return tuple(sorted(found.locations))
 
 
 def existing_machines(
     config: ClusterConfig, opts: pulumi.InvokeOptions, **filters: list[str]
 ) -> tuple[str, ...]:
     """The ids of this stack's machines that exist, in any state, by their tags."""
-    answer = lookup(
+    found = lookup(
         "ec2:DescribeInstances",
         lambda: ec2.get_instances(
             instance_tags=identifying_tags(config, pulumi.get_stack()),
@@ -78,7 +79,7 @@ def existing_machines(
             opts=opts,
         ),
     )
-    return tuple(sorted(answer.ids))
+    return tuple(sorted(found.ids))
 
 
 def is_complete(config: ClusterConfig, opts: pulumi.InvokeOptions) -> bool:
@@ -92,13 +93,13 @@ def is_complete(config: ClusterConfig, opts: pulumi.InvokeOptions) -> bool:
 
 def running_machines(opts: pulumi.InvokeOptions, **filters: list[str]) -> tuple[str, ...]:
     """The ids of all machines of the region that run, of whoever they are."""
-    answer = lookup(
+    found = lookup(
         "ec2:DescribeInstances",
         lambda: ec2.get_instances(
             instance_state_names=["pending", "running"], filters=_filters(filters), opts=opts
         ),
     )
-    return tuple(sorted(answer.ids))
+    return tuple(sorted(found.ids))
 
 
 def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] | None:

@@ -33,7 +33,7 @@ def vcpus_of_others(
 
 
 def _vcpus(machines: set[str], quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
-    """Of types in our table by one question for each size; of others one by one, which needs
+    """Of types in our table by one lookup for each size; of others one by one, which needs
     more permissions."""
     total = 0
     for size, names in _names_by_size(quota).items():

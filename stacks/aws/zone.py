@@ -64,8 +64,8 @@ def _subnets(values: dict[str, str], opts: pulumi.InvokeOptions) -> list[str]:
     filters = [
         ec2.GetSubnetsFilterArgs(name=name, values=[value]) for name, value in values.items()
     ]
-    answer = lookup("ec2:DescribeSubnets", lambda: ec2.get_subnets(filters=filters, opts=opts))
-    return sorted(answer.ids)
+    found = lookup("ec2:DescribeSubnets", lambda: ec2.get_subnets(filters=filters, opts=opts))
+    return sorted(found.ids)
 
 
 def _not_offered(config: ClusterConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -11,27 +12,27 @@ from pulumi_gcp import compute, storage
 
 from stacks import broken_up, cluster_id, outputs
 from stacks.cost import price
-from stacks.gcp import (
-    apis,
-    bucket,
-    firewall,
-    hosts,
-    identity,
-    image,
-    network,
-    oslogin,
-    quota,
-    rest,
-)
-from stacks.gcp.existing import name_others
+from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels
+from stacks.gcp.lookups import apis, existing, oslogin, rest
 from stacks.gcp.network import Network
 from stacks.gcp.zone import Location, choose_location
 from stacks.quotas import QuotaNeed
 from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """What was looked up in Google Cloud before anything is made. `network` is an existing one;
+    `google` is None where there is no token for Google's REST APIs."""
+
+    location: Location
+    image: Image
+    network: Network | None
+    google: rest.Google | None
 
 
 class Cluster(pulumi.ComponentResource):
@@ -46,29 +47,20 @@ class Cluster(pulumi.ComponentResource):
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
         """
-        chosen = image.choose_image(config)
         provider = _provider(name, config)
         invoke = pulumi.InvokeOptions(provider=provider)
-        google = rest.connect(str(config.project), invoke)
-        apis.check(config, google)
-        location = choose_location(config, google, invoke)
-        pulumi.log.info(f"project {location.project}, zone {location.zone}")
-        image.check(chosen, config, invoke)
-        oslogin.check(config, google, invoke)
-        existing = network.existing(config.network, location, invoke) if config.network else None
-        requests = quota.check(config, location, google, invoke)
+        found = _look_up(config, invoke)
+        requests = quota.check(config, found.location, found.google, invoke)
         own_id = cluster_id.make_id()
         transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
         if not requests:
-            others = broken_up.Alternatives(location.others)
+            others = broken_up.Alternatives(found.location.others)
             transformations.append(broken_up.on_failure(config, others))
             broken_up.announce(config)
         opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)
         super().__init__("railhead:gcp:Cluster", name, None, opts)
         self.document: pulumi.Output[Document] = (
-            self._request(config, requests)
-            if requests
-            else self._make(config, own_id, location, chosen, existing, google)
+            self._request(config, requests) if requests else self._make(config, own_id, found)
         )
         self.register_outputs({"document": self.document})
 
@@ -79,23 +71,18 @@ class Cluster(pulumi.ComponentResource):
         return pulumi.Output.from_input(None)
 
     def _make(
-        self,
-        config: ClusterConfig,
-        own_id: pulumi.Output[str],
-        location: Location,
-        chosen: Image,
-        existing: Network | None,
-        google: rest.Google | None,
+        self, config: ClusterConfig, own_id: pulumi.Output[str], found: Lookups
     ) -> pulumi.Output[Document]:
-        net = existing or network.make_network(config, location, self)
+        location = found.location
+        net = found.network or network.make_network(config, location, self)
         rules = firewall.make_rules(config, location, net, self)
         store = bucket.make_bucket(config, location, self) if config.bucket else None
         account = identity.service_account(config, location, store, self)
         email = account.email if account else None
-        inputs = hosts.HostInputs(location, chosen, net.subnet, email, own_id)
+        inputs = hosts.HostInputs(location, found.image, net.subnet, email, own_id)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)
         made = [hosts.host(config, number + 1, inputs, opts) for number in range(config.count)]
-        name_others(own_id, [machine.id for machine in made], google)
+        existing.name_others(own_id, [machine.id for machine in made], found.google)
         return _document(config, own_id, made, store)
 
 
@@ -110,6 +97,18 @@ def _provider(name: str, config: ClusterConfig) -> gcp.Provider:
         user_project_override=True,
         billing_project=config.project,
     )
+
+
+def _look_up(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> Lookups:
+    chosen = image.choose_image(config)
+    google = rest.connect(str(config.project), invoke)
+    apis.check(config, google)
+    location = choose_location(config, google, invoke)
+    pulumi.log.info(f"project {location.project}, zone {location.zone}")
+    image.check(chosen, config, invoke)
+    oslogin.check(config, google, invoke)
+    own = network.existing(config.network, location, invoke) if config.network else None
+    return Lookups(location, chosen, own, google)
 
 
 def _document(

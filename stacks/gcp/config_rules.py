@@ -30,7 +30,7 @@ def _gpu_type(values: Values) -> list[str]:
 
 
 def _region(values: Values) -> list[str]:
-    """The shape alone: whether there is such a region, Google says."""
+    """The form alone. Whether there is such a region is looked up later."""
     if _REGION.fullmatch(values["region"]):
         return []
     return [f"region: {values['region']!r} is not a region of gcp, as in us-central1"]

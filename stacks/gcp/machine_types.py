@@ -55,7 +55,7 @@ _QUOTAS = {
 _CPU_QUOTAS = {"n1": "CPUS", "e2": "CPUS", "n2": "N2-CPUS", "a2": "A2-CPUS"}
 
 # For each GPU type its regions, and the letters of the zones that have it. Compute's own list
-# counts before this one, which is for a preview that cannot ask.
+# counts before this one, which is for a preview without it.
 ZONES = {
     "nvidia-tesla-t4": {
         "us-central1": "abcf", "us-east1": "cd", "us-east4": "abc", "us-west1": "ab",

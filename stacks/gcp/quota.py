@@ -10,9 +10,9 @@ import pulumi
 from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
-from stacks.gcp import usage
-from stacks.gcp.rest import Google
-from stacks.gcp.usage import Usage
+from stacks.gcp.lookups import usage
+from stacks.gcp.lookups.rest import Google
+from stacks.gcp.lookups.usage import Usage
 from stacks.gcp.zone import Location
 from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState, comparison
 from stacks.settings import ClusterConfig

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_gcp import compute
 
-from stacks.gcp import existing as existing_machines
-from stacks.gcp import machine_types, offers
-from stacks.gcp.rest import Google
+from stacks.gcp import machine_types
+from stacks.gcp.lookups import existing as existing_machines
+from stacks.gcp.lookups import offers
+from stacks.gcp.lookups.rest import Google
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
@@ -51,8 +52,7 @@ def first_zone(
 
     `existing` is every zone of the region, also one that is down: an `up` during an outage must
     not move machines. `offering` is every zone of Google with the machines. None where Google did
-    not answer: then our table says which zones have them, and a configured zone is taken at its
-    word.
+    not answer: then our table says which zones have them, and a configured zone is not checked.
     """
     assert config.region
     here = _offering_here(config, offering, existing)

@@ -254,7 +254,7 @@ def test_a_deadline_that_was_deleted_by_hand_is_missing_and_the_others_move(aws:
     assert most_urgent(found.values()) == found[first.name]
     with pytest.raises(RailheadError, match=f"{NAME}-{first.id}, .* is MISSING") as caught:
         cloud.set_deadline(2)
-    assert caught.value.hint.startswith("pulumi refresh")
+    assert caught.value.hint.startswith("fab up --refresh")
     moved = cloud.deadlines()[second.name].at
     assert moved and abs((moved - later(2)).total_seconds()) < 10
 

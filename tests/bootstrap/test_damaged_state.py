@@ -115,11 +115,16 @@ BAD_STATES = [
 
 def test_a_whole_state_is_read() -> None:
     assert RunState.read(json.dumps(STATE)) == RunState("running", 77, 1.5, None)
+    with_machines = {**STATE, "pid": 2, "machines": {"phase": "keeping"}}
+    assert RunState.read(json.dumps(with_machines)) == RunState(
+        "running", 2, 1.5, {"phase": "keeping"}
+    )
 
 
 @pytest.mark.parametrize("change", BAD_STATES, ids=str)
 def test_a_state_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(Hostile):
+    (key,) = change
+    with pytest.raises(Hostile, match=f"sent a state.json that is not valid: {key}"):
         RunState.read(json.dumps({**STATE, **change}))
 
 
@@ -137,21 +142,21 @@ def test_a_whole_result_is_read() -> None:
 
 @pytest.mark.parametrize("change", BAD_RESULTS, ids=str)
 def test_a_result_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(Hostile):
+    with pytest.raises(Hostile, match="sent a result.json that is not valid: "):
         read_result(json.dumps({**RESULT, **change}))
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 def test_what_is_no_json_object_is_refused(text: str) -> None:
-    with pytest.raises(Hostile):
+    with pytest.raises(Hostile, match="sent a result.json that is not valid"):
         read_result(text)
-    with pytest.raises(Hostile):
+    with pytest.raises(Hostile, match="sent a state.json that is not valid"):
         RunState.read(text)
 
 
 def test_the_stop_of_a_run_needs_its_minutes() -> None:
     assert read_stop('{"stop": null}') is None
     assert read_stop('{"stop": {"keep_minutes": 5}}') == {"keep_minutes": 5}
-    for text in ('{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}'):
-        with pytest.raises(Hostile):
+    for text in ("5", '{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}'):
+        with pytest.raises(Hostile, match="sent a run.json that is not valid"):
             read_stop(text)

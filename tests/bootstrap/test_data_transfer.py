@@ -238,10 +238,10 @@ def test_too_little_room_is_found_before_anything_is_sent(
 
 
 def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def content(event: Mapping[str, Any]) -> Iterator[bytes]:
-        asked.append(event["need"])
+        requests.append(event["need"])
         return iter([b"x"] if event["need"] else [])
 
     sha256 = hashlib.sha256(b"x").hexdigest()
@@ -249,7 +249,7 @@ def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
         folder = "~/.railhead/data/y"
         manifest = [["f", 1, sha256]]
         opened["h1"].send_stream("receive_data", content, folder=folder, manifest=manifest)
-    assert asked == [[[0, 0]], []]
+    assert requests == [[[0, 0]], []]
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(

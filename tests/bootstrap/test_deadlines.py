@@ -109,28 +109,30 @@ def test_extend_refuses_what_passes_a_deadline_that_cannot_move(
     moved: dict[str, datetime],
 ) -> None:
     """Google's maxRunDuration of a running machine."""
-    cloud, said = Cloud(3, fixed=True), list[str]()
-    with pytest.raises(UsageError, match="scheduled-stop can only change while a machine") as told:
-        deadlines.extend(GOLDEN, GOLDEN, cloud, 4, said.append)  # type: ignore[arg-type]
-    assert told.value.hint == "fab stop, then fab start --hours 4"
-    assert not said and not cloud.moved and not moved
+    cloud, printed = Cloud(3, fixed=True), list[str]()
+    with pytest.raises(
+        UsageError, match="scheduled-stop can only change while a machine"
+    ) as refused:
+        deadlines.extend(GOLDEN, GOLDEN, cloud, 4, printed.append)  # type: ignore[arg-type]
+    assert refused.value.hint == "fab stop, then fab start --hours 4"
+    assert not printed and not cloud.moved and not moved
 
 
 def test_extend_moves_the_timers_up_to_a_deadline_that_cannot_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cloud, said, at = Cloud(3, fixed=True), list[str](), list[datetime]()
+    cloud, printed, at = Cloud(3, fixed=True), list[str](), list[datetime]()
     monkeypatch.setattr(deadlines, "move_timers", lambda _, when, __: at.append(when))
-    deadlines.extend(GOLDEN, GOLDEN, cloud, 2, said.append)  # type: ignore[arg-type]
+    deadlines.extend(GOLDEN, GOLDEN, cloud, 2, printed.append)  # type: ignore[arg-type]
     assert about(at[0], 2) and not cloud.moved
-    assert "it stays as it is while a machine runs" in said[0]
-    deadlines.extend(GOLDEN, None, Cloud(3), 2, said.append)  # type: ignore[arg-type]
+    assert "it stays as it is while a machine runs" in printed[0]
+    deadlines.extend(GOLDEN, None, Cloud(3), 2, printed.append)  # type: ignore[arg-type]
     assert len(at) == 1, "no machine runs"
 
 
 def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]:
     """Before a run on two machines whose timers are these."""
-    said, policy = list[str](), StopPolicy(max_hours=max_hours)
+    printed, policy = list[str](), StopPolicy(max_hours=max_hours)
     timers = {ONE: found["one"], TWO: found.get("two", found["one"])}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "read", lambda name: timers[name])
@@ -141,8 +143,8 @@ def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]
         )
         patch.setattr(deadlines, "cloud_of", lambda _: cloud)
         cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions={ONE: ONE, TWO: TWO})
-        deadlines.cover_run(cluster, policy, said.append)
-    return said
+        deadlines.cover_run(cluster, policy, printed.append)
+    return printed
 
 
 def test_extend_moves_the_timers_also_where_the_cloud_refuses(
@@ -192,6 +194,6 @@ def test_a_run_moves_the_timer_of_a_machine_that_started_late(moved: dict[str, d
 
 def test_a_run_warns_of_a_machine_without_a_timer(moved: dict[str, datetime]) -> None:
     none = Deadline(timer.KIND, None, MISSING, timer.SOURCE, "the machine has no timer")
-    said = cover(Cloud(8), None, one=none, two=armed(8))
-    assert said[0].startswith(f"[{ONE}] warning: the machine has no timer") and len(said) == 1
+    printed = cover(Cloud(8), None, one=none, two=armed(8))
+    assert printed[0].startswith(f"[{ONE}] warning: the machine has no timer") and len(printed) == 1
     assert not moved

@@ -133,3 +133,87 @@ def test_a_wheel_for_gpus_without_anything_to_build_it_with_is_refused_before_an
 def test_a_runtime_without_horovod_has_no_step_for_it(debian: HostFacts, runtime: str) -> None:
     found = steps(replace(debian, disk_free=10**12), runtime)
     assert list(found) == ["uv", "runtime", "key"]
+
+
+PUBLIC = "ssh-ed25519 AAAAC3Nza key-of-c"
+LINE = 'from="10.0.0.0",restrict ssh-ed25519 AAAAC3Nza railhead:c'
+BUCKET = "s3://b"
+
+
+def ready(debian: HostFacts, *left_out: str) -> HostFacts:
+    """A host that has everything of a cluster with a bucket, but for these."""
+    row = runtimes.RUNTIMES["tf2.18-cpu"]
+    envs = {
+        "runtime": runtimes.Environment(row, "3.11", "").digest,
+        "client": runtimes.BucketClient("3.11").digest,
+    }
+    return replace(
+        debian,
+        envs=frozenset(digest for name, digest in envs.items() if name not in left_out),
+        uvs=frozenset(() if "uv" in left_out else (runtimes.uv_digest(),)),
+        cluster_key=None if "public" in left_out else PUBLIC,
+        authorized=frozenset(("another",) if "line" in left_out else ("another", LINE)),
+    )
+
+
+def pair(chief: HostFacts, other: HostFacts, bucket: str | None = BUCKET) -> Plan:
+    """The plan for two hosts."""
+    facts = {"h1": chief, "h2": other}
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="hosts", bucket=bucket)
+    return decide.decide(Cluster(inventory, facts, environment, peers, WHEEL), Options())
+
+
+LACKS = {
+    "nothing": ((), (), []),
+    "an installer that nothing needs": (("uv",), ("uv",), []),
+    "the client on the chief": (("client",), (), ["h1 bucket"]),
+    "the client elsewhere": ((), ("client",), []),
+    "the client and the installer": (("client", "uv"), (), ["h1 uv", "h1 bucket"]),
+    "a runtime": ((), ("runtime",), ["h2 runtime", "h2 horovod"]),
+    "a line of the chief's key": ((), ("line",), ["h2 key"]),
+    "the chief's own line": (("line",), (), ["h1 key"]),
+    "the chief's key": (("public",), (), ["h1 key", "h2 key"]),
+    "another host's key": ((), ("public",), []),
+}
+
+
+@pytest.mark.parametrize("chief, other, expected", LACKS.values(), ids=LACKS)
+def test_only_what_is_missing_is_done(
+    debian: HostFacts, chief: tuple[str, ...], other: tuple[str, ...], expected: list[str]
+) -> None:
+    found = pair(ready(debian, *chief), ready(debian, *other))
+    assert [f"{step.host} {step.name}" for step in found.steps] == expected
+
+
+def test_each_step_has_its_reason(debian: HostFacts) -> None:
+    bare = ready(debian, "runtime", "client", "uv", "line")
+    found = pair(bare, ready(debian))
+    digest = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "").digest
+    assert [step.why for step in found.steps] == [
+        "the installer is not there; goes through this channel",
+        f"environment {digest} is not there",
+        f"install the wheel built before ({WHEEL.name})",
+        "what writes to s3://b is not there",
+        "the chief cannot start ranks here yet",
+    ]
+    assert found.notes[1] == "inside the cluster: h1 = 10.0.0.0, h2 = 10.0.0.1"
+
+
+def test_without_a_bucket_nothing_writes_to_it(debian: HostFacts) -> None:
+    lacks = ready(debian, "client")
+    assert pair(lacks, lacks, bucket=None).steps == ()
+
+
+def test_a_disk_that_is_just_large_enough_is_enough(debian: HostFacts) -> None:
+    lacks = ready(debian, "runtime")
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "")
+    need = environment.megabytes * 5_000_000
+    pair(replace(lacks, disk_free=need), ready(debian))
+    short = replace(lacks, disk_free=need - 1)
+    with pytest.raises(UsageError) as caught:
+        pair(short, short)
+    first, *hosts = caught.value.message.splitlines()
+    assert first == "disk full: too little room on the hosts"
+    assert [line.split()[0] for line in hosts] == ["[h1]", "[h2]"]

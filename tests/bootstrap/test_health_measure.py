@@ -96,8 +96,10 @@ def test_on_hosts_without_gpus_nothing_is_queried_before_a_run(debian: HostFacts
 
 
 PEERS = [Peer(f"h{i}", f"10.0.0.{i}", 22, "ann", slots, "k") for i, slots in ((1, 1), (2, 2))]
-REASON_LENGTH = "[1,0]<stdout>:fine here\x1e[1,1]<stdout>:Traceback\x1e[1,1]<stdout>:no horovod\x1e"
-REASON_LENGTH += '[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e'
+REASON_LENGTH = (
+    "[1,0]<stdout>:\x1dfine here\x1e[1,1]<stdout>:Traceback\x1e[1,1]<stdout>:no \x1dhorovod"
+)
+REASON_LENGTH += '\x1e[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e[1,1]<stdout>:\x1c'
 
 
 @pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])

@@ -122,10 +122,10 @@ def test_a_program_cannot_send_a_heartbeat(tmp_path: Path) -> None:
 
 
 def silent_run(home: Path, script: str, **changes: Any) -> Run:
-    """A run whose hosts may be silent for a second."""
+    """A run whose hosts may be silent for three seconds."""
     run = Run(home, script, **changes)
     file = run.folder / "mpirun_output.py"
-    file.write_text(file.read_text().replace("SILENCE = 60.0", "SILENCE = 1.0"))
+    file.write_text(file.read_text().replace("SILENCE = 60.0", "SILENCE = 3.0"))
     return run
 
 
@@ -136,7 +136,7 @@ def test_a_run_ends_when_a_host_is_silent(home: Path) -> None:
     result = silent_run(home, f"{says(0, 'a')}; {says(1, 'b')}; {BEATS}").result()
     assert result["state"] == "failed" and result["exit_code"] != 0
     assert (result["culprit"]["rank"], result["culprit"]["host"]) == (None, "b")
-    assert "no heartbeat of its ranks for 1 s" in result["culprit"]["lines"][0]
+    assert "no heartbeat of its ranks for 3 s" in result["culprit"]["lines"][0]
 
 
 def test_a_failure_that_was_reported_before_stays_the_cause(home: Path) -> None:
@@ -146,4 +146,4 @@ def test_a_failure_that_was_reported_before_stays_the_cause(home: Path) -> None:
 
 
 def test_a_slow_start_is_waited_for(home: Path) -> None:
-    assert silent_run(home, f"sleep 3; {says(0, 'a')}").result()["state"] == "succeeded"
+    assert silent_run(home, f"sleep 5; {says(0, 'a')}").result()["state"] == "succeeded"

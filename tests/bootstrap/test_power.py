@@ -424,6 +424,19 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
         assert wrong.code == 1
 
 
+@pytest.mark.parametrize(
+    ("exists", "next_"), [(True, "fab extend --hours 8"), (False, "fab up --refresh --stack g4dn")]
+)
+def test_a_deadline_that_is_not_there_is_made_by_an_up(
+    operator: pytest.MonkeyPatch, exists: bool, next_: str
+) -> None:
+    """`fab extend` cannot move it. A broken `up` leaves such machines."""
+    sky = under(operator, Sky())
+    sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
+    wrong = power.print_status(Target(stack="g4dn").status(), lambda _: None)
+    assert wrong and wrong.hint.startswith(next_)
+
+
 # --- The real command, with real hosts and a stand-in for Pulumi -------------------------------
 
 

@@ -42,3 +42,14 @@ def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(tmp_path: P
         done = fab(tmp_path, "--config", file, "plan")
         assert done.returncode == 2 and "Traceback" not in done.stderr, file
         assert "--config" in done.stderr, done.stderr
+
+
+def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
+    """Each costs time before the first connection: bootstrap's apply, and what parses wheels."""
+    text = "import sys, bootstrap.cli.targets, bootstrap.workflows.train\n"
+    text += "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    text += "print('bootstrap.provision.apply' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    names, applies = done.stdout.splitlines()
+    assert applies == "False"
+    assert not {"packaging", "matplotlib", "boto3", "google", "numpy"} & {*names.split()}

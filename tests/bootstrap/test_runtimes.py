@@ -92,6 +92,11 @@ def test_horovod_without_horovod_is_refused_with_the_choices() -> None:
     assert row_named("tf2.21", "tensorflow") is row_named("tf2.21", None) is ROWS["tf2.21"]
 
 
+def test_a_named_runtime_must_serve_the_launcher(debian: HostFacts) -> None:
+    with pytest.raises(UsageError, match="runtime tf2.21 has no Horovod"):
+        choose_runtime({"h1": debian}, "horovod", "tf2.21")
+
+
 def test_a_runtime_that_there_is_not_is_refused_with_the_choices() -> None:
     with pytest.raises(UsageError, match=f"^runtime 'tf2.19': one of {', '.join(ROWS)}$"):
         row_named("tf2.19", None)

@@ -14,7 +14,7 @@ from bootstrap.inventory import pulumi_stack
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.pulumi_stack import Streamed
 from bootstrap.inventory.stack_state import StateMachine, read_state
-from bootstrap.lifecycle import stack_machines, up
+from bootstrap.lifecycle import power, stack_machines, up
 from bootstrap.lifecycle.stack_machines import StackMachines
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -67,9 +67,29 @@ def test_what_a_killed_up_left_in_the_way_has_its_command(
     monkeypatch.setattr(stack_machines, "find", lambda _: found)
     monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
     monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: done)
+    monkeypatch.setattr(up, "_remove", lambda *_: None)
     with pytest.raises(RailheadError, match="broke off") as caught:
         up.up("dev", print, yes=True, refresh=False)
     assert caught.value.hint.startswith(next_)
+
+
+@pytest.mark.parametrize("before", [NONE, replace(NONE, inventory=GOLDEN)])
+def test_what_is_in_the_way_is_removed_where_no_machine_was(
+    monkeypatch: pytest.MonkeyPatch, before: StackMachines
+) -> None:
+    runs, removed = iter([EXISTS, Streamed(0, "")]), list[str]()
+    monkeypatch.setattr(stack_machines, "find", lambda _: before)
+    monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
+    monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: next(runs))
+    monkeypatch.setattr(power, "cluster_status", lambda _: power.ClusterStatus(GOLDEN, {}, ""))
+    monkeypatch.setattr(power, "print_status", lambda *_: None)
+    monkeypatch.setattr(up, "_remove", lambda stack, _: removed.append(stack))
+    if before is NONE:
+        up.up("dev", print, yes=True, refresh=False)
+    else:
+        with pytest.raises(RailheadError, match="broke off"):
+            up.up("dev", print, yes=True, refresh=False)
+    assert removed == (["dev"] if before is NONE else [])
 
 
 def test_a_schedule_in_no_state_is_removed_before_an_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ class SystemdHosts:
             return change_system(opened, facts, wanted, board)
 
     def run_system_script(self, pace: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
-        """The script alone on the first host; what it told."""
+        """The script alone on the first host; what it printed."""
         lines: list[str] = []
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
@@ -69,16 +69,16 @@ class SystemdHosts:
     def killed_at(self, step: str, **changes: Any) -> None:
         """A controller of its own that is killed when this step says its first word."""
 
-        def told(line: str) -> None:
+        def report(line: str) -> None:
             if line.startswith(f"{step}: "):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         with self.sessions() as opened:
             (session, *_) = opened.values()
-            run_system_script(session, session.facts(), Changes(**changes), told, pace=BRIEF)
+            run_system_script(session, session.facts(), Changes(**changes), report, pace=BRIEF)
 
     def killed_in_reboot(self) -> None:
-        """The same, as soon as the host has been told to reboot."""
+        """The same, as soon as the host has got the order to reboot."""
         with self.sessions() as opened:
             (session, *_) = opened.values()
             facts = session.facts()

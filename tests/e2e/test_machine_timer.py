@@ -151,14 +151,14 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     host.restart()
     assert shown(host)["late"] == "yes"
     trust(home, host)
-    inventory, said = inventory_of(host), list[str]()
-    deadlines.extend(inventory, inventory, Scheduler(), 2, said.append)  # type: ignore[arg-type]
+    inventory, printed = inventory_of(host), list[str]()
+    deadlines.extend(inventory, inventory, Scheduler(), 2, printed.append)  # type: ignore[arg-type]
     found = shown(host)
     assert found["late"] == "no" and 7190 <= int(found["stops"]) - int(found["now"]) <= 7200
-    assert "the machines power themselves off at" in said[-1]
+    assert "the machines power themselves off at" in printed[-1]
     assert host.is_on
     # As `fab start` does it: the time of the cloud's deadline.
-    deadlines.arm_timers(inventory, Scheduler(), None, said.append)  # type: ignore[arg-type]
+    deadlines.arm_timers(inventory, Scheduler(), None, printed.append)  # type: ignore[arg-type]
     found = shown(host)
     assert 3590 <= int(found["stops"]) - int(found["now"]) <= 3600
 
@@ -199,9 +199,9 @@ def test_a_machine_without_a_timer_is_reported_and_one_without_rights_fails(
 ) -> None:
     host = machine("m1")
     trust(home, host)
-    inventory, said = inventory_of(host), list[str]()
-    deadlines.move_timers(inventory, Scheduler().at, said.append)
-    assert said == [
+    inventory, printed = inventory_of(host), list[str]()
+    deadlines.move_timers(inventory, Scheduler().at, printed.append)
+    assert printed == [
         "[m1] warning: the machine has no timer, so it does not power itself off; only the "
         "cloud's own deadline stops it"
     ]
@@ -211,11 +211,11 @@ def test_a_machine_without_a_timer_is_reported_and_one_without_rights_fails(
     with connect.open_sessions(inventory) as sessions:
         found = timer.read(sessions.chief)
     assert (found.state, found.reason) == (MISSING, "its systemd timer is inactive")
-    deadlines.move_timers(inventory, Scheduler().at, said.append)
+    deadlines.move_timers(inventory, Scheduler().at, printed.append)
     assert shown(host)["timer"] == "active", "moving it starts it"
     host.exec("rm", "/etc/sudoers.d/rail")
     with pytest.raises(HostsFailed, match="its timer was not moved: sudo"):
-        deadlines.move_timers(inventory, Scheduler().at, said.append)
+        deadlines.move_timers(inventory, Scheduler().at, printed.append)
     with pytest.raises(HostsFailed, match="power off at their old time"):
         gone = replace(inventory, hosts=(replace(inventory.hosts[0], address="127.0.0.9"),))
-        deadlines.move_timers(gone, Scheduler().at, said.append)
+        deadlines.move_timers(gone, Scheduler().at, printed.append)

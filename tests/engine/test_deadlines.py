@@ -43,9 +43,9 @@ def with_timer(aws: OnAws) -> set[str]:
     """The running instances whose user data, as EC2 has it, installs the timer."""
     found = set()
     for one in aws.instances("running"):
-        asked = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
-        said = aws.cloud.client("ec2").describe_instance_attribute(**asked)["UserData"]
-        config = json.loads(b64decode(said["Value"]).decode().removeprefix("#cloud-config\n"))
+        query = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
+        user_data = aws.cloud.client("ec2").describe_instance_attribute(**query)["UserData"]
+        config = json.loads(b64decode(user_data["Value"]).decode().removeprefix("#cloud-config\n"))
         if config["bootcmd"] == [["sh", "-c", install_script(HOURS)]]:
             found.add(one["InstanceId"])
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from invoke import Collection, Task
 
 from bootstrap.cli import tasks
 from bootstrap.inventory import local_state
+from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.request import TrainArgs
 
@@ -56,6 +58,14 @@ COMMANDS = [
     ["teardown", "--purge", "--discard-results"], ["prune", "--keep", "0"], ["ssh-config"],
     ["exec", "--cmd", "echo hello"], ["plan"], ["teardown", "--destroy", "--yes"],
 ]  # fmt: skip
+MANAGED = [
+    ["start"], ["stop", "--yes"], ["extend", "--hours", "2"], ["status"], ["teardown", "--yes"],
+    ["health"], ["data-list"], ["trust", "--yes"],
+]  # fmt: skip
+CASES = Path(__file__).parents[1] / "cases/documents"
+DOCUMENTS = {
+    "aws": "cluster-aws.json", "gcp": "cluster-gcp.json", "local": "cluster-local.json",
+}  # fmt: skip
 LOCAL_ONLY = [["train", "--resume", RUN], ["tensorboard", "--run", "x"], ["trust"], ["ssh", "h1"]]
 
 
@@ -128,9 +138,14 @@ def _folder_of_files(box: Sandbox) -> None:
 def state_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A damaged file of ~/.railhead, and a chief that answers."""
     argv = rng.choice([*COMMANDS, *LOCAL_ONLY])
-    file = rng.choice(_files(template, "home/.railhead"))
+    last = (template / "home/.railhead/last").read_text().strip()
+    last = last if rng.random() < 0.6 else rng.choice(sorted(DOCUMENTS))
+    if last in DOCUMENTS:
+        argv = rng.choice([*COMMANDS, *MANAGED])
+    folder = "home/.railhead" if rng.random() < 0.3 else f"home/.railhead/clusters/{last}"
+    file = rng.choice(_files(template, folder))
     way = _way(rng, (*["data"] * 5, "missing", "folder", "loop"))
-    return _with_chief("state", argv, file, way, box, template)
+    return _with_chief("state", argv, file, way, box, template, last)
 
 
 def chief_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
@@ -166,13 +181,16 @@ def _with_chief(
     way: tuple[str, Callable[[bytes], bytes]],
     box: Sandbox,
     template: Path,
+    last: str = "",
 ) -> Case:
     def lay_out(box: Sandbox) -> None:
         box.make(template)
+        if last:
+            (box.home / ".railhead/last").write_text(f"{last}\n")
         _break(box.folder / file, *way)
 
     codes = (*CODES, *_ssh(argv[0]))
-    damage = f"{way[0]} of {file}"
+    damage = f"{way[0]} of {file}, on {last}" if last else f"{way[0]} of {file}"
     # The record of a run names the folder for its results.
     also = (box.cwd,) if kind == "state" else ()
     reachable = partial(chief.reachable, box.chief)
@@ -199,13 +217,16 @@ def make_template(folder: Path, box: Sandbox) -> None:
     the record are those of `box`, into which the template is copied."""
     made = Sandbox(folder)
     made.make()
-    document: dict[str, Any] = chief.make(made.chief)
+    run_document: dict[str, Any] = chief.make(made.chief)
     before = os.environ["HOME"]
     os.environ["HOME"] = str(made.home)
     try:
+        for name, document in DOCUMENTS.items():
+            text = (CASES / document).read_text()
+            local_state.save_cluster(replace(from_document(json.loads(text)), name=name))
         inventory = parse_hosts(HERE)
         local_state.save_cluster(inventory)
-        run = {**document, "cluster": inventory.name}
+        run = {**run_document, "cluster": inventory.name}
         given = {**TrainArgs(script="train.py", outputs=("*",)).record(), "folder": str(box.cwd)}
         local_state.save_run(run, box.cwd / "results" / RUN, given)
     finally:

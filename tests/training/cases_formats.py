@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras import datasets
 from samples.files import image_folder, load, mnist_folder, pixels
-from standins.case_runner import case, refused
+from standins.case_runner import case, refused, replaced
 
 from training import data
 from training.config import TrainConfig
 from training.data import splits
+from training.data.formats import download
 from training.data.uri import Given
 
 
@@ -139,6 +141,25 @@ def imdb_archives_and_texts(folder: Path) -> None:
         file.unlink()
     with refused("train/neg has no .txt file"):
         load("imdb", folder / "t", task="binary")
+
+
+@case
+def data_sets_are_fetched_where_no_folder_is_given(folder: Path) -> None:
+    def load_data() -> Any:
+        return ((pixels(50, 28, 28), pixels(50) % 10), (pixels(7, 28, 28), pixels(7) % 10))
+
+    def without_a_network() -> Any:
+        raise OSError("no network")
+
+    with replaced(download, LOCK=folder / "lock"):
+        for name, module in (("mnist", datasets.mnist), ("fashion-mnist", datasets.fashion_mnist)):
+            with replaced(module, load_data=load_data):
+                assert shapes(splits.load(TrainConfig(data=name), {})) == [45, 5, 7]
+        with (
+            replaced(datasets.cifar10, load_data=without_a_network),
+            refused("cifar10 could not be fetched (no network)", "--data train=FOLDER"),
+        ):
+            splits.load(TrainConfig(data="cifar10"), {})
 
 
 @case

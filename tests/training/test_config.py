@@ -60,6 +60,7 @@ BAD = [
     ("data=;reboot", "unknown data ';reboot'. Choices: digits, synthetic, "),
     ("model=../cnn", "unknown model '../cnn'. Did you mean cnn? Choices: cnn, linear, "),
     ("held_out=1", "held_out must be less than 1, not 1.0"),
+    ("task=rank", "unknown task 'rank'. Choices: classification, binary, regression"),
     ("optimizer=", "unknown optimizer ''. Choices: adam, sgd"),
 ]
 
@@ -135,7 +136,7 @@ def test_check_resolves_a_preset_and_lists_the_choices() -> None:
     done = check("--json", "--preset", "smoke", "--set", "epochs=7", "--strategy", "horovod")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
-    assert set(answer) == {"settings", "presets", "strategies", "fields", "folder"}
+    assert set(answer) == {"settings", "presets", "strategies", "fields", "folder", "metrics"}
     assert answer["settings"] == asdict(resolve({**configs.changes("smoke"), "epochs": 7}))
     assert answer["presets"] == configs.summaries()
     assert answer["strategies"] == list(STRATEGIES)

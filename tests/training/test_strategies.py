@@ -23,6 +23,27 @@ from training.data.assignment import shuffled
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
 
+# Shards of so many records each. The labels follow from the inputs.
+UNEVEN = """
+import sys
+from pathlib import Path
+import numpy as np
+from training.data import manifest
+from training.data.arrays import Arrays
+from training.data.shard_writer import write_all
+from training.data.store import Folder
+folder, described = Path(sys.argv[1]), []
+for number, count in enumerate(map(int, sys.argv[2:])):
+    part = folder / str(number)
+    part.mkdir(parents=True)
+    x = np.random.RandomState(number).rand(count, 4).astype("float32")
+    arrays = Arrays(x, np.arange(count) % 2, ("a", "b"))
+    made = write_all(arrays, part, 1, 0, lambda path: None)
+    (part / made.shards[0].name).rename(folder / f"shard-{number}")
+    described.append(manifest.Shard(f"shard-{number}", *list(vars(made.shards[0]).values())[1:]))
+manifest.write(Folder(folder), manifest.Manifest(made.schema, tuple(described)))
+"""
+
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_python")]
 ELSEWHERE = "results-of-the-last-worker"
 needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
@@ -213,6 +234,33 @@ def test_horovod_makes_the_same_model_on_every_rank(tmp_path: Path, alone: Outco
     outcome = train(tmp_path, "horovod", FLAT, processes=2)
     assert_same_model(outcome, alone, processes=2)
     assert len(outcome.records("message")) == 2, "the second rank of a host is silent"
+
+
+@needs_mpirun
+def test_uneven_shards_and_a_rank_without_validation_train_as_one(tmp_path: Path) -> None:
+    """41 records in shards of 30, 1, 8 and 2: the last step has one for one rank, none for the
+    other; so has the validation, whose only record is on the first."""
+    python, environ = os.environ["RAILHEAD_TEST_PYTHON"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    for name, counts in (("train", "30 1 8 2"), ("validation", "1")):
+        command = [python, "-c", UNEVEN, str(tmp_path / name), *counts.split()]
+        subprocess.run(command, env=environ, check=True, capture_output=True)
+    own = {
+        f"RAILHEAD_DATA_{name.upper()}": str(tmp_path / name) for name in ("train", "validation")
+    }
+    settings = {"data": "shards", "model": "linear", "optimizer": "sgd", "epochs": 2}
+    settings |= {"global_batch": 8, "warmup_epochs": 0.0, "export": "off"}
+    found = {}
+    for strategy, processes, mode in (("one-device", 1, "file"), ("horovod", 2, "stream")):
+        (tmp_path / strategy).mkdir()
+        own["RAILHEAD_DATA_TRAIN_MODE"] = mode
+        outcome = train(tmp_path / strategy, strategy, settings, processes=processes, **own)
+        assert outcome.code == 0, outcome.outputs
+        found[strategy] = outcome
+    alone, two = found.values()
+    assert two.ranks[1]["iterations"] == alone.ranks[0]["iterations"] == 12
+    for one, other in zip(two.ranks[1]["weights"], alone.ranks[0]["weights"], strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    assert two.records("evaluation")[0]["samples"] == 1
 
 
 def test_multiworker_makes_the_same_model_and_one_file(tmp_path: Path, alone: Outcome) -> None:

@@ -34,7 +34,8 @@ def read(
     `cluster_id`: what the instance's tag must be for the schedule's role; None in older stacks."""
     schedule = _get(client, name)
     if schedule is None:
-        return Deadline(KIND, None, MISSING, SOURCE, f"there is no schedule {name}")
+        reason = f"there is no schedule {name}"
+        return Deadline(KIND, None, MISSING, SOURCE, reason, exists=False)
     at, (verb, ids) = _time_of(schedule), _target_of(schedule)
     target = f"{verb}s {', '.join(ids)}" if ids else ""
     reason = _why_not(schedule, at, own, instances) or _no_right(instances[own], cluster_id)
@@ -58,7 +59,7 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
     if missing:
         raise RailheadError(
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
-            hint="pulumi refresh --yes && pulumi up   # makes it anew",
+            hint="fab up --refresh   # makes it anew",
         )
 
 

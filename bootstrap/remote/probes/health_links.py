@@ -50,7 +50,7 @@ def in_turn(name: str, group: Any) -> float:
     if group.included():
         size, seconds = measure(name, group, 2)
         rate = size / seconds
-    total = hvd.allreduce(tf.constant([rate]), op=hvd.Sum, name=f"{name}-told")
+    total = hvd.allreduce(tf.constant([rate]), op=hvd.Sum, name=f"{name}-rate")
     return float(total[0]) / 2
 
 

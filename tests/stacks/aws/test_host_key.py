@@ -43,8 +43,8 @@ def test_the_console_is_the_default() -> None:
     assert HOST_KEY not in cluster.kinds
     for host in cluster.every(INSTANCE):
         assert "ssh_keys" not in yaml.safe_load(host.inputs["userData"])
-    told = cluster.outputs["cluster"]["hosts"]
-    assert [(host.get("host_key"), host["host_key_source"]) for host in told] == [
+    hosts = cluster.outputs["cluster"]["hosts"]
+    assert [(host.get("host_key"), host["host_key_source"]) for host in hosts] == [
         (None, "console"),
         (None, "console"),
     ]

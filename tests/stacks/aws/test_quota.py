@@ -49,11 +49,11 @@ def test_the_requested_quota_is_what_the_machines_need(
     """Of exactly the quota that counts, exactly the sum; one less is too little."""
     amount = VCPUS[machine_type] * count
     small = world(quota=amount - 1)
-    asked = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
+    small_quota = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
     code = code_of(machine_type, spot)
     wanted = {"serviceCode": "ec2", "quotaCode": code, "value": amount}
-    assert asked.one(QUOTA).inputs == wanted
-    assert f"have {amount - 1}, used by others 0, need {amount} vCPU" in asked.text
+    assert small_quota.one(QUOTA).inputs == wanted
+    assert f"have {amount - 1}, used by others 0, need {amount} vCPU" in small_quota.text
 
 
 def test_enough_makes_no_quota_resource() -> None:
@@ -123,8 +123,8 @@ def test_own_machines_are_no_others() -> None:
 
 
 def test_a_request_has_room_for_what_others_use() -> None:
-    asked = made(world(quota=16, running=RUNNING), quotas="request")
-    assert asked.one(QUOTA).inputs["value"] == 20
+    small_quota = made(world(quota=16, running=RUNNING), quotas="request")
+    assert small_quota.one(QUOTA).inputs["value"] == 20
 
 
 def test_machines_that_cannot_be_counted_are_unknown() -> None:

@@ -49,20 +49,20 @@ def world(
     by their ids, and which of them are spot machines."""
 
     def instances(args: dict[str, Any]) -> dict[str, Any]:
-        asked = {one["name"]: one["values"] for one in args.get("filters") or ()}
+        wanted = {one["name"]: one["values"] for one in args.get("filters") or ()}
         if args.get("instanceTags"):
             return {"ids": list(machines)}
-        starts = tuple(text.rstrip("*") for text in asked["instance-type"])
+        starts = tuple(text.rstrip("*") for text in wanted["instance-type"])
         found = [id for id, kind in (running or {}).items() if kind.startswith(starts)]
-        return {"ids": [id for id in found if "instance-lifecycle" not in asked or id in spot]}
+        return {"ids": [id for id in found if "instance-lifecycle" not in wanted or id in spot]}
 
     def ami(args: dict[str, Any]) -> dict[str, Any]:
-        ((asked,),) = [one["values"] for one in args["filters"]]
+        ((kind,),) = [one["values"] for one in args["filters"]]
         if not image_gb:
             raise Refused("Your query returned no results")
         disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
         return {
-            "id": asked,
+            "id": kind,
             "name": "an image",
             "architecture": architecture,
             "rootDeviceName": "/dev/sda1",

@@ -188,8 +188,8 @@ def test_own_machines_are_no_others() -> None:
 
 def test_a_request_has_room_for_what_others_use() -> None:
     with asking(Rest(quotas={"us-central1": REGION})) as token:
-        asked = made(world(**token), **ASKING).one(PREFERENCE).inputs
-    assert asked["quotaConfig"] == {"preferredValue": "17"}
+        request = made(world(**token), **ASKING).one(PREFERENCE).inputs
+    assert request["quotaConfig"] == {"preferredValue": "17"}
 
 
 def test_what_compute_does_not_say_is_unknown() -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.lookups.rest import Google, LookupFailed
 
 
 @contextmanager
@@ -47,7 +47,10 @@ def ask(address: str) -> None:
 
 def test_the_token_follows_no_redirect() -> None:
     with server(200, b"{}") as (other, paths):
-        with server(302, b"", Location=other) as (first, _), pytest.raises(Unanswered, match="302"):
+        with (
+            server(302, b"", Location=other) as (first, _),
+            pytest.raises(LookupFailed, match="302"),
+        ):
             ask(first)
         assert not paths
 
@@ -61,14 +64,14 @@ def test_the_token_follows_no_redirect() -> None:
     ],
 )
 def test_what_is_no_answer_is_unanswered(status: int, body: bytes, says: str) -> None:
-    with server(status, body) as (address, _), pytest.raises(Unanswered, match=says):
+    with server(status, body) as (address, _), pytest.raises(LookupFailed, match=says):
         ask(address)
 
 
 def test_nobody_there_is_unanswered() -> None:
     with server(200, b"{}") as (address, _):
         pass
-    with pytest.raises(Unanswered, match="refused"):
+    with pytest.raises(LookupFailed, match="refused"):
         ask(address)
 
 

@@ -9,19 +9,19 @@ import pulumi
 
 from stacks import cluster_id
 from stacks.gcp.labels import CLUSTER, ID
-from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.lookups.rest import Google, LookupFailed
 from stacks.settings import ClusterConfig
 
 
 def zone(config: ClusterConfig, google: Google | None) -> str | None:
     """The zone of the region that has machines of this cluster: new ones join them. None where
-    there are none, or Compute did not answer."""
+    there are none, or Compute does not list them."""
     if google is None:
         return None
     names = {f"{config.name}-{number}" for number in range(1, config.count + 1)}
     try:
         found = list(_machines(google, f"labels.{CLUSTER}={config.name}"))
-    except Unanswered as why:
+    except LookupFailed as why:
         pulumi.log.warn(f"the machines of this cluster cannot be listed: {why}")
         return None
     zones = sorted(where for where, name in found if name in names)
@@ -39,7 +39,7 @@ def name_others(
     async def warn(values: list[str]) -> bool:
         try:
             found = await asyncio.to_thread(_listed, google, values[0])
-        except Unanswered as why:
+        except LookupFailed as why:
             pulumi.log.info(f"machines with this stack's id cannot be counted: {why}")
             return False
         cluster_id.warn_of_others(found, values[1:])

@@ -7,7 +7,7 @@ from urllib import parse
 import pulumi
 from pulumi_gcp import organizations
 
-from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.lookups.rest import Google, LookupFailed
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
@@ -18,7 +18,7 @@ ROLES = {LOGIN: ROLE, ACT_AS: "roles/iam.serviceAccountUser"}
 
 
 def check(config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions) -> None:
-    """Look up the rights, the user name and the key. What cannot be asked is logged.
+    """Look up the rights, the user name and the key. A failed lookup is logged.
 
     Raises:
         ConfigError: the account has no right to log in, another user name, or not this key.
@@ -28,12 +28,12 @@ def check(config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptio
     try:
         email = organizations.get_client_open_id_user_info(opts=opts).email
         if google is None:
-            raise Unanswered("there is no token")
+            raise LookupFailed("there is no token")
         missing = _missing(config, google)
         profile = google.get("oslogin", f"v1/users/{parse.quote(email)}/loginProfile")
-    except Exception as why:  # Unanswered, or the type that a failed invoke raises
+    except Exception as why:  # LookupFailed, or the type that a failed invoke raises
         pulumi.log.warn(
-            f"OS Login cannot be asked: {why}; you need {ROLE}, and your key in your profile"
+            f"OS Login cannot be checked: {why}; you need {ROLE}, and your key in your profile"
         )
         return
     if missing:

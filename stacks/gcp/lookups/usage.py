@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from stacks.gcp.labels import CLUSTER
-from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.lookups.rest import Google, LookupFailed
 from stacks.gcp.zone import Location
 from stacks.quotas import EVERYWHERE, QuotaNeed, QuotaState
 from stacks.settings import ClusterConfig
@@ -28,7 +28,7 @@ class Usage:
 
 
 def read(config: ClusterConfig, location: Location, google: Google | None) -> Usage | None:
-    """What Compute answers; None where it does not."""
+    """The use that Compute reports; None where it does not."""
     if google is None:
         return None
     project = f"projects/{location.project}"
@@ -42,13 +42,13 @@ def read(config: ClusterConfig, location: Location, google: Google | None) -> Us
             f"{project}/zones/{location.zone}/instances",
             filter=f"labels.{CLUSTER}={config.name}",
         )
-    except Unanswered as why:
+    except LookupFailed as why:
         pulumi.log.warn(f"Compute does not say what is in use: {why}")
         return None
     states = {
         (place, str(row["metric"])): QuotaState(row.get("limit"), row.get("usage"))
-        for place, answer in places.items()
-        for row in answer.get("quotas", ())
+        for place, response in places.items()
+        for row in response.get("quotas", ())
     }
     own = ours.get("items", ())
     return Usage(states, len(own), sum(one.get("status") in RUNNING for one in own))

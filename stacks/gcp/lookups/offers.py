@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pulumi
 
+from stacks.gcp.lookups.rest import Google, LookupFailed
 from stacks.gcp.machine_types import N1
-from stacks.gcp.rest import Google, Unanswered
 from stacks.settings import ClusterConfig
 
 
 def zones(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | None:
-    """All zones with the machine type, and for n1 with its GPUs; None: Compute did not answer."""
+    """All zones with the machine type, and for n1 with its GPUs; None: Compute lists none."""
     if google is None:
         return None
     lists = [("machineTypes", config.machine_type)]
@@ -20,7 +20,7 @@ def zones(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | Non
         lists.append(("acceleratorTypes", str(config.gpu_type)))
     try:
         found = [set(_zones(google, *one, config.gpu_count or 1)) for one in lists]
-    except Unanswered as why:
+    except LookupFailed as why:
         pulumi.log.warn(f"Compute does not list its machines, our table decides: {why}")
         return None
     return tuple(sorted(set.intersection(*found)))

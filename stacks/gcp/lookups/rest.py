@@ -1,7 +1,7 @@
-"""Questions to Google's REST APIs that Pulumi's provider cannot ask, with the provider's token.
+"""Requests to Google's REST APIs that Pulumi's provider does not have, with the provider's token.
 
-Nothing is changed by them. A question without an answer is no error here: what cannot be asked is
-unknown, and the caller says so.
+They read only. A request that fails is no error of the stack: what it would have returned is
+unknown, and the caller logs that.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SECONDS = 30
 MOST_PAGES = 50
 
 
-class Unanswered(Exception):
-    """Google refused, or could not be reached; the message has its words."""
+class LookupFailed(Exception):
+    """Google refused, or could not be reached; the message has the reason."""
 
 
 class _NoRedirect(request.HTTPRedirectHandler):
-    """urllib would send the token to wherever an answer points."""
+    """urllib would send the token to wherever a response points."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -43,7 +43,7 @@ OPENER = request.build_opener(_NoRedirect)
 
 @dataclass(frozen=True)
 class Google:
-    """Asks in the name of whoever runs the command; `project` pays for the requests."""
+    """Sends requests with the rights of whoever runs the command; `project` pays for them."""
 
     project: str
     token: str = field(repr=False)
@@ -52,17 +52,17 @@ class Google:
         """The JSON at a path of an API.
 
         Raises:
-            Unanswered: there is none.
+            LookupFailed: Google refuses, or cannot be reached.
         """
-        return self._ask(api, f"{path}?{parse.urlencode(query)}" if query else path, None)
+        return self._send(api, f"{path}?{parse.urlencode(query)}" if query else path, None)
 
     def post(self, api: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON that answers a question with a body.
+        """The JSON of the response to a request with a body.
 
         Raises:
-            Unanswered: there is none.
+            LookupFailed: Google refuses, or cannot be reached.
         """
-        return self._ask(api, path, json.dumps(body).encode())
+        return self._send(api, path, json.dumps(body).encode())
 
     def pages(self, path: str, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each zone with what is there, of a list of Compute over all zones of the project.
@@ -72,7 +72,7 @@ class Google:
             wanted: its filter, as in "name=g2-standard-4".
 
         Raises:
-            Unanswered: there is none.
+            LookupFailed: Google refuses, or cannot be reached.
         """
         query = {"filter": wanted, "maxResults": "500"}
         for _ in range(MOST_PAGES):
@@ -82,20 +82,20 @@ class Google:
                 return
             query["pageToken"] = page["nextPageToken"]
 
-    def _ask(self, api: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _send(self, api: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {
             "Authorization": f"Bearer {self.token}",
             "X-Goog-User-Project": self.project,
             "Content-Type": "application/json",
         }
-        question = request.Request(address(api) + path, body, headers)
+        sent = request.Request(address(api) + path, body, headers)
         try:
-            with OPENER.open(question, timeout=SECONDS) as answer:
-                found: dict[str, Any] = json.load(answer)
+            with OPENER.open(sent, timeout=SECONDS) as response:
+                found: dict[str, Any] = json.load(response)
         except error.HTTPError as refusal:
-            raise Unanswered(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None
+            raise LookupFailed(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None
         except (OSError, ValueError) as failure:
-            raise Unanswered(str(failure)) from None
+            raise LookupFailed(str(failure)) from None
         return found
 
 

@@ -1,4 +1,4 @@
-"""What is asked of Google before anything is made: APIs, zones with the machines, OS Login."""
+"""What is looked up in Google Cloud before anything is made: APIs, zones, machines, OS Login."""
 
 from __future__ import annotations
 

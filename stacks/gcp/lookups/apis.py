@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from stacks.gcp.rest import Google, Unanswered
+from stacks.gcp.lookups.rest import Google, LookupFailed
 from stacks.settings import ClusterConfig
 from stacks.validators import ConfigError
 
@@ -20,7 +20,7 @@ def needed(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def check(config: ClusterConfig, google: Google | None) -> None:
-    """Look up which APIs are enabled. What cannot be asked is logged.
+    """Look up which APIs are enabled. Where Google does not list them, that is logged.
 
     Raises:
         ConfigError: one is not; the message has the command that enables them.
@@ -32,7 +32,7 @@ def check(config: ClusterConfig, google: Google | None) -> None:
     query = "&".join(f"names={project}/services/{name}" for name in names)
     try:
         found = google.get("serviceusage", f"v1/{project}/services:batchGet?{query}")
-    except Unanswered as why:
+    except LookupFailed as why:
         pulumi.log.warn(
             f"the APIs of {config.project} cannot be listed: {why}; needed: {', '.join(names)}"
         )

@@ -1,0 +1,144 @@
+"""How much later the first step comes with `fab train` than with mpirun alone, and where that goes.
+
+    python -m benchmarks.start [--rounds 5]
+
+Two local hosts that are ready. The script only joins MPI and prints the time; both sides start it
+in turns, with the same Python, hosts and options of mpirun. `fab train` counts from the start of
+its process. Exit 1 if the median of the differences is over LIMIT, and the machine is quiet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.inventory import local_state
+
+REPO = Path(__file__).resolve().parents[1]
+FAB = Path(sys.executable).with_name("fab")
+LIMIT = 0.5  # seconds
+QUIET = 1.0  # the load average of a machine on which seconds say something
+STEP = """
+import ctypes, os, time
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+world = ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world"))
+mpi.MPI_Barrier(world)
+print("step", time.time(), flush=True)
+mpi.MPI_Finalize()
+"""
+FOUND = re.compile(r"step (\d+\.\d+)")
+
+
+def ready(home: Path) -> None:
+    """Two local hosts that `fab bootstrap` has made ready, in this home."""
+    caches = local_state.cache("uv").parent
+    os.environ |= {"HOME": str(home), "XDG_CACHE_HOME": str(caches.parent)}
+    (home / "work").mkdir(exist_ok=True)
+    (home / "work" / "step.py").write_text(STEP)
+    local_cluster.start("start", 2)
+    local_state.save_cluster(local_state.load_cluster("start"))
+    subprocess.run([str(FAB), "-r", str(REPO), "bootstrap"], cwd=home / "work", check=True)
+
+
+def ours(home: Path) -> tuple[float, dict[str, float]]:
+    """Seconds to the first step of `fab train`, and the seconds of its parts."""
+    begin = time.time()
+    argv = [str(FAB), "-r", str(REPO), "train", "--script", "step.py"]
+    done = subprocess.run(argv, cwd=home / "work", text=True, capture_output=True)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    last = max((home / "work/results").iterdir())
+    step = max(
+        float(x) for log in last.glob("logs/rank-*.log") for x in FOUND.findall(log.read_text())
+    )
+    return step - begin, parts(home, last.name, begin, step)
+
+
+def parts(home: Path, run_id: str, begin: float, step: float) -> dict[str, float]:
+    """Seconds of the parts of a start, from the debug log and the times of the run's files."""
+    log = max((home / ".railhead/logs").glob("*-train-*.log")).read_text()
+    lines = [(stamp(line), line) for line in log.splitlines() if re.match(r"\d{4}-", line)]
+    first = lines[0][0]
+    asked = next(t for t, line in lines if f"run {run_id}: started" in line)
+    laid = next(t for t, line in lines if f"run {run_id}: horovod" in line)
+    before = next(
+        (home / ".railhead/clusters").glob(f"*/hosts/*/home/.railhead/runs/{run_id}/before.json"),
+        None,
+    )
+    mpirun = before.stat().st_mtime if before else asked  # the supervisor's last file before it
+    return {
+        "Python and imports": first - begin,
+        "connections, facts, plan": laid - first,
+        "files and checks on the hosts": asked - laid,
+        "supervisor": mpirun - asked,
+        "mpirun and ranks": step - mpirun,
+    }
+
+
+def stamp(line: str) -> float:
+    """The time of a line of the debug log, in seconds since 1970."""
+    text = line.split()[0].rstrip("Z")
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
+
+
+def raw(home: Path) -> float:
+    """Seconds to the first step with mpirun alone, as somebody types it on the chief."""
+    chief = local_cluster.existing("start")[0].home
+    run = max((chief / ".railhead/runs").iterdir())
+    document = json.loads((run / "run.json").read_text())
+    python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
+    argv = json.loads((run / "mpirun.json").read_text())
+    argv[-1] = f"cd $HOME/.railhead/runs/{run.name}/work && exec {python} step.py"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    begin = time.time()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(chief), **root}
+    done = subprocess.run(argv, cwd=run, env=environment, text=True, capture_output=True)
+    found = [float(x) for x in FOUND.findall(done.stdout)]
+    if len(found) != 2:
+        raise SystemExit(done.stdout + done.stderr)
+    return max(found) - begin
+
+
+def measure(home: Path, rounds: int) -> list[tuple[float, float, dict[str, float]]]:
+    """Both sides in turns, after one round that does not count."""
+    found = []
+    for _ in range(rounds + 1):
+        with_us, where = ours(home)
+        found.append((with_us, raw(home), where))
+    return found[1:]
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory(prefix="start-") as name:
+        ready(Path(name))
+        try:
+            load = os.getloadavg()[0]
+            found = measure(Path(name), rounds)
+        finally:
+            local_cluster.stop("start")
+    over = median(ours - alone for ours, alone, _ in found)
+    print(f"load {load:.1f} at the start; medians of {rounds} rounds, in seconds")
+    print(f"fab train {median(x[0] for x in found):.2f}, mpirun {median(x[1] for x in found):.2f}")
+    for name in found[0][2]:
+        print(f"  {median(x[2][name] for x in found):5.2f}  {name}")
+    print(f"difference {over:.2f}, limit {LIMIT}")
+    return int(over > LIMIT and load < QUIET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""Railhead from Python and from notebooks: train, evaluate, deploy, predict.
+
+    import railhead
+
+    with railhead.Cluster("a,b") as cluster:                 # or Cluster.from_stack("gpu")
+        run = cluster.train(preset="mnist", data={"train": "~/mnist"})
+        print(run.evaluation()["accuracy"])
+
+Every method calls what the task of `fab` with its name calls: docs/python.md. Errors are those of
+`fab`: UsageError (nothing was started), RunFailed, BelowThreshold, all of them RailheadError.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bootstrap.cli.options import options_of
+from bootstrap.cli.targets import Target
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
+from bootstrap.evaluation import here as evaluation_here
+from bootstrap.evaluation.request import FOLDER, read_evaluation
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle.stop_policy import read_stop_policy
+from bootstrap.report import write
+from bootstrap.report.facts import RunFacts, object_in, read_run
+from bootstrap.runs.earlier_run import earlier_run, resumed_request
+from bootstrap.runs.plots import Record
+from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.workflows import attach, serving
+from bootstrap.workflows import teardown as tearing_down
+from bootstrap.workflows import train as training
+
+__all__ = [
+    "BelowThreshold",
+    "Cluster",
+    "Endpoint",
+    "RailheadError",
+    "Run",
+    "RunFailed",
+    "UsageError",
+]
+
+Arguments = str | Sequence[str] | Mapping[str, Any] | None
+
+
+class Cluster:
+    """The hosts of a run. As a context manager it tears down at the end: processes and keys are
+    removed from hosts, machines of a stack are stopped.
+
+    Args:
+        hosts: `user@host:port*slots`, comma-separated or as a list, as with --hosts. None: the
+            selected stack, else the hosts of the last command, as `fab` without --hosts.
+        results: the folder for the results of runs; default: `results` in the current folder.
+        options: --slots, --system, --requirements, --runtime, --peer-address, --allow-mixed.
+    """
+
+    def __init__(
+        self,
+        hosts: str | Sequence[str] | None = None,
+        *,
+        slots: int | None = None,
+        system: bool = False,
+        requirements: str | None = None,
+        runtime: str | None = None,
+        peer_address: str | None = None,
+        allow_mixed: bool = False,
+        results: str | Path = "results",
+    ) -> None:
+        text = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
+        self._target = Target(text, None, slots, start=True)
+        self._system, self._requirements, self._runtime = system, requirements, runtime
+        self._peer_address, self._allow_mixed = peer_address, allow_mixed
+        self._results = Path(results).expanduser().resolve()
+
+    @classmethod
+    def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:
+        """The machines of a Pulumi stack, default: the selected one. They are started when they are
+        needed. `options` as of Cluster."""
+        cluster = cls(**options)
+        slots = options.get("slots")
+        cluster._target = Target(None, stack, slots, start=True)
+        return cluster
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.teardown()
+
+    def train(
+        self,
+        *,
+        preset: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        script: str | Path | None = None,
+        args: Arguments = None,
+        workdir: str | Path | None = None,
+        data: Mapping[str, str | Path] | None = None,
+        launcher: str | None = None,
+        strategy: str | None = None,
+        ps: int | None = None,
+        keras: int | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        metrics: Mapping[str, str] | None = None,
+        minimum: Mapping[str, float] | None = None,
+        maximum: Mapping[str, float] | None = None,
+        sagemaker: bool = False,
+        resume: Run | str | None = None,
+        keep: float | None = None,
+        stop: bool = True,
+        max_hours: float | None = None,
+        wait: bool = True,
+    ) -> Run:
+        """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
+
+        Args:
+            settings: --set, by name. args: of the script, as text, as a list, or as a mapping:
+                {"epochs": 3} is --epochs 3. data: --data, by name. metrics: patterns, by name.
+            minimum, maximum: thresholds of the evaluation, by metric (--min, --max).
+            resume: a run whose checkpoints this one goes on from.
+            keep, stop, max_hours: --keep, --no-stop, --max-hours.
+
+        Raises:
+            UsageError: nothing was started. RunFailed: the run failed or was cancelled.
+            BelowThreshold: the evaluation missed a threshold; the run succeeded.
+        """
+        given = TrainArgs(
+            launcher=launcher, strategy=strategy, ps=_text(ps), preset=preset,
+            settings=_assignments(settings), script=_text(script), workdir=_text(workdir),
+            args=_arguments(args), keras=_text(keras), env=_assignments(env),
+            secrets=tuple(secrets), outputs=tuple(outputs), data=_assignments(data),
+            sagemaker=sagemaker, metrics=_assignments(metrics),
+            requirements=self._requirements, runtime=self._runtime,
+            mins=_assignments(minimum), maxs=_assignments(maximum),
+        )  # fmt: skip
+        policy = read_stop_policy(_text(keep), not stop, _text(max_hours))
+        earlier = earlier_run(_run_id(resume)) if resume is not None else None
+        request = read_request(given)
+        if earlier:
+            request, given = resumed_request(earlier, given)
+        options = options_of(
+            self._system, given.requirements, self._peer_address, given.runtime,
+            request.options.launcher, mixed=self._allow_mixed,
+        )  # fmt: skip
+        chosen = training.TrainOptions(request, options, self._results, True, policy, earlier)
+        run = Run(training.train(self._inventory(), chosen).run_id)
+        if wait:
+            run.wait()
+        return run
+
+    def teardown(self) -> None:
+        """End the processes of runs and endpoints, remove keys, stop a stack's machines, and print
+        the receipt: `fab teardown`."""
+        machines = self._target.machines()
+        if machines is None:
+            tearing_down.teardown(self._target.status().inventory, tearing_down.TeardownOptions())
+        else:
+            if machines.inventory:
+                self._target.status_of(machines)
+            tearing_down.teardown_stack(machines, tearing_down.TeardownOptions(yes=True))
+
+    def _inventory(self) -> Inventory:
+        return self._target.running()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was started from this machine, by its id: `railhead.Run("2026...")`."""
+
+    run_id: str
+
+    @property
+    def results(self) -> Path:
+        """The folder of the fetched results."""
+        return self._facts().folder
+
+    @property
+    def state(self) -> str:
+        """`succeeded`, `failed` or `cancelled`; `not fetched` before its results are here."""
+        return self._facts().state
+
+    def wait(self) -> Run:
+        """Follow the run to its end and fetch its results: `fab attach`.
+
+        Raises:
+            RunFailed: it failed, was cancelled, or the connection was lost. BelowThreshold: its
+                evaluation missed a threshold.
+        """
+        attach.attach(self._hosts(), self.run_id)
+        return self
+
+    def cancel(self) -> None:
+        """End the run on every host: `fab cancel`."""
+        attach.cancel(self._hosts(), self.run_id)
+
+    def metrics(self) -> list[Record]:
+        """The records of the run in the order in which they were written: a dict for each epoch,
+        progress and value of a metric; pandas.DataFrame(run.metrics()) makes a table."""
+        return list(self._facts().records)
+
+    def evaluation(self) -> dict[str, Any]:
+        """evaluation.json; {} if the run has none."""
+        return object_in(self.results / "evaluation.json")
+
+    def evaluate(
+        self,
+        *,
+        data: Mapping[str, str | Path] | None = None,
+        minimum: Mapping[str, float] | None = None,
+        maximum: Mapping[str, float] | None = None,
+        script: str | Path | None = None,
+        args: Arguments = None,
+        metrics: Mapping[str, str] | None = None,
+        here: bool = False,
+    ) -> dict[str, Any]:
+        """Evaluate the model of the run on held-out data: `fab evaluate`; returns evaluation.json.
+
+        Raises:
+            BelowThreshold: the evaluation missed a threshold.
+        """
+        given = TrainArgs(
+            script=_text(script), args=_arguments(args), data=_assignments(data),
+            metrics=_assignments(metrics), mins=_assignments(minimum), maxs=_assignments(maximum),
+        )  # fmt: skip
+        earlier = earlier_run(self.run_id)
+        request = read_evaluation(earlier, given)
+        if here:
+            return object_in(evaluation_here.evaluate(earlier, request) / "evaluation.json")
+        options = options_of(False, None, None, None, request.options.launcher, mixed=True)
+        chosen = training.TrainOptions(request, options, earlier.run.results / FOLDER)
+        done = training.train(self._hosts(), chosen)
+        return object_in(done.results / "evaluation.json")
+
+    def deploy(
+        self,
+        name: str = "model",
+        *,
+        hours: float = 1.0,
+        port: int | None = None,
+        here: bool = False,
+    ) -> Endpoint:
+        """Serve the model of the run until its time-to-live is over: `fab deploy`."""
+        from bootstrap.serving.request import read_request as read_deployment
+
+        request = read_deployment(name, _text(port), _text(hours), None, None, update=False)
+        source = serving.source_of(self.run_id, None)
+        if here:
+            serving.deploy_here(request, source)
+        else:
+            serving.deploy_on_host(self._hosts(), request, source)
+        return Endpoint(name)
+
+    def report(self, *others: Run, to: str | Path | None = None) -> Path:
+        """Write the page about this run, or one that compares it with others: `fab report`."""
+        names = [self.run_id, *(run.run_id for run in others)]
+        return write.report(names, _text(to), None, self.results.parent)
+
+    def _facts(self) -> RunFacts:
+        return read_run(self.run_id)
+
+    def _hosts(self) -> Inventory:
+        return Target(run=self.run_id, start=True).running()
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A served model, by its name. As a context manager it is deleted at the end."""
+
+    name: str
+
+    def predict(self, samples: Any) -> Any:
+        """The outputs of the model for samples: an array [batch, ...], or the path of a file."""
+        if isinstance(samples, (str, Path)):
+            return serving.predict(self.name, str(samples), None).outputs
+        import numpy as np
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "samples.npy"
+            np.save(path, np.asarray(samples), allow_pickle=False)
+            return serving.predict(self.name, str(path), None).outputs
+
+    def delete(self) -> None:
+        """End the endpoint, and verify that nothing of it is left: `fab undeploy`."""
+        serving.undeploy(self.name)
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.delete()
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _assignments(values: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """A mapping as the options NAME=VALUE."""
+    return tuple(f"{name}={value}" for name, value in (values or {}).items())
+
+
+def _arguments(args: Arguments) -> str | None:
+    """The arguments of a script as one text, as --args takes it."""
+    if args is None or isinstance(args, str):
+        return args
+    if isinstance(args, Mapping):
+        args = [word for name, value in args.items() for word in (f"--{name}", str(value))]
+    return shlex.join(map(str, args))
+
+
+def _run_id(run: Run | str) -> str:
+    return run.run_id if isinstance(run, Run) else run

@@ -1,0 +1,163 @@
+"""`import railhead`: its methods give the workflows what the tasks of fab give them."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import railhead
+from bootstrap.console.live import Board
+from bootstrap.inventory import local_state
+from bootstrap.runs.launch import StopPolicy
+from bootstrap.runs.request import TrainArgs, split
+from bootstrap.workflows import attach
+from bootstrap.workflows import teardown as tearing_down
+from bootstrap.workflows import train as training
+
+ROOT = Path(__file__).parents[2]
+
+
+class Workflows:
+    """Records what the workflows are called with."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.trained: list[Any] = []
+        self.attached: list[str] = []
+        self.torn_down: list[str] = []
+        patch.setattr(training, "train", self.train)
+        patch.setattr(attach, "attach", lambda inventory, run_id: self.attached.append(run_id))
+        patch.setattr(
+            tearing_down, "teardown", lambda inventory, _: self.torn_down.append(inventory.name)
+        )
+        patch.setattr(railhead.Run, "_hosts", lambda run: None)
+
+    def train(self, inventory: Any, options: Any) -> Any:
+        self.trained.append(options)
+        return SimpleNamespace(run_id="r1", results=options.results / "r1")
+
+
+@pytest.fixture
+def workflows(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflows:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/x.npz").write_bytes(b"data")
+    return Workflows(monkeypatch)
+
+
+def test_a_training_is_requested_as_by_the_task(workflows: Workflows) -> None:
+    run = railhead.Cluster(["a", "b"], slots=2).train(
+        script="train.py", args={"epochs": 3, "name": "a b"}, data={"train": "mnist"},
+        launcher="tensorflow", env={"A": "1"}, metrics={"loss": "l ([0-9]+)"},
+        minimum={"accuracy": 0.9}, max_hours=2, stop=False,
+    )  # fmt: skip
+    (options,) = workflows.trained
+    request = options.request
+    assert request.program.args == ("--epochs", "3", "--name", "a b")
+    assert [item.spec.name for item in request.data] == ["train"]
+    assert request.options.launcher == "tensorflow" and request.options.env == {"A": "1"}
+    assert request.options.thresholds[0].document() == {
+        "metric": "accuracy", "bound": "min", "value": 0.9,
+    }  # fmt: skip
+    assert options.stop_policy == StopPolicy(20, stop=False, max_hours=2.0)
+    assert options.results == Path.cwd() / "results"
+    assert run == railhead.Run("r1") and workflows.attached == ["r1"]
+
+
+def test_a_run_need_not_be_followed(workflows: Workflows) -> None:
+    railhead.Cluster("a").train(preset="smoke", settings={"flip": "on"}, wait=False)
+    assert workflows.trained[0].request.program.settings["flip"] == "on"
+    assert workflows.attached == []
+
+
+@pytest.mark.parametrize(
+    ("args", "argv"),
+    [("--a 'b c'", ("--a", "b c")), (["--a", "b c", 3], ("--a", "b c", "3")), (None, ())],
+)
+def test_arguments_are_text_a_list_or_a_mapping(args: Any, argv: tuple[str, ...]) -> None:
+    assert split(railhead._arguments(args) or "") == argv
+
+
+def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workflows) -> None:
+    with pytest.raises(railhead.UsageError, match="Did you mean smoke"):
+        railhead.Cluster("a").train(preset="smok")
+    with pytest.raises(railhead.UsageError, match="no such metric"):
+        railhead.Cluster("a").train(minimum={"mae": 1})
+    assert workflows.trained == []
+
+
+def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:
+    with pytest.raises(ZeroDivisionError), railhead.Cluster("a"):
+        raise ZeroDivisionError
+    assert len(workflows.torn_down) == 1
+
+
+def test_a_run_is_evaluated_in_its_own_folder(workflows: Workflows) -> None:
+    results = Path.cwd() / "results/r1"
+    (results / "evaluations/r1").mkdir(parents=True)
+    (results / "model.keras").write_bytes(b"a model")
+    (results / "evaluations/r1/evaluation.json").write_text('{"accuracy": 0.5}')
+    railhead.Cluster("a").train(preset="smoke", wait=False)
+    request = workflows.trained[0].request
+    document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
+    document |= {"program": request.program.document()}
+    local_state.save_run(document, results, TrainArgs(preset="smoke").record())
+    found = railhead.Run("r1").evaluate(minimum={"accuracy": 0.4})
+    assert found == {"accuracy": 0.5}
+    options = workflows.trained[1]
+    assert options.results == results / "evaluations"
+    assert options.request.program.kind == "evaluation"
+
+
+def test_a_run_shows_its_records(workflows: Workflows) -> None:
+    results = Path.cwd() / "results/r1"
+    results.mkdir(parents=True)
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, results)
+    run = railhead.Run("r1")
+    assert (run.state, run.metrics(), run.evaluation()) == ("not fetched", [], {})
+    (results / "metrics.jsonl").write_text(json.dumps({"kind": "epoch", "epoch": 1}) + "\n")
+    assert run.metrics() == [{"kind": "epoch", "epoch": 1}]
+
+
+def test_every_method_and_argument_is_in_its_page() -> None:
+    text = (ROOT / "docs/python.md").read_text()
+    for kind in (railhead.Cluster, railhead.Run, railhead.Endpoint):
+        for name in vars(kind):
+            if not name.startswith("_") and name not in ("run_id", "name"):
+                assert f".{name}" in text, f"{kind.__name__}.{name}"
+    for name in inspect.signature(railhead.Cluster.train).parameters:
+        assert name == "self" or f"{name}" in text, name
+
+
+# --- Notebooks -------------------------------------------------------------------------------
+
+
+def test_a_board_is_painted_over_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    handle = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    display = SimpleNamespace(display=lambda *_, **__: handle)
+    shell = SimpleNamespace(kernel=object())
+    module = SimpleNamespace(get_ipython=lambda: shell, display=display)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    with Board(out, ["h1", "h2"]) as board:
+        board.print_lines("above")
+        board.line("h1", "step 1")
+        board.line("h2", "step \x1b[2J2")
+    assert shown[-1].splitlines() == ["h1  step 1", "h2  step 2"]
+    assert out.getvalue() == "above\n"
+
+
+def test_ipython_in_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    with Board(sys.stdout, ["h1"]) as board:
+        assert not board.live
