@@ -45,15 +45,16 @@ def announce(config: ClusterConfig) -> None:
 
 def on_failure(config: ClusterConfig, others: Alternatives) -> pulumi.ResourceTransformation:
     """A transformation for a component: where one of its resources fails, the commands are
-    printed; after a refusal for capacity also what else may have room."""
-    printed = set[str]()
+    printed; after a refusal for capacity also what else may have room. Each is printed once: Pulumi
+    prints the error of every resource."""
+    printed = set[bool]()
 
     def failed(args: pulumi.ErrorHookArgs) -> bool:
-        why = f"{args.name} failed: this `up` breaks off, and machines may run. "
-        if args.failed_operation == "create" and _is_capacity(args.errors):
-            why = _no_capacity(config, others)
-        if why not in printed:
-            printed.add(why)
+        no_capacity = args.failed_operation == "create" and _is_capacity(args.errors)
+        if no_capacity not in printed:
+            printed.add(no_capacity)
+            why = f"{args.name} failed: this `up` breaks off, and machines may run. "
+            why = _no_capacity(config, others) if no_capacity else why
             pulumi.log.warn(why + _commands(config))
         return False  # no other try
 

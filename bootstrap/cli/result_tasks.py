@@ -87,3 +87,93 @@ def runs(c: Context, sort: str = "time", json: bool = False) -> None:
 
     with json_output(json) as out:
         listing.show(sort, out)
+
+
+SERIES = ("set", "data", "metric", "env", "secret")
+
+
+@task(lists=SERIES)
+def sweep(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    set: list[str] | None = None,
+    random: str | None = None,
+    to_end: bool = False,
+    preset: str | None = None,
+    script: str | None = None,
+    workdir: str | None = None,
+    args: str | None = None,
+    data: list[str] | None = None,
+    metric: list[str] | None = None,
+    env: list[str] | None = None,
+    secret: list[str] | None = None,
+    launcher: str | None = None,
+    strategy: str | None = None,
+    requirements: str | None = None,
+    runtime: str | None = None,
+    slots: str | None = None,
+) -> None:
+    """Train each combination of --set NAME=A,B, one after another; name the best one."""
+    from bootstrap.evaluation.grid import read_trials
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.runs.request import TrainArgs, read_request
+    from bootstrap.workflows import sweep as workflow
+
+    base = TrainArgs(
+        launcher=launcher, strategy=strategy, preset=preset, script=script, workdir=workdir,
+        args=args, data=tuple(data or ()), metrics=tuple(metric or ()), env=tuple(env or ()),
+        secrets=tuple(secret or ()), requirements=requirements, runtime=runtime,
+    )  # fmt: skip
+    trials = read_trials(set or (), whole_number(random, "--random", 1, 100))
+    requests = [(trial, read_request(trial.args(base))) for trial in trials]
+    chosen = requests[0][1].options.launcher
+    options = options_of(False, requirements, None, runtime, chosen, mixed=True)
+    folder = workflow.folder_of(Path.cwd() / "results", base, trials)
+    inventory = target_of(hosts, stack, slots, start=True).running()
+    workflow.sweep(inventory, workflow.Sweep(requests, options, folder, not to_end))
+
+
+@task(lists=SERIES)
+def scale(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    counts: str | None = None,
+    of: str | None = None,
+    preset: str | None = None,
+    set: list[str] | None = None,
+    script: str | None = None,
+    workdir: str | None = None,
+    args: str | None = None,
+    data: list[str] | None = None,
+    metric: list[str] | None = None,
+    env: list[str] | None = None,
+    secret: list[str] | None = None,
+    launcher: str | None = None,
+    strategy: str | None = None,
+    requirements: str | None = None,
+    runtime: str | None = None,
+    slots: str | None = None,
+) -> None:
+    """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
+    from bootstrap.report.facts import read_run
+    from bootstrap.runs.request import TrainArgs, read_request
+    from bootstrap.workflows import scale as workflow
+
+    results = Path.cwd() / "results"
+    if of is not None:
+        workflow.report([read_run(name.strip()) for name in of.split(",")], results)
+        return
+    numbers = workflow.read_counts(counts)
+    request = read_request(
+        TrainArgs(
+            launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set or ()),
+            script=script, workdir=workdir, args=args, data=tuple(data or ()),
+            metrics=tuple(metric or ()), env=tuple(env or ()), secrets=tuple(secret or ()),
+            requirements=requirements, runtime=runtime,
+        )
+    )  # fmt: skip
+    options = options_of(False, requirements, None, runtime, request.options.launcher, mixed=True)
+    inventory = target_of(hosts, stack, slots, start=True).running()
+    workflow.scale(inventory, workflow.Scale(request, options, numbers, results))

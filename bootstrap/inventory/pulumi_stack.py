@@ -273,8 +273,8 @@ def _unfinished(stack: str) -> UsageError:
     made = [r for r in _deployment(stack).get("resources") or () if r["type"] in MACHINES]
     if machines := [str(r.get("id")) for r in made]:
         return UsageError(
-            f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} are there, "
-            "and cost what they cost",
+            f"the last pulumi up of stack {stack} broke off: {', '.join(machines)} exist, "
+            "and cost money",
             hint=f"fab up --stack {quoted}   # or: fab teardown --destroy --stack {quoted}",
         )
     return no_machines(stack)

@@ -143,7 +143,7 @@ def _facts(
     run_id: str, folder: Path, document: Mapping[str, Any], given: Mapping[str, Any]
 ) -> RunFacts:
     cluster = text_of(document, "cluster")
-    price, currency = _price(cluster)
+    price, currency = _price(cluster, len(list_of(document, "hosts")))
     found = sorted((folder / "evaluations").glob("*/evaluation.json"))
     return RunFacts(
         run_id,
@@ -159,11 +159,14 @@ def _facts(
     )
 
 
-def _price(cluster: str) -> tuple[float | None, str]:
-    """The price per hour of a recorded cluster, and its currency."""
+def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
+    """The price per hour of so many hosts of a recorded cluster, and its currency."""
     with contextlib.suppress(RailheadError):
-        if found := local_state.load_cluster(cluster).price:
-            return finite(found, "per_hour"), str(found.get("currency", "USD"))
+        inventory = local_state.load_cluster(cluster)
+        found = inventory.price or {}
+        per_hour = finite(found, "per_hour")
+        if per_hour is not None and inventory.hosts:
+            return per_hour * hosts / len(inventory.hosts), str(found.get("currency", "USD"))
     return None, ""
 
 

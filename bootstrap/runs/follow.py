@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,18 @@ from bootstrap.untrusted.unpack import Hostile
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
 
 
+Watch = Callable[[Mapping[str, Any]], None]
+
+
 @dataclass
 class RunConnection:
-    """A run, its hosts, and the open session with its chief; `reopen` replaces the session."""
+    """A run, its hosts, and the open session with its chief; `reopen` replaces the session.
+    `watch` gets each record of metrics.jsonl; what it raises ends the following."""
 
     run: Run
     inventory: Inventory
     chief: Session
+    watch: Watch | None = None
 
     def ensure_open(self) -> None:
         """Connect again if the connection to the chief is closed."""
@@ -61,16 +66,18 @@ def follow_to_end(connection: RunConnection, board: Board) -> None:
     state = FollowState()
     for pause in RETRY_PAUSES:
         try:
-            follow(connection.chief, connection.run, board, state)
+            follow(connection.chief, connection.run, board, state, connection.watch)
             return
         except ConnectionLost as lost:
             board.print_lines(f"{lost}; the run continues, connecting again in {pause} s")
             time.sleep(pause)
             connection.reopen()
-    follow(connection.chief, connection.run, board, state)
+    follow(connection.chief, connection.run, board, state, connection.watch)
 
 
-def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
+def follow(
+    chief: Session, run: Run, board: Board, state: FollowState, watch: Watch | None = None
+) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
     hosts = _first_ranks(chief, run)
@@ -86,6 +93,8 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
         if "metrics" in event:
             state.offset = event["offset"]
             show_record(event["metrics"], board, with_progress)
+            if watch and isinstance(record := parsed_or_none(event["metrics"]), dict):
+                watch(record)
         for rank, host in hosts.items():
             line = (event.get("last") or {}).get(rank)
             if line and host in board.names and host not in with_progress:
@@ -101,6 +110,14 @@ def follow(chief: Session, run: Run, board: Board, state: FollowState) -> None:
     )
     state.lost, state.done = reply["lost"], True
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
+
+
+def parsed_or_none(line: str) -> Any:
+    """A line of metrics.jsonl; None if it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def mark_attached(session: Session, run: Run) -> None:

@@ -134,7 +134,7 @@ def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
 @pytest.mark.parametrize("kind", MACHINES)
 def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
     answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
-    with pytest.raises(UsageError, match=r"broke off: i-1 are there, and cost") as caught:
+    with pytest.raises(UsageError, match=r"broke off: i-1 exist, and cost money") as caught:
         pulumi_stack.cluster_of("dev")
     assert "fab teardown --destroy --stack dev" in caught.value.hint
 

@@ -119,9 +119,24 @@ def test_the_chief_stops_last() -> None:
 
 def test_a_run_is_over_when_its_hours_are() -> None:
     assert (is_over(RUN, 1800), is_over(RUN, 1801)) == (False, True)
+    assert is_over({"max_hours": 10}, 36001)
     assert not is_over({"max_hours": None}, 1e9)
 
 
-def test_the_text_of_a_machine_that_goes() -> None:
-    assert cut_off("Connection to 10.0.0.1 closed by remote host.")
+GOING = [
+    "Connection to 10.0.0.1 closed by remote host.",
+    "Read from remote host 10.0.0.1: Connection reset by peer",
+    "client_loop: send disconnect: Broken pipe",
+    "kex_exchange_identification: Connection closed by 10.0.0.1 port 22",
+]
+
+
+@pytest.mark.parametrize("text", GOING)
+def test_the_text_of_a_machine_that_goes(text: str) -> None:
+    assert cut_off(text)
     assert not cut_off("Host key verification failed.")
+
+
+def test_each_host_of_a_run_has_its_command() -> None:
+    with pytest.raises(ValueError):
+        stops({"hosts": [{"name": "a"}, {"name": "b"}], "stop": {"argv": [["off"]]}})

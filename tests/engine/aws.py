@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -66,6 +67,21 @@ class OnAws:
     def check_deadlines(self) -> None:
         """Every machine has a deadline of its own."""
         check_deadlines(self)
+
+    def end_named(self, text: str) -> list[str]:
+        """End the machines for which a text has AWS's own command; their ids."""
+        named = re.findall(r"aws ec2 terminate-instances .*--instance-ids (\S+)", text)
+        if named:
+            self.cloud.client("ec2").terminate_instances(InstanceIds=named)
+        return named
+
+    def remains(self) -> list[str]:
+        """What a stack made and is still there, of all kinds but buckets."""
+        ec2, iam = self.cloud.client("ec2"), self.cloud.client("iam")
+        found = [one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"] if not one["IsDefault"]]
+        found += [one["KeyName"] for one in ec2.describe_key_pairs()["KeyPairs"]]
+        found += [one["RoleName"] for one in iam.list_roles()["Roles"]]
+        return [*found, *self.cloud.extra.groups, *(one["Name"] for one in self.schedules())]
 
     @property
     def id(self) -> str:

@@ -4,6 +4,7 @@ API, which `fab` calls, over the same machines."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,6 +108,19 @@ class OnGcp:
             assert int(scheduling["maxRunDuration"]["seconds"]) > 0, machine
             assert scheduling["instanceTerminationAction"] == "STOP", machine
             assert "/var/lib/railhead" in str(machine["metadata"]), machine
+
+    def end_named(self, text: str) -> list[str]:
+        """End the machines for which a text has gcloud's own command; their names."""
+        named = re.findall(r"next: gcloud compute instances delete (\S+)", text)
+        for path, name in self.existing().items():
+            if name in named:
+                del self.cloud.compute.instances[path]
+                self.cloud.things.pop(path, None)
+        return named
+
+    def remains(self) -> list[str]:
+        """Nothing: networks and accounts of a killed `up` may stay, as the page says."""
+        return []
 
     def instances(self) -> list[str]:
         """The names of the machines that exist."""

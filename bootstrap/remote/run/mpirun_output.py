@@ -115,12 +115,10 @@ class Heartbeats:
             self.silent[host] += min(seconds, LONGEST_WAIT)
 
     def lost(self) -> int | None:
-        """The host that has been silent for too long; 0, the chief, if all are: mpirun hangs."""
+        """The first host that has been silent for too long. The chief, 0, if all have: they are
+        heard through its mpirun."""
         hosts = {self.hosts[rank] for rank in self.going}
-        lost = sorted(host for host in hosts if self.silent[host] >= self.limits[host])
-        if not lost:
-            return None
-        return 0 if len(lost) == len(hosts) else lost[0]
+        return min((h for h in hosts if self.silent[h] >= self.limits[h]), default=None)
 
 
 # OpenMPI 4.1's messages about a failure (tests/cases/mpirun has full examples).

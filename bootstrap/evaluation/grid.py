@@ -1,0 +1,98 @@
+"""The trials of a sweep: which values each has, and which of them are hopeless. Pure."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+from typing import Any
+
+from bootstrap.console.text import number
+from bootstrap.errors import UsageError
+from bootstrap.runs.request import TrainArgs
+
+MOST = 100  # trials
+EARLIEST = 1 / 3  # of the epochs, before which no trial is hopeless
+FINISHED = 2  # trials that must have ended before another one can be hopeless
+METRICS = ("val_accuracy", "val_loss", "val_mae")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of values: {name: value}."""
+
+    values: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Such as "learning_rate=0.1 batch_size=32"."""
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
+
+    def args(self, base: TrainArgs) -> TrainArgs:
+        """The options of the trial: settings of our own training, or arguments of a script."""
+        if base.script is None:
+            given = tuple(f"{name}={value}" for name, value in self.values.items())
+            return replace(base, settings=(*base.settings, *given))
+        words = [word for name, value in self.values.items() for word in (f"--{name}", value)]
+        return replace(base, args=f"{base.args or ''} {shlex.join(words)}".strip())
+
+
+def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple[Trial, ...]:
+    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, drawn by the seed.
+
+    Raises:
+        UsageError: a text has another form, or there are too many combinations.
+    """
+    lists = dict(_values(text) for text in texts)
+    if not lists or len(lists) < len(texts):
+        rule = "--set NAME=VALUE,VALUE,...: at least one, each name once"
+        raise UsageError(rule, hint="fab sweep --set learning_rate=0.01,0.001")
+    trials = [Trial(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
+    if drawn is not None and drawn < len(trials):
+        trials = random.Random(seed).sample(trials, drawn)
+    if len(trials) > MOST:
+        raise UsageError(
+            f"{len(trials)} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"
+        )
+    return tuple(trials)
+
+
+def _values(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, rest = text.partition("=")
+    values = tuple(dict.fromkeys(value.strip() for value in rest.split(",") if value.strip()))
+    if not equals or not name or not values:
+        raise UsageError(f"--set {text!r}: write NAME=VALUE,VALUE,...")
+    return name, values
+
+
+class Course:
+    """The held-out metric of a trial by epoch: the best value so far."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, float] = {}
+        self.metric = ""
+        self.epochs = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take an epoch's record; others are ignored."""
+        epoch, epochs = number(record, "epoch"), number(record, "epochs")
+        metric = next((name for name in METRICS if number(record, name) is not None), "")
+        value = number(record, metric)
+        if record.get("kind") != "epoch" or epoch is None or value is None or value != value:
+            return
+        self.metric, self.epochs = metric, int(epochs or 0)
+        sign = 1.0 if metric == "val_accuracy" else -1.0
+        self.values[int(epoch)] = max([sign * value, *self.values.values()])
+
+
+def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
+    """Whether a trial is worse than the median of those that have ended, at the same epoch."""
+    if not course.values or len(finished) < FINISHED:
+        return False
+    epoch = max(course.values)
+    others = [o.values[epoch] for o in finished if epoch in o.values and o.metric == course.metric]
+    late = epoch >= course.epochs * EARLIEST and epoch < course.epochs
+    return late and len(others) >= FINISHED and course.values[epoch] < median(others)

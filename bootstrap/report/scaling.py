@@ -1,0 +1,135 @@
+"""How a training scales with its ranks: throughput, efficiency, cost, and where more stops paying.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bootstrap.console.text import count, duration
+from bootstrap.errors import UsageError
+from bootstrap.report import svg
+from bootstrap.report.facts import RunFacts, finite
+from bootstrap.report.html import element, page, section, table
+from bootstrap.runs.plots import Curve, Panel
+
+PAYS = 0.5  # of the throughput that one rank of the smallest run has
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size: its run, the samples per second over all ranks, and the seconds of an epoch."""
+
+    run: RunFacts
+    ranks: int
+    speed: float
+    epoch_seconds: float | None
+
+    @property
+    def hosts(self) -> int:
+        """The number of hosts."""
+        return len(self.run.hosts)
+
+    @property
+    def epoch_cost(self) -> float | None:
+        """The price of the hosts of this run for an epoch; None where it is not known."""
+        if self.run.price is None or self.epoch_seconds is None:
+            return None
+        return self.run.price * self.epoch_seconds / 3600
+
+
+def points_of(runs: Sequence[RunFacts]) -> list[Point]:
+    """The sizes of these runs in order; of several runs of one size the fastest.
+
+    Raises:
+        UsageError: a run has no throughput, or all have one size.
+    """
+    best: dict[int, Point] = {}
+    for run in runs:
+        ranks, speed = finite(run.document, "size"), run.speed or run.metrics.get("samples_per_s")
+        if not ranks or not speed:
+            raise UsageError(
+                f"run {run.run_id} has no throughput: it has no epoch, and no metric samples_per_s",
+                hint="--metric samples_per_s='([0-9.]+) samples/s'   # for a script",
+            )
+        point = Point(run, int(ranks), speed, _epoch_seconds(run))
+        if point.ranks not in best or speed > best[point.ranks].speed:
+            best[point.ranks] = point
+    if len(best) < 2:
+        raise UsageError("scaling compares runs of at least two sizes", hint="--counts 1,2,4")
+    return [best[ranks] for ranks in sorted(best)]
+
+
+def _epoch_seconds(run: RunFacts) -> float | None:
+    """The median time from the end of one epoch to the end of the next, evaluation included."""
+    times = [at for record in run.epochs if (at := finite(record, "time")) is not None]
+    pairs = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+    return median(pairs) if pairs else None
+
+
+def efficiency(point: Point, first: Point) -> float:
+    """The throughput of a size, as a part of what its ranks would have at the rate of the first."""
+    return point.speed / point.ranks / (first.speed / first.ranks)
+
+
+def pays_until(points: Sequence[Point]) -> tuple[Point, float | None]:
+    """The last size that pays, and what each rank added after it brings, as a part of one rank of
+    the first size; None where all sizes pay."""
+    single = points[0].speed / points[0].ranks
+    for before, after in zip(points, points[1:], strict=False):
+        gain = (after.speed - before.speed) / (after.ranks - before.ranks) / single
+        if gain < PAYS:
+            return before, gain
+    return points[-1], None
+
+
+def sentence(points: Sequence[Point]) -> str:
+    """Where more ranks stop paying."""
+    last, gain = pays_until(points)
+    first = points[0]
+    at = f"{efficiency(last, first):.0%} of linear".replace("%", " %")
+    if gain is None:
+        return (
+            f"Up to {count(last.ranks, 'rank')} each size pays: {last.speed:,.0f} samples/s, {at}."
+        )
+    part = f"{gain:.0%}".replace("%", " %")
+    brings = f"brings {part} of one rank of the smallest run" if gain > 0 else "makes it slower"
+    verb = "does" if last.ranks == 1 else "do"
+    return (
+        f"More than {count(last.ranks, 'rank')} {verb} not pay: each rank that is added then "
+        f"{brings}. At {last.ranks}: {last.speed:,.0f} samples/s, {at}."
+    )
+
+
+def panels_of(points: Sequence[Point]) -> list[Panel]:
+    """Measured and linear throughput by ranks."""
+    single = points[0].speed / points[0].ranks
+    measured = Curve("measured", tuple((float(p.ranks), p.speed) for p in points))
+    linear = Curve("linear", tuple((float(p.ranks), single * p.ranks) for p in points))
+    return [Panel("samples/s over all ranks", "ranks", (measured, linear))]
+
+
+def scaling_page(points: Sequence[Point]) -> str:
+    """The page about scaling."""
+    rows = [
+        (
+            point.ranks,
+            point.hosts,
+            f"{point.speed:,.0f}",
+            f"{efficiency(point, points[0]):.0%}".replace("%", " %"),
+            "" if point.epoch_seconds is None else duration(point.epoch_seconds),
+            "" if point.epoch_cost is None else f"{point.epoch_cost:.4f} {point.run.currency}",
+            point.run.run_id,
+        )
+        for point in points
+    ]
+    head = ("ranks", "hosts", "samples/s", "of linear", "epoch", "cost of an epoch", "run")
+    charts = [element("figure", svg.chart(panel)) for panel in panels_of(points)]
+    last, _ = pays_until(points)
+    return page("Scaling", [
+        element("h1", f"Scaling from {points[0].ranks} to {points[-1].ranks} ranks"),
+        element("p", sentence(points)),
+        section("Throughput", element("div", *charts, class_="charts")),
+        section("Sizes", table(head, rows, points.index(last))),
+    ])  # fmt: skip

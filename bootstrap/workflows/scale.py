@@ -1,0 +1,80 @@
+"""`fab scale`: the same training on 1, 2, 4 ... hosts, and a page about what more hosts bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import count
+from bootstrap.errors import RailheadError, RunFailed, UsageError
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import stop
+from bootstrap.plan.cluster import Options
+from bootstrap.report import write
+from bootstrap.report.facts import RunFacts, read_run
+from bootstrap.report.scaling import panels_of, points_of, scaling_page, sentence
+from bootstrap.runs.request import RunRequest
+from bootstrap.workflows import attach, train
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The request, the options to make hosts ready, the numbers of hosts, the results' folder."""
+
+    request: RunRequest
+    options: Options
+    counts: Sequence[int]
+    results: Path
+
+
+def read_counts(text: str | None) -> tuple[int, ...]:
+    """The numbers of --counts, ascending; UsageError for anything else."""
+    words = [word.strip() for word in (text or "").split(",")]
+    if len(words) < 2 or not all(word.isdecimal() and 1 <= int(word) <= 1024 for word in words):
+        raise UsageError(
+            "--counts: numbers of hosts, at least two", hint="fab scale --counts 1,2,4"
+        )
+    return tuple(sorted({int(word) for word in words}))
+
+
+def scale(inventory: Inventory, chosen: Scale) -> Path:
+    """Train on each number of hosts, the smallest first; returns the page."""
+    if chosen.counts[-1] > len(inventory.hosts):
+        raise UsageError(
+            f"--counts {chosen.counts[-1]}: there are {count(len(inventory.hosts), 'host')}"
+        )
+    runs = []
+    policy = stop.policy_between(inventory)
+    options = train.TrainOptions(chosen.request, chosen.options, chosen.results, True, policy)
+    with stop.after_all_runs(inventory, print_lines):
+        for number in chosen.counts:
+            print_lines(f"on {count(number, 'host')}:")
+            part = inventory.only(inventory.names[:number])
+            runs.append(train.train(part, options).run_id)
+            _wait(part, runs[-1])
+    return report([read_run(run_id) for run_id in runs], chosen.results)
+
+
+def _wait(inventory: Inventory, run_id: str) -> None:
+    """Follow a run to its end.
+
+    Raises:
+        RunFailed: the connection was lost, or Ctrl-C: the run goes on. RailheadError: it failed.
+    """
+    try:
+        attach.attach(inventory, run_id)
+    except RunFailed as error:
+        if read_run(run_id).result:
+            raise RailheadError(error.message, hint=error.hint) from None
+        raise
+
+
+def report(runs: Sequence[RunFacts], results: Path) -> Path:
+    """Write the page about these runs and print its sentence."""
+    write.refuse_empty(runs)
+    points = points_of(runs)
+    print_lines(sentence(points))
+    folder = results / f"scale-{points[0].run.run_id}"
+    return write.write(folder, scaling_page(points), panels_of(points))

@@ -1,0 +1,295 @@
+"""`fab sweep` and `fab scale`: which trials there are, which are hopeless, and what is compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import RunFailed, UsageError
+from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import stop
+from bootstrap.plan.cluster import Options
+from bootstrap.report.facts import RunFacts
+from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
+from bootstrap.runs.request import TrainArgs, split
+from bootstrap.workflows import attach, scale, sweep, train
+
+INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
+
+
+def test_all_combinations_are_trials() -> None:
+    trials = read_trials(["a=1,2", "b=x, y"], None)
+    assert [trial.name for trial in trials] == ["a=1 b=x", "a=1 b=y", "a=2 b=x", "a=2 b=y"]
+    drawn = read_trials(["a=1,2", "b=x,y"], 3)
+    assert len({trial.name for trial in drawn}) == 3
+    assert drawn == read_trials(["a=1,2", "b=x,y"], 3)
+
+
+@pytest.mark.parametrize(
+    "texts", [[], ["a"], ["a="], ["=1"], ["a=,"], ["a=1", "a=2"], ["a=" + ",".join("12") * 60] * 2]
+)
+def test_other_forms_are_refused(texts: list[str]) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        read_trials(texts, None)
+
+
+def test_too_many_combinations_name_the_way_out() -> None:
+    texts = [f"{name}=" + ",".join(map(str, range(11))) for name in "ab"]
+    with pytest.raises(UsageError, match="121 combinations: at most 100") as caught:
+        read_trials(texts, None)
+    assert "--random" in caught.value.hint
+
+
+def test_values_are_settings_or_arguments() -> None:
+    trial = Trial({"lr": "0.1", "name": "a b"})
+    assert trial.args(TrainArgs(settings=("x=1",))).settings == ("x=1", "lr=0.1", "name=a b")
+    script = trial.args(TrainArgs(script="t.py", args="--epochs 3"))
+    assert split(script.args or "") == ("--epochs", "3", "--lr", "0.1", "--name", "a b")
+
+
+# --- Hopeless trials -------------------------------------------------------------------------
+
+
+def course(*values: float, metric: str = "val_accuracy", epochs: int = 6) -> Course:
+    found = Course()
+    for epoch, value in enumerate(values, 1):
+        found.add({"kind": "epoch", "epoch": epoch, "epochs": epochs, metric: value})
+    return found
+
+
+GOOD = [course(0.5, 0.7, 0.8, 0.9, 0.9, 0.9), course(0.4, 0.6, 0.7, 0.8, 0.9, 0.9)]
+
+
+@pytest.mark.parametrize(
+    ("trial", "finished", "hopeless"),
+    [
+        (course(0.1, 0.1), GOOD, True),
+        (course(0.1), GOOD, False),  # too early
+        (course(0.65, 0.6), GOOD, False),  # its best value counts
+        (course(0.1, 0.1), GOOD[:1], False),  # nothing to compare with
+        (course(), GOOD, False),
+        (course(*[0.1] * 6), GOOD, False),  # it has ended anyway
+        (course(2, 2, metric="val_loss"), GOOD, False),  # another metric
+        (course(2, 2, metric="val_loss"), [course(*[1] * 6, metric="val_loss")] * 2, True),
+        (course(0.5, 0.5, metric="val_loss"), [course(*[1] * 6, metric="val_loss")] * 2, False),
+        (course(0.1, float("nan")), GOOD, False),
+    ],
+)
+def test_a_trial_is_hopeless_below_the_median(
+    trial: Course, finished: list[Course], hopeless: bool
+) -> None:
+    assert is_hopeless(trial, finished) is hopeless
+
+
+# --- The workflow ----------------------------------------------------------------------------
+
+
+class Runs:
+    """Stands for the hosts: a started run has results when it was followed."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self.fault: dict[str, Callable[[], Exception]] = {}
+        patch.setattr(train, "train", self.train)
+        patch.setattr(attach, "connected", self.connected)
+        patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
+        patch.setattr(attach, "follow", self.follow)
+        patch.setattr(attach, "finish", lambda connection: None)
+        patch.setattr(attach, "fetch_ended", lambda connection: None)
+        patch.setattr(attach, "cancel", lambda _, run_id: self.cancelled.append(run_id))
+
+    def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
+        settings = options.request.program.settings
+        run_id = f"20261122-10000{len(self.started)}-0001"
+        self.started.append(run_id)
+        document = {"run_id": run_id, "cluster": "c", "created": "", "size": len(inventory.hosts)}
+        document |= {"program": {"kind": "training", "settings": dict(settings)}}
+        document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
+        folder = options.results / run_id
+        local_state.save_run(document, folder, {"folder": "/", "options": {}})
+        assert options.detach
+        return SimpleNamespace(run_id=run_id, results=folder)
+
+    @contextmanager
+    def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
+        yield SimpleNamespace(run=run, watch=None)
+
+    def connection(self, run_id: str) -> Any:
+        folder = Path(local_state.recorded_run(run_id)["results"])
+        return SimpleNamespace(run=SimpleNamespace(run_id=run_id, results=folder), watch=None)
+
+    def follow(self, connection: Any) -> None:
+        run = connection.run
+        if fault := self.fault.pop(run.run_id, None):
+            raise fault()
+        settings = local_state.recorded_run(run.run_id)["document"]["program"]["settings"]
+        self.write(run.results, settings, connection.watch or (lambda record: None))
+
+    def write(self, folder: Path, settings: Any, watch: Callable[[Any], None]) -> None:
+        """The results of a run, whose accuracy is its learning rate."""
+        folder.mkdir(parents=True)
+        rate = settings["learning_rate"]
+        state, records = "succeeded", []
+        for epoch in range(1, 5):
+            record = {"kind": "epoch", "epoch": epoch, "epochs": 4, "val_accuracy": rate}
+            speed = {"samples_per_s": 100.0 * rate, "time": 1000.0 + 10 * epoch}
+            records.append({**record, **speed})
+            try:
+                watch(record)
+            except sweep.Hopeless:
+                state = "cancelled"
+                break
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        (folder / "result.json").write_text(json.dumps({"state": state, "seconds": 1.0}))
+        if state == "cancelled":
+            raise sweep.Hopeless
+
+
+def request(rate: float) -> Any:
+    settings = {"learning_rate": rate, "model": "cnn"}
+    return SimpleNamespace(program=SimpleNamespace(settings=settings))
+
+
+@pytest.fixture
+def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    monkeypatch.chdir(tmp_path)
+    return Runs(monkeypatch)
+
+
+def of_rates(*rates: float) -> sweep.Sweep:
+    trials = [(Trial({"learning_rate": str(rate)}), request(rate)) for rate in rates]
+    return sweep.Sweep(trials, Options(), Path("results/sweep-1").resolve())
+
+
+def test_trials_run_one_after_another_and_the_best_is_named(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    out = capsys.readouterr().out
+    assert "best of 3 trials: learning_rate=0.9, accuracy 90.00 %" in out
+    assert hosts.cancelled == [hosts.started[2]], "the last one was hopeless"
+    assert hosts.started[1] in page.read_text()
+
+
+def test_hopeless_trials_may_run_to_their_end(hosts: Runs) -> None:
+    sweep.sweep(INVENTORY, replace(of_rates(0.5, 0.9, 0.1), early_end=False))
+    assert hosts.cancelled == []
+
+
+def test_the_same_command_goes_on_where_it_was_interrupted(hosts: Runs) -> None:
+    hosts.fault["20261122-100001-0001"] = KeyboardInterrupt  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    assert len(hosts.started) == 2
+    sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    assert len(hosts.started) == 3, "the second one was followed, only the third was started"
+
+
+def test_a_lost_connection_ends_the_sweep(hosts: Runs) -> None:
+    hosts.fault["20261122-100000-0001"] = lambda: RunFailed("lost; the run itself continues")
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("error", "stopped"),
+    [
+        (None, 1),
+        (KeyboardInterrupt(), 0),  # a run may be in progress
+        (RunFailed("lost"), 0),
+        (UsageError("no host"), 1),
+    ],
+)
+def test_machines_of_a_stack_stop_after_the_last_run(
+    error: BaseException | None, stopped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    lines: list[str] = []
+    monkeypatch.setattr(stop, "stop", lambda inventory, *_, **__: calls.append(inventory.name))
+    stack = replace(INVENTORY, cloud="aws")
+    assert not stop.policy_between(stack).stop and stop.policy_between(INVENTORY).stop
+    for inventory in (stack, INVENTORY):
+        expected = pytest.raises(type(error)) if error else nullcontext()
+        with expected, stop.after_all_runs(inventory, lines.append):
+            if error:
+                raise error
+    assert len(calls) == stopped and len(lines) == 1 - stopped
+
+
+def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
+    trials = read_trials(["a=1,2"], None)
+    first = sweep.folder_of(tmp_path, TrainArgs(), trials)
+    assert first == sweep.folder_of(tmp_path, TrainArgs(), trials)
+    assert first != sweep.folder_of(tmp_path, TrainArgs(preset="smoke"), trials)
+    assert first != sweep.folder_of(tmp_path, TrainArgs(), trials[:1])
+
+
+# --- Scaling ---------------------------------------------------------------------------------
+
+
+def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
+    """A run of so many ranks with this throughput, and 10 seconds an epoch."""
+    document = {"size": ranks, "hosts": [{"name": f"h{i}"} for i in range(ranks)]}
+    run = RunFacts(f"r{ranks}", Path(), "c", document, result={"state": "succeeded"}, price=price)
+    epochs = [
+        {"kind": "epoch", "epoch": e, "samples_per_s": speed, "time": 10.0 * e} for e in (1, 2, 3)
+    ]
+    run.__dict__["records"] = epochs
+    return run
+
+
+def test_efficiency_and_where_more_stops_paying() -> None:
+    points = points_of([sized(4, 250, 4.0), sized(1, 100, 1.0), sized(2, 190, 2.0)])
+    assert [point.ranks for point in points] == [1, 2, 4]
+    assert [round(efficiency(p, points[0]), 3) for p in points] == [1.0, 0.95, 0.625]
+    assert points[2].epoch_seconds == 10.0 and points[2].epoch_cost == pytest.approx(4 * 10 / 3600)
+    last, gain = pays_until(points)
+    assert last.ranks == 2 and gain == pytest.approx(0.3)
+    assert sentence(points).startswith("More than 2 ranks do not pay: each rank that is added")
+    html = scaling_page(points)
+    assert "63 %" in html or "62 %" in html
+    assert "<svg" in html and "0.0111 USD" in html
+
+
+def test_all_sizes_may_pay() -> None:
+    assert sentence(points_of([sized(1, 100), sized(2, 190)])) == (
+        "Up to 2 ranks each size pays: 190 samples/s, 95 % of linear."
+    )
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least two sizes"):
+        points_of([sized(2, 100), sized(2, 90)])
+    with pytest.raises(UsageError, match="has no throughput"):
+        points_of([sized(1, 100), RunFacts("r", Path(), "c", {"size": 2})])
+
+
+@pytest.mark.parametrize("text", [None, "", "2", "a,b", "0,1", "1,-2", "1,2000"])
+def test_counts_are_numbers_of_hosts(text: str | None) -> None:
+    with pytest.raises(UsageError, match="--counts"):
+        scale.read_counts(text)
+
+
+def test_each_count_is_trained_on_the_first_hosts(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = Path("results").resolve()
+    assert scale.read_counts("2,1") == (1, 2)
+    page = scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 2), results))
+    assert "Scaling from 1 to 2 ranks" in page.read_text()
+    assert (
+        "More than 1 rank does not pay: each rank that is added then makes it slower"
+        in capsys.readouterr().out
+    )
+    with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):
+        scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 3), results))
