@@ -49,10 +49,30 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         return call
 
 
+# Invoke has no argument that is positional and may be left out.
+FIRST_ARGUMENT = {"deploy": "--run"}
+
+
+def name_first_argument(words: list[str]) -> list[str]:
+    """`deploy RUN ...` as `deploy --run RUN ...`."""
+    option = FIRST_ARGUMENT.get(words[0]) if words else None
+    if option and len(words) > 1 and not words[1].startswith("-"):
+        return [words[0], option, *words[1:]]
+    return words
+
+
+def _parse_tasks() -> None:
+    program.core.unparsed = name_first_argument(program.core.unparsed)
+    _PARSE_TASKS()
+
+
+_PARSE_TASKS = program.parse_tasks
+
+
 def install() -> None:
     """Make `fab` use this executor and its exit codes; fabfile.py calls it on import."""
     program.executor_class = ClusterExecutor
-    program.parse_tasks = _usage_is_2(program.parse_tasks)
+    program.parse_tasks = _usage_is_2(_parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
     program.update_config = _usage_is_2(program.update_config)
     if _debug_flag():

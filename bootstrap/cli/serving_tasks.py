@@ -1,4 +1,4 @@
-"""The tasks of `fab` for endpoints: deploy, predict, undeploy; and tunnel.
+"""The tasks of `fab` for endpoints: deploy, predict, undeploy; notebook and tunnel.
 
 The fabfile adds them to those of `tasks.py`.
 """
@@ -91,3 +91,27 @@ def tunnel(
     if host is not None:
         inventory = inventory.only([shell.known(inventory, host)])
     serving.open_tunnel(inventory, number, local)
+
+
+@task()
+def notebook(
+    c: Context,
+    hosts: str | None = None,
+    stack: str | None = None,
+    run: str | None = None,
+    hours: str | None = None,
+    port: str | None = None,
+    local_port: str | None = None,
+    start: bool = False,
+) -> None:
+    """Open JupyterLab in the runtime of a run on its chief, through a tunnel, until Ctrl-C."""
+    from bootstrap.inventory.hosts import whole_number
+    from bootstrap.serving.notebook import PORT
+    from bootstrap.serving.request import read_hours
+    from bootstrap.workflows import serving
+
+    seconds = read_hours(hours) * 3600
+    number = whole_number(port, "--port", 1024, 65535) or PORT
+    local = whole_number(local_port, "--local-port", 0, 65535)
+    inventory = target_of(hosts, stack, start=start, run=run).running()
+    serving.open_notebook(inventory, run, number, local, seconds)

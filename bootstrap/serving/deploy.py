@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -90,19 +90,41 @@ def deploy(
     Raises:
         RailheadError: it does not serve; the message has the last lines of its log.
     """
-    session, folder = place.session, endpoint.folder
+    home = environment.code.rpartition("/.railhead/")[0]
+    served = f"{endpoint.folder.replace('~', home, 1)}/versions"
+    argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
+    lay_out(place, endpoint, {"argv": argv, "until": time.time() + request.seconds})
+    _link_version(place.session, endpoint.folder, model, 1)
+    start_supervisor(place, endpoint)
+    return _wait(place.session, endpoint, 1)
+
+
+def lay_out(place: Place, endpoint: Deployed, document: Mapping[str, Any]) -> None:
+    """Record an endpoint and make its folder on the host, with `document` in endpoint.json."""
+    common = {"schema": 1, "name": endpoint.name, "run_id": endpoint.run_id, "port": endpoint.port}
+    whole = {**common, "stop": list(place.stop) if place.stop else None, **document}
+    folder = endpoint.folder
+    files = [
+        [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
+        [f"{folder}/endpoint.py", 0o644, SUPERVISOR.read_text()],
+        [f"{folder}/versions/.keep", 0o644, ""],
+        [f"{folder}/logs/.keep", 0o644, ""],
+    ]
     records.save(endpoint)
-    session.call("remove", paths=[folder])
-    session.call("write", files=_files(place, request, endpoint, environment))
-    _link_version(session, folder, model, 1)
-    session.call(
+    place.session.call("remove", paths=[folder])
+    place.session.call("write", files=files)
+
+
+def start_supervisor(place: Place, endpoint: Deployed) -> None:
+    """Start what keeps the endpoint running; it goes on without this connection."""
+    folder = endpoint.folder
+    place.session.call(
         "start",
         argv=[place.python, "-I", "-S", f"{folder}/endpoint.py"],
         cwd=folder,
         env={"RAILHEAD_ENDPOINT": endpoint.name, "RAILHEAD_HOME": "~"},
         log=f"{folder}/logs/endpoint.log",
     )
-    return _wait(session, endpoint, 1)
 
 
 def update(
@@ -126,29 +148,6 @@ def update(
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
     return _wait(session, endpoint, number)
-
-
-def _files(
-    place: Place, request: DeployRequest, endpoint: Deployed, environment: Environment
-) -> list[list[Any]]:
-    folder = endpoint.folder
-    home = environment.code.rpartition("/.railhead/")[0]
-    options = ["--model", f"{folder.replace('~', home, 1)}/versions", *request.server_options()]
-    document = {
-        "schema": 1,
-        "name": endpoint.name,
-        "run_id": endpoint.run_id,
-        "port": endpoint.port,
-        "until": time.time() + request.seconds,
-        "argv": environment.argv(SERVER, options),
-        "stop": list(place.stop) if place.stop else None,
-    }
-    return [
-        [f"{folder}/endpoint.json", 0o600, json.dumps(document)],
-        [f"{folder}/endpoint.py", 0o644, SUPERVISOR.read_text()],
-        [f"{folder}/versions/.keep", 0o644, ""],
-        [f"{folder}/logs/.keep", 0o644, ""],
-    ]
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:

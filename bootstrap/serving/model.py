@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.ssh.bundle import Bundle, pack_file, pack_folder
+from bootstrap.ssh.bundle import Bundle, pack_every_file, pack_file
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
@@ -40,7 +40,7 @@ def local_model(results: Path) -> Model | None:
     if found is None:
         return None
     if found.is_dir():
-        return Model(found, pack_folder(found, LIMIT))
+        return Model(found, pack_every_file(found, LIMIT))
     return Model(found, pack_file(found))
 
 

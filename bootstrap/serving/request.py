@@ -56,8 +56,13 @@ def read_request(
     return DeployRequest(
         name=NAME if name is None else name,
         port=whole_number(port, "--port", 1024, 65535) or PORT,
-        hours=HOURS if hours is None else number(hours, "--hours", 0.01, MOST_HOURS),
+        hours=read_hours(hours),
         update=update,
         max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or 32,
         max_delay_ms=2.0 if max_delay is None else number(max_delay, "--max-delay", 0, 1000),
     )
+
+
+def read_hours(text: str | None) -> float:
+    """The time-to-live of `--hours`; UsageError for an invalid value."""
+    return HOURS if text is None else number(text, "--hours", 0.01, MOST_HOURS)

@@ -73,6 +73,15 @@ def pack_file(path: Path) -> Bundle:
     return Bundle(path.parent, (_read(Found(path.name, path, path.stat().st_size)),))
 
 
+def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
+    """Bundle all regular files of a folder, whatever .gitignore says; links are left out."""
+    root = folder.resolve()
+    paths = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    found = [Found(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
+    _refuse_large(root, found, limit)
+    return Bundle(root, tuple(_read(file) for file in found))
+
+
 def pack_training(repo: Path) -> Bundle:
     """Bundle our own training code: the folder `training/` of the clone `repo`, under that name."""
     if not (repo / "training" / "__main__.py").is_file():

@@ -1,4 +1,4 @@
-"""`fab deploy`, `predict`, `undeploy` and `tunnel`, in order."""
+"""`fab deploy`, `predict`, `undeploy`, `notebook` and `tunnel`, in order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach
 from bootstrap.runs.start import Run
+from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
-from bootstrap.serving import records
 from bootstrap.serving import undeploy as ending
 from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_second, update
 from bootstrap.serving.environment import place_environment, python_here, python_on_host
@@ -66,7 +66,11 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         record = local_state.recorded_run(run_id)
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
-    return Source(Run(*local_state.find_run(chosen, None)))
+    last, results = local_state.find_run(chosen, None)
+    document = local_state.recorded_run(last).get("document") or {}
+    if evaluated := document.get("evaluates"):  # it has no model of its own
+        return source_of(evaluated, None)
+    return Source(Run(last, results))
 
 
 def deploy_here(request: DeployRequest, source: Source) -> None:
@@ -264,14 +268,56 @@ def undeploy(name: str) -> None:
         print_lines(ending.undeploy(session, endpoint, python))
 
 
+def open_notebook(
+    inventory: Inventory, run_id: str | None, port: int, local_port: int | None, seconds: float
+) -> None:
+    """Start JupyterLab on the chief unless it runs there, and forward a local port to it until
+    Ctrl-C; the notebook itself goes on until its time-to-live is over."""
+    chief = inventory.chief
+    source = _run_or_none(run_id, inventory)
+    with reach.agents(inventory.only([chief.name])) as (sessions, pythons):
+        session = sessions.chief
+        stop = chief.stop if inventory.is_managed else None
+        place = Place(session, pythons[chief.name], stop, inventory.kind.in_cloud)
+        endpoint = Deployed(notebook.NAME, inventory.name, chief.name, port, source.run_id)
+        _refuse_elsewhere(endpoint)
+        token = notebook.running(session)
+        if token is None:
+            check_deadline(place, seconds)
+            folder = source.run.folder if source.run else "~"
+            wanted = notebook.Notebook(port, seconds, folder)
+            python = _python(inventory, source)
+            token = notebook.start(place, endpoint, wanted, python, print_lines)
+        else:
+            endpoint = records.require(notebook.NAME)
+        print_lines(status_line(session, endpoint))
+        _forward(session, endpoint.port, local_port, f"lab?token={token}")
+    print_lines(
+        f"the notebook goes on   # fab notebook opens it again, fab undeploy {notebook.NAME}"
+    )
+
+
+def _run_or_none(run_id: str | None, inventory: Inventory) -> Source:
+    """The run, else the last one of these hosts, else none."""
+    if run_id is None and not local_state.runs(inventory.name):
+        return Source(None)
+    return source_of(run_id, None, inventory)
+
+
 def open_tunnel(inventory: Inventory, port: int, local_port: int | None) -> None:
     """Forward a local port to a port of the chief until Ctrl-C."""
     host = inventory.chief
     with reach.sessions(inventory.only([host.name])) as sessions:
-        wanted = port if local_port is None else local_port
-        with contextlib.suppress(KeyboardInterrupt), tunnel(sessions.chief, port, wanted) as local:
-            print_lines(f"127.0.0.1:{local} leads to port {port} of {host.name}", "Ctrl-C ends it")
-            while True:
-                time.sleep(0.5)
-                require_open(sessions.chief)
+        _forward(sessions.chief, port, local_port)
     print_lines("the tunnel has ended")
+
+
+def _forward(session: Session, port: int, local_port: int | None, path: str = "") -> None:
+    """Forward a local port until Ctrl-C; with a `path` its address is printed."""
+    wanted = port if local_port is None else local_port
+    with contextlib.suppress(KeyboardInterrupt), tunnel(session, port, wanted) as local:
+        address = f"http://127.0.0.1:{local}/{path}" if path else f"127.0.0.1:{local}"
+        print_lines(f"{address} leads to port {port} of {session.host.name}", "Ctrl-C ends it")
+        while True:
+            time.sleep(0.5)
+            require_open(session)

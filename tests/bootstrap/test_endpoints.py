@@ -46,14 +46,14 @@ def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None
     assert state.describe(alive, now=0.0) == text
 
 
-BAD_STATES: list[dict[str, object]] = [
-    {"state": "happy"}, {"state": 1}, {"pid": "7"}, {"pid": 1}, {"pid": 1 << 40},
-    {"until": None}, {"version": True}, {"reason": []}, {"failed": {"1": 2}}, {"failed": 1},
+INVALID: list[dict[str, Any]] = [
+    {"state": "happy"}, {"state": 1}, {"pid": "7"}, {"pid": 1}, {"pid": 1 << 40}, {"until": None},
+    {"version": True}, {"reason": []}, {"failed": {"1": 2}}, {"failed": 1},
 ]  # fmt: skip
-BAD_TEXTS = ["", "[]", "{}", "[" * 100_000]
+DAMAGED = ["", "[]", "{}", "[" * 100_000, *(json.dumps({**STATE, **x}) for x in INVALID)]
 
 
-@pytest.mark.parametrize("text", BAD_TEXTS + [json.dumps({**STATE, **bad}) for bad in BAD_STATES])
+@pytest.mark.parametrize("text", DAMAGED)
 def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
     with pytest.raises(Hostile):
         EndpointState.read(text)
@@ -129,6 +129,8 @@ def test_the_model_of_a_run_is_found_here_and_on_the_chief(
     files: list[str], found: str | None, home: Path
 ) -> None:
     results = home / ".railhead/runs/r1/results"
+    (home / ".git").mkdir()
+    (home / ".gitignore").write_text("*.pb\n*.keras\n")  # a model is sent all the same
     for name in files:
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).write_text(name)

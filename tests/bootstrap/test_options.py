@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bootstrap.cli import executor
 from bootstrap.cli.options import options_of
 from bootstrap.errors import UsageError
 
@@ -30,3 +31,19 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="an address like") as refused:
         mirror()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "understood"),
+    [
+        (["deploy", "r1", "--here"], ["deploy", "--run", "r1", "--here"]),
+        (["deploy", "--here"], ["deploy", "--here"]),
+        (["deploy"], ["deploy"]),
+        (["evaluate", "r1"], ["evaluate", "r1"]),
+        ([], []),
+    ],
+)
+def test_deploy_takes_its_run_as_the_first_argument(
+    words: list[str], understood: list[str]
+) -> None:
+    assert executor.name_first_argument(words) == understood

@@ -75,17 +75,19 @@ class Log:
 
 
 class Server:
-    """One process that serves the model."""
+    """One process that serves. Without a listener it opens the port itself."""
 
-    def __init__(self, argv: list[str], listener: socket.socket, log: Log) -> None:
-        fd = listener.fileno()
-        self.port = listener.getsockname()[1]
+    def __init__(self, document: dict[str, Any], listener: socket.socket | None, log: Log) -> None:
+        fds = [listener.fileno()] if listener else []
+        self.port, self.path = document["port"], document.get("health", "/healthz")
         self.process = subprocess.Popen(
-            [*(os.path.expanduser(arg) for arg in argv), "--fd", str(fd)],
+            [os.path.expanduser(arg) for arg in document["argv"]]
+            + [text for fd in fds for text in ("--fd", str(fd))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=[fd],
+            pass_fds=fds,
+            env={**os.environ, **document.get("env", {})},
         )
         assert self.process.stdout
         self.reader = threading.Thread(target=log.follow, args=(self.process.stdout,), daemon=True)
@@ -97,7 +99,7 @@ class Server:
         """Ask for its health; an answer of any kind shows that it is not hung."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
         try:
-            connection.request("GET", "/healthz")
+            connection.request("GET", self.path)
             reply = connection.getresponse()
             body = reply.read(10_000)
             self.answered = time.monotonic()
@@ -139,13 +141,15 @@ class Endpoint:
             self.report("failed", reason=f"port {port} is in use: {error.strerror}")
             return
         with listener:
-            reason = self.keep(listener)
+            if self.document.get("opens_port"):
+                listener.close()
+            reason = self.keep(None if self.document.get("opens_port") else listener)
         self.end(reason)
 
-    def keep(self, listener: socket.socket) -> str:
+    def keep(self, listener: socket.socket | None) -> str:
         """Keep a server running; returns why there is none any more."""
         while True:
-            server = Server(self.document["argv"], listener, self.log)
+            server = Server(self.document, listener, self.log)
             code = self.watch(server)
             if code is None:
                 return ""
@@ -206,8 +210,9 @@ class Endpoint:
 
 
 def known(health: dict[str, Any]) -> dict[str, Any]:
-    """What state.json takes from the server's health."""
-    return {name: health[name] for name in ("version", "requests", "failed") if name in health}
+    """What state.json takes from the server's health; other servers have other values there."""
+    kinds = {"version": int, "requests": int, "failed": dict}
+    return {name: health[name] for name in kinds if isinstance(health.get(name), kinds[name])}
 
 
 def stop_machine(argv: list[str]) -> str:

@@ -1,0 +1,165 @@
+"""JupyterLab on a host, in the runtime of a run; kept and ended as an endpoint is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from dataclasses import dataclass
+
+from bootstrap.console.output import Reporter, printable
+from bootstrap.console.wait import wait_until
+from bootstrap.errors import RailheadError
+from bootstrap.plan.runtimes import LOCKS
+from bootstrap.provision import uv, wheels
+from bootstrap.provision.host_step import UV
+from bootstrap.serving.deploy import Place, lay_out, start_supervisor
+from bootstrap.serving.records import Deployed, folder_of
+from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.unpack import Hostile
+
+NAME = "notebook"
+PORT = 8888
+LOCK = LOCKS / "notebook.txt"
+STARTING = 120.0
+# The packages come last: nothing of the runtime is replaced by them.
+START = """
+import os, sys, threading
+packages = sys.argv[1]
+sys.path.append(packages)
+sys.argv = ["jupyter-lab", *sys.argv[2:]]
+def end_with_parent():
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from jupyterlab.labapp import main
+sys.exit(main())
+"""
+KERNEL = """
+import sys
+sys.path.append({packages!r})
+from ipykernel import kernelapp
+kernelapp.launch_new_instance()
+"""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook to be started: its port on the host, its time-to-live, the folder it shows."""
+
+    port: int
+    seconds: float
+    folder: str
+
+
+def running(session: Session) -> str | None:
+    """The token of the notebook on a host; None if none runs there."""
+    folder = folder_of(NAME)
+    if not is_alive(session, folder, read_state(session, folder)):
+        return None
+    path = f"{folder}/endpoint.json"
+    document = parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
+    env = document.get("env")
+    token = env.get("JUPYTER_TOKEN") if isinstance(env, dict) else None
+    if not isinstance(token, str) or not token.isalnum():
+        raise Hostile("a damaged endpoint.json")
+    return token
+
+
+def start(
+    place: Place, endpoint: Deployed, notebook: Notebook, python: str, report: Reporter
+) -> str:
+    """Start JupyterLab with this Python of a runtime; returns its token when it answers.
+
+    Raises:
+        RailheadError: it does not answer; the message has the last lines of its log.
+    """
+    session = place.session
+    home = session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
+    packages = _install(session, python, report).replace("~", home, 1)
+    python, folder = (text.replace("~", home, 1) for text in (python, endpoint.folder))
+    token = secrets.token_hex(24)
+    argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, home)]
+    document = {
+        "argv": argv,
+        "until": time.time() + notebook.seconds,
+        "env": {
+            "JUPYTER_TOKEN": token,
+            "JUPYTER_CONFIG_DIR": f"{folder}/jupyter/config",
+            "JUPYTER_DATA_DIR": f"{folder}/jupyter",
+            "JUPYTER_RUNTIME_DIR": f"{folder}/jupyter/runtime",
+            "IPYTHONDIR": f"{folder}/ipython",
+        },
+        "opens_port": True,
+        "health": "/api",
+    }
+    lay_out(place, endpoint, document)
+    kernel = {
+        "argv": [
+            *(python, "-I", "-c", KERNEL.format(packages=packages)),
+            *("-f", "{connection_file}"),
+        ],
+        "display_name": "Runtime of Railhead",
+        "language": "python",
+        "metadata": {"debugger": True, "supported_encryption": ["curve"]},
+    }
+    path = f"{folder}/jupyter/kernels/python3/kernel.json"
+    session.call("write", files=[[path, 0o644, json.dumps(kernel)]])
+    start_supervisor(place, endpoint)
+    _wait(session, endpoint)
+    return token
+
+
+def _options(notebook: Notebook, packages: str, home: str) -> list[str]:
+    shown = notebook.folder.replace("~", home, 1)
+    return [
+        "--no-browser", "--ip=127.0.0.1", f"--port={notebook.port}", "--allow-root",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={shown}",
+        f"--LabApp.app_dir={packages}/share/jupyter/lab",
+        "--KernelManager.transport_encryption=required",
+    ]  # fmt: skip
+
+
+def _install(session: Session, python: str, report: Reporter) -> str:
+    """Install JupyterLab into a folder of the host named by a digest; returns the folder.
+
+    The wheels are fetched here by hash and sent, so that the host needs no outbound access.
+    """
+    version = "import sys; print('%d.%d' % sys.version_info[:2])"
+    number = session.run([python, "-I", "-c", version]).tail[-1].strip()
+    lock = LOCK.read_text()
+    digest = hashlib.sha256(f"{number} {lock}".encode()).hexdigest()[:16]
+    dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
+    if session.run(["test", "-d", dest]).rc == 0:
+        return dest
+    report("JupyterLab is sent to the host, about 49 MB, once")
+    folder = wheels.fetch([lock], number, lambda count: None)
+    session.call("write", files=[[f"{dest}.lock.txt", 0o644, lock]])
+    with wheels.deliver(session, folder, lambda text: None):
+        session.call("remove", paths=[part])
+        argv = [UV, "pip", "install", "--quiet", "--require-hashes", "--no-deps", *wheels.FOR_UV]
+        argv += ["--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
+        done = session.run(argv, env=uv.ENVIRONMENT)
+    if not done.rc:
+        done = session.run(["mv", part, dest])
+    if done.rc:
+        raise RailheadError(f"JupyterLab could not be installed: {'; '.join(done.tail[-4:])}")
+    return dest
+
+
+def _wait(session: Session, endpoint: Deployed) -> None:
+    def settled() -> EndpointState | None:
+        state = read_state(session, endpoint.folder)
+        done = state is not None and (state.state == "ready" or state.state not in ALIVE)
+        return state if done else None
+
+    state = wait_until(settled, seconds=STARTING, every=0.3)
+    if state is None or state.state != "ready":
+        why = state.reason if state else f"no answer within {STARTING:.0f} s"
+        raise RailheadError(
+            f"the notebook does not start: {printable(why)}", hint=f"fab undeploy {NAME}"
+        )
