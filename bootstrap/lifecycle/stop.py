@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from bootstrap.clouds import base
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
+from bootstrap.errors import RunFailed
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.lifecycle.consent import STOP, stop_or_end
 from bootstrap.lifecycle.receipt import price
+from bootstrap.runs.launch import StopPolicy
+
+
+@contextmanager
+def after_all_runs(inventory: Inventory, report: Reporter) -> Iterator[None]:
+    """Around several runs, which do not stop the machines of a stack: stop them at the end, and
+    after an error, unless a run may still be in progress."""
+    try:
+        yield
+    except (KeyboardInterrupt, RunFailed):
+        if inventory.is_managed:
+            report("a run may still be in progress: the machines keep running; fab stop ends them")
+        raise
+    except BaseException:
+        _stop_all(inventory, report)
+        raise
+    _stop_all(inventory, report)
+
+
+def policy_between(inventory: Inventory) -> StopPolicy:
+    """What a run inside `after_all_runs` does with the machines: nothing."""
+    return StopPolicy(stop=not inventory.is_managed)
+
+
+def _stop_all(inventory: Inventory, report: Reporter) -> None:
+    if inventory.is_managed:
+        stop(inventory, report, yes=True)
 
 
 def stop(

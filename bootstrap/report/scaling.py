@@ -93,11 +93,12 @@ def sentence(points: Sequence[Point]) -> str:
         return (
             f"Up to {count(last.ranks, 'rank')} each size pays: {last.speed:,.0f} samples/s, {at}."
         )
-    brings = f"{gain:.0%}".replace("%", " %")
+    part = f"{gain:.0%}".replace("%", " %")
+    brings = f"brings {part} of one rank of the smallest run" if gain > 0 else "makes it slower"
+    verb = "does" if last.ranks == 1 else "do"
     return (
-        f"More than {count(last.ranks, 'rank')} stop paying: each rank that is added then brings "
-        f"{brings} of one rank of the smallest run. At {last.ranks}: {last.speed:,.0f} samples/s, "
-        f"{at}."
+        f"More than {count(last.ranks, 'rank')} {verb} not pay: each rank that is added then "
+        f"{brings}. At {last.ranks}: {last.speed:,.0f} samples/s, {at}."
     )
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.scaling import panels_of, points_of, scaling_page, sentence
-from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest
-from bootstrap.workflows import train
+from bootstrap.workflows import attach, train
 
 
 @dataclass(frozen=True)
@@ -47,19 +46,29 @@ def scale(inventory: Inventory, chosen: Scale) -> Path:
             f"--counts {chosen.counts[-1]}: there are {count(len(inventory.hosts), 'host')}"
         )
     runs = []
-    try:
+    policy = stop.policy_between(inventory)
+    options = train.TrainOptions(chosen.request, chosen.options, chosen.results, True, policy)
+    with stop.after_all_runs(inventory, print_lines):
         for number in chosen.counts:
             print_lines(f"on {count(number, 'host')}:")
             part = inventory.only(inventory.names[:number])
-            policy = StopPolicy(stop=not inventory.is_managed)
-            options = train.TrainOptions(
-                chosen.request, chosen.options, chosen.results, stop_policy=policy
-            )
             runs.append(train.train(part, options).run_id)
-    finally:
-        if inventory.is_managed:
-            stop.stop(inventory, print_lines, yes=True)
+            _wait(part, runs[-1])
     return report([read_run(run_id) for run_id in runs], chosen.results)
+
+
+def _wait(inventory: Inventory, run_id: str) -> None:
+    """Follow a run to its end.
+
+    Raises:
+        RunFailed: the connection was lost, or Ctrl-C: the run goes on. RailheadError: it failed.
+    """
+    try:
+        attach.attach(inventory, run_id)
+    except RunFailed as error:
+        if read_run(run_id).result:
+            raise RailheadError(error.message, hint=error.hint) from None
+        raise
 
 
 def report(runs: Sequence[RunFacts], results: Path) -> Path:

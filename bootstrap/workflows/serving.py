@@ -65,7 +65,11 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         record = local_state.recorded_run(run_id)
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
-    return Source(Run(*local_state.find_run(chosen, None)))
+    last, results = local_state.find_run(chosen, None)
+    document = local_state.recorded_run(last).get("document") or {}
+    if evaluated := document.get("evaluates"):  # it has no model of its own
+        return source_of(evaluated, None)
+    return Source(Run(last, results))
 
 
 def deploy_here(request: DeployRequest, source: Source) -> None:

@@ -3,10 +3,9 @@ compares them. The same command goes on where it was interrupted."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from bootstrap.report.compare import best_of, comparison_page, comparison_panels
 from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.report.page import figure
 from bootstrap.runs.follow import Watch
-from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import RunRequest, TrainArgs
 from bootstrap.runs.start import find_run
 from bootstrap.workflows import attach, train
@@ -54,26 +52,11 @@ def folder_of(results: Path, args: TrainArgs, trials: Sequence[Trial]) -> Path:
 
 def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """Run all trials and write the report; returns its page."""
-    with machines_until_the_end(inventory):
+    with stop.after_all_runs(inventory, print_lines):
         for number, (trial, request) in enumerate(chosen.trials, 1):
             print_lines(f"trial {number} of {len(chosen.trials)}: {trial.name}")
             _run(inventory, chosen, trial, request)
     return report(chosen)
-
-
-@contextlib.contextmanager
-def machines_until_the_end(inventory: Inventory) -> Iterator[None]:
-    """Machines of a stack run until the last trial has ended, and stop also after an error."""
-    try:
-        yield
-    finally:
-        if inventory.is_managed:
-            stop.stop(inventory, print_lines, yes=True)
-
-
-def policy_of(inventory: Inventory) -> StopPolicy:
-    """A run in between does not stop the machines of a stack."""
-    return StopPolicy(stop=not inventory.is_managed)
 
 
 def _run(inventory: Inventory, chosen: Sweep, trial: Trial, request: RunRequest) -> None:
@@ -84,7 +67,7 @@ def _run(inventory: Inventory, chosen: Sweep, trial: Trial, request: RunRequest)
         return
     if run_id is None:
         options = train.TrainOptions(
-            request, chosen.options, chosen.folder, True, policy_of(inventory)
+            request, chosen.options, chosen.folder, True, stop.policy_between(inventory)
         )
         run_id = train.train(inventory, options).run_id
         _record(chosen.folder, trial, run_id)

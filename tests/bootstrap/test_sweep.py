@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from bootstrap.errors import RunFailed, UsageError
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
@@ -101,6 +102,7 @@ class Runs:
         self.fault: dict[str, Callable[[], Exception]] = {}
         patch.setattr(train, "train", self.train)
         patch.setattr(attach, "connected", self.connected)
+        patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
         patch.setattr(attach, "follow", self.follow)
         patch.setattr(attach, "finish", lambda connection: None)
         patch.setattr(attach, "fetch_ended", lambda connection: None)
@@ -115,13 +117,16 @@ class Runs:
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
         folder = options.results / run_id
         local_state.save_run(document, folder, {"folder": "/", "options": {}})
-        if not options.detach:
-            self.write(folder, settings, lambda record: None)
+        assert options.detach
         return SimpleNamespace(run_id=run_id, results=folder)
 
     @contextmanager
     def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
         yield SimpleNamespace(run=run, watch=None)
+
+    def connection(self, run_id: str) -> Any:
+        folder = Path(local_state.recorded_run(run_id)["results"])
+        return SimpleNamespace(run=SimpleNamespace(run_id=run_id, results=folder), watch=None)
 
     def follow(self, connection: Any) -> None:
         run = connection.run
@@ -196,6 +201,31 @@ def test_a_lost_connection_ends_the_sweep(hosts: Runs) -> None:
         sweep.sweep(INVENTORY, of_rates(0.5, 0.9))
 
 
+@pytest.mark.parametrize(
+    ("error", "stopped"),
+    [
+        (None, 1),
+        (KeyboardInterrupt(), 0),  # a run may be in progress
+        (RunFailed("lost"), 0),
+        (UsageError("no host"), 1),
+    ],
+)
+def test_machines_of_a_stack_stop_after_the_last_run(
+    error: BaseException | None, stopped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    lines: list[str] = []
+    monkeypatch.setattr(stop, "stop", lambda inventory, *_, **__: calls.append(inventory.name))
+    stack = replace(INVENTORY, cloud="aws")
+    assert not stop.policy_between(stack).stop and stop.policy_between(INVENTORY).stop
+    for inventory in (stack, INVENTORY):
+        expected = pytest.raises(type(error)) if error else nullcontext()
+        with expected, stop.after_all_runs(inventory, lines.append):
+            if error:
+                raise error
+    assert len(calls) == stopped and len(lines) == 1 - stopped
+
+
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     trials = read_trials(["a=1,2"], None)
     first = sweep.folder_of(tmp_path, TrainArgs(), trials)
@@ -225,7 +255,7 @@ def test_efficiency_and_where_more_stops_paying() -> None:
     assert points[2].epoch_seconds == 10.0 and points[2].epoch_cost == pytest.approx(4 * 10 / 3600)
     last, gain = pays_until(points)
     assert last.ranks == 2 and gain == pytest.approx(0.3)
-    assert sentence(points).startswith("More than 2 ranks stop paying: each rank that is added")
+    assert sentence(points).startswith("More than 2 ranks do not pay: each rank that is added")
     html = scaling_page(points)
     assert "63 %" in html or "62 %" in html
     assert "<svg" in html and "0.0111 USD" in html
@@ -257,6 +287,9 @@ def test_each_count_is_trained_on_the_first_hosts(
     assert scale.read_counts("2,1") == (1, 2)
     page = scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 2), results))
     assert "Scaling from 1 to 2 ranks" in page.read_text()
-    assert "More than 1 rank stop paying" in capsys.readouterr().out
+    assert (
+        "More than 1 rank does not pay: each rank that is added then makes it slower"
+        in capsys.readouterr().out
+    )
     with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):
         scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 3), results))
