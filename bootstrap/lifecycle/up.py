@@ -28,6 +28,8 @@ CAPACITY = (
     "RESOURCE_POOL_EXHAUSTED",
     "does not have enough resources available",
 )
+# As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
+CONFLICT = re.compile(r"already exists|Already(Exists|Associated)|\.Duplicate|Conflict")
 
 
 def up(stack: str, report: Reporter, *, yes: bool, refresh: bool) -> None:
@@ -95,8 +97,8 @@ def is_capacity(text: str) -> bool:
 
 
 def is_conflict(text: str) -> bool:
-    """Whether Pulumi's output has a refusal because something with this name exists."""
-    return bool(re.search(r"already exists|AlreadyExists|\.Duplicate", text))
+    """Whether Pulumi's output has a refusal because something with this name or place exists."""
+    return bool(CONFLICT.search(text))
 
 
 def _remove(stack: str, report: Reporter) -> None:

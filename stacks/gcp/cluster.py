@@ -16,6 +16,7 @@ from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels
 from stacks.gcp.lookups import apis, existing, oslogin, rest
+from stacks.gcp.machine_types import same_gpus
 from stacks.gcp.network import Network
 from stacks.gcp.zone import Location, choose_location
 from stacks.quotas import QuotaNeed
@@ -54,7 +55,8 @@ class Cluster(pulumi.ComponentResource):
         own_id = cluster_id.make_id()
         transformations = [cluster_id.on_every_resource("labels", ID, own_id)]
         if not requests:
-            others = broken_up.Alternatives(found.location.others)
+            types = same_gpus(config.machine_type)
+            others = broken_up.Alternatives(found.location.others, types)
             transformations.append(broken_up.on_failure(config, others))
             broken_up.announce(config)
         opts = pulumi.ResourceOptions(providers=[provider], transformations=transformations)

@@ -88,6 +88,14 @@ def machine_type(name: str, gpu_type: str | None, gpu_count: int | None) -> Mach
     return MachineType(name, N1[name], gpu_type, gpu_count)
 
 
+def same_gpus(name: str) -> list[str]:
+    """The other types with the same number of the same GPU of their own."""
+    own = WITH_GPUS.get(name)
+    if own is None:
+        return []
+    return [one for one, found in WITH_GPUS.items() if found[1:] == own[1:] and one != name]
+
+
 def zones_with(gpu: str | None, region: str) -> tuple[str, ...]:
     """The zones of a region that are known to have the GPU type; empty where none is known."""
     letters = ZONES.get(gpu or "", {}).get(region, "")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.clouds import machines
 from bootstrap.clouds.machines import Machine, Place
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import pulumi_stack
@@ -73,6 +74,20 @@ def test_what_a_killed_up_left_in_the_way_has_its_command(
     assert caught.value.hint.startswith(next_)
 
 
+@pytest.mark.parametrize(
+    ("text", "conflict"),
+    [
+        ("api error InvalidPermission.Duplicate: The specified rule already exists", True),
+        ("api error InvalidSubnet.Conflict: The CIDR conflicts with another subnet", True),
+        ("api error Resource.AlreadyAssociated: the specified association", True),
+        ("api error ConflictException: Schedule railhead-g4dn-i-1", True),
+        ("error: InsufficientInstanceCapacity", False),
+    ],
+)
+def test_refusals_of_what_exists(text: str, conflict: bool) -> None:
+    assert up.is_conflict(text) == conflict
+
+
 @pytest.mark.parametrize("before", [NONE, replace(NONE, inventory=GOLDEN)])
 def test_what_is_in_the_way_is_removed_where_no_machine_was(
     monkeypatch: pytest.MonkeyPatch, before: StackMachines
@@ -105,7 +120,7 @@ def test_a_schedule_in_no_state_is_removed_before_an_up(monkeypatch: pytest.Monk
         asked.append((cluster, ids))
         return [f"railhead-{cluster}-{one}" for one in ids]
 
-    monkeypatch.setattr(stack_machines.machines_of_cloud, "remove_deadlines", remove)
+    monkeypatch.setattr(machines, "remove_deadlines", remove)
     monkeypatch.setattr(stack_machines, "find", lambda _: replace(NONE, state=state))
     monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
     monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: Streamed(0, ""))

@@ -96,6 +96,14 @@ def test_machines_in_no_state_are_named_after_an_up() -> None:
         assert "machines with this stack's id cannot be counted" in made(world(**token)).text
 
 
+def test_after_a_refusal_for_capacity_other_types_with_the_same_gpus_are_named() -> None:
+    assert machine_types.same_gpus("g2-standard-4") == [
+        f"g2-standard-{vcpus}" for vcpus in (8, 12, 16, 32)
+    ]
+    assert machine_types.same_gpus("a2-highgpu-1g") == [], "80 GB is another GPU"
+    assert machine_types.same_gpus("n1-standard-8") == [], "its GPUs are what is missing"
+
+
 def test_v100_zones_are_asked_of_compute() -> None:
     there = Rest(zones={"nvidia-tesla-v100": ["us-central1-c"]})
     with asking(there) as token:
