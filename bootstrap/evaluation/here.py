@@ -66,7 +66,12 @@ def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[s
     folder.mkdir(parents=True)
     variables = {f"RAILHEAD_DATA_{i.spec.name.upper()}": _data_folder(i) for i in request.data}
     variables |= {"RAILHEAD_RESULTS": str(folder), "RAILHEAD_RANK": "0", "RAILHEAD_SIZE": "1"}
-    variables |= {"RAILHEAD_LOCAL_RANK": "0", **request.options.env, **request.secrets}
+    variables |= {
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "RAILHEAD_LOCAL_RANK": "0",
+        **request.options.env,
+        **request.secrets,
+    }
     if request.options.keras == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation: dict[str, Any] = {}

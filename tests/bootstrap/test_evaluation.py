@@ -16,12 +16,14 @@ from bootstrap.errors import BelowThreshold, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metric_options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.start import Run
+from bootstrap.workflows import serving
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
@@ -208,6 +210,14 @@ def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
         read_evaluation(earlier, TrainArgs())
     with pytest.raises(UsageError, match="r1 evaluates run r0"):
         resumed_request(earlier, TrainArgs())
+
+
+def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Path) -> None:
+    recorded(project, TRAINING)
+    document = {"run_id": "r2", "cluster": "c", "evaluates": "r1"}
+    local_state.save_run(document, project / "results/r1/evaluations/r2")
+    cluster = Inventory("c", (Host("h1", "10.0.0.1"),))
+    assert serving.source_of(None, None, cluster).run_id == "r1"
 
 
 # --- Here ------------------------------------------------------------------------------------
