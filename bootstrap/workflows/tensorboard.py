@@ -124,14 +124,23 @@ class _Following:
         return state is not None and state.state not in FINAL
 
 
-@contextlib.contextmanager
-def _tensorboard(folder: Path) -> Iterator[str]:
-    """TensorBoard on a free port of the loopback interface; yields its address.
+def _python(folder: Path) -> Path:
+    """The Python that shows this folder.
 
     The environment with the profiler's page is larger: it is made for a run with a profile only.
     """
-    profiled = any(folder.rglob(event_files.PROFILES))
-    python, port = python_of("profiler" if profiled else "tensorboard"), _free_port()
+    if any(folder.rglob(event_files.PROFILES)):
+        try:
+            return python_of("profiler")
+        except RailheadError as error:
+            print_lines(f"the profile is not shown: {error.message}")
+    return python_of("tensorboard")
+
+
+@contextlib.contextmanager
+def _tensorboard(folder: Path) -> Iterator[str]:
+    """TensorBoard on a free port of the loopback interface; yields its address."""
+    python, port = _python(folder), _free_port()
     argv = [str(python), "-c", SERVE, "--logdir", str(folder), "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
     address = f"http://127.0.0.1:{port}/"

@@ -21,7 +21,7 @@ from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.inventory.stack_state import StackState
+from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import confirm_by_name
@@ -248,8 +248,7 @@ def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **options: An
 
 def state_of(inventory: Inventory) -> StackState:
     """A state that lists no machines in a cloud."""
-    nothing = dict.fromkeys(("document", "cluster", "cluster_id", "cloud", "region", "project"))
-    return StackState("dev", **nothing, bucket=inventory.bucket, price=None, machines=(), kinds=())
+    return replace(read_state("dev", {}), bucket=inventory.bucket)
 
 
 def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(

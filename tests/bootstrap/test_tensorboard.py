@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.provision.local_environment import python_of
@@ -206,6 +207,20 @@ def test_a_run_with_a_profile_has_the_page_of_the_profiler(
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_the_rest_is_shown_where_the_page_of_the_profiler_cannot_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_an_index(name: str) -> Path:
+        if name == "profiler":
+            raise RailheadError("the environment of profiler.txt could not be made here")
+        return Path(name)
+
+    monkeypatch.setattr(tensorboard, "python_of", without_an_index)
+    (tmp_path / "h1.xplane.pb").touch()
+    assert tensorboard._python(tmp_path) == Path("tensorboard")
+    assert "the profile is not shown: the environment of profiler" in capsys.readouterr().out
 
 
 def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_caches: Path) -> None:
