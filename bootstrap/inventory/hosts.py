@@ -18,6 +18,7 @@ from bootstrap.inventory.clouds import AD_HOC, CLOUDS, CloudKind
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
+NAME_LENGTH = 200  # with our suffixes it is still a file's name
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _HOST = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
@@ -134,7 +135,7 @@ class Inventory:
 
 def is_name(name: str) -> bool:
     """Whether `name` can be part of a path, a host list and an argv."""
-    return bool(_NAME.fullmatch(name)) and ".." not in name
+    return len(name) <= NAME_LENGTH and bool(_NAME.fullmatch(name)) and ".." not in name
 
 
 def check_name(name: str, what: str) -> str:
@@ -142,7 +143,8 @@ def check_name(name: str, what: str) -> str:
     if not is_name(name):
         raise UsageError(
             f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
-            "beginning and ending with a letter, a digit or '_', without '..'"
+            "beginning and ending with a letter, a digit or '_', without '..', "
+            f"no longer than {NAME_LENGTH}"
         )
     return name
 

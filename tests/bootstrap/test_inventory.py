@@ -113,6 +113,7 @@ def test_a_host_twice_is_refused_and_named_as_typed(text: str, says: str) -> Non
         ("..", "'..'", HOST),
         ("/etc", "'/etc'", HOST),
         ("a..b", "'a..b'", NAME),
+        ("a" * 201, "a" * 201, "without '..', no longer than 200"),
         ("-oProxyCommand=x", "'-oProxyCommand=x'", HOST),
         ("--", "'--'", HOST),
         ("-h", "'-h'", HOST),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.console.text import bar, clean, columns_of, duration, fit, progress_line, size
+from bootstrap.console.text import bar, clean, columns_of, count, duration, fit, progress_line, size
 
 PROGRESS = {
     "kind": "progress",
@@ -171,3 +171,25 @@ def test_text_from_a_host_cannot_move_the_cursor(text: str, safe: str) -> None:
 def test_a_line_is_cut_to_the_columns_it_takes(text: str, columns: int, shown: str) -> None:
     assert fit(text, columns) == shown
     assert columns_of(fit(text, columns)) <= columns
+
+
+COUNTS = [(0, "rank", "0 ranks"), (1, "rank", "1 rank"), (2, "process", "2 processes")]
+COUNTS += [(1, "process", "1 process"), (1000, "file", "1000 files")]
+
+
+@pytest.mark.parametrize("number, noun, text", COUNTS)
+def test_one_or_more_of_a_thing(number: int, noun: str, text: str) -> None:
+    assert count(number, noun) == text
+
+
+@pytest.mark.parametrize(
+    "loss, text",
+    [(0, "0.000"), (0.001, "0.001"), (0.0009, "9.0e-04"), (999.0, "999.000"), (1000, "1.0e+03")],
+)
+def test_a_value_is_short_at_any_size(loss: float, text: str) -> None:
+    assert f"loss {text}  " in progress_line({**EPOCH, "loss": loss})
+
+
+@pytest.mark.parametrize("speed, text", [(9.9, "9.9 samples/s"), (10.0, "10 samples/s")])
+def test_a_slow_speed_has_a_decimal(speed: float, text: str) -> None:
+    assert text in progress_line({**EPOCH, "samples_per_s": speed})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.clouds import machines
 from bootstrap.clouds.machines import Machine, Place
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import pulumi_stack
@@ -119,7 +120,7 @@ def test_a_schedule_in_no_state_is_removed_before_an_up(monkeypatch: pytest.Monk
         asked.append((cluster, ids))
         return [f"railhead-{cluster}-{one}" for one in ids]
 
-    monkeypatch.setattr(stack_machines.machines_of_cloud, "remove_deadlines", remove)
+    monkeypatch.setattr(machines, "remove_deadlines", remove)
     monkeypatch.setattr(stack_machines, "find", lambda _: replace(NONE, state=state))
     monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
     monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: Streamed(0, ""))
