@@ -32,6 +32,7 @@ def numpy_bytes(array: Any) -> bytes:
         ("x.npy", numpy_bytes(np.array(SQUARE))),
         ("x.npy", numpy_bytes(np.array([SQUARE]))),
         ("x.npy", numpy_bytes(np.array([np.ravel(SQUARE)]))),
+        ("x.npy", numpy_bytes(np.array(SQUARE)[..., None])),
         ("x.csv", b"0,1,0.5,0.25\n"),
         ("x.csv", b"a,b,c,d\n0,1,0.5,0.25\n"),
         ("x.json", json.dumps([SQUARE]).encode()),
