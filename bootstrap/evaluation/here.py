@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,59 +17,116 @@ from bootstrap.evaluation.request import FOLDER, MODEL, NAME
 from bootstrap.inventory.files import atomic_write
 from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import python_of
-from bootstrap.remote.evaluation.thresholds import judged
+from bootstrap.remote.evaluation.thresholds import judged, number
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts
 from bootstrap.runs.launch import new_run_id
-from bootstrap.runs.metric_options import Threshold
 from bootstrap.runs.request import RunRequest
 
 RUNTIME = "runtime-tf2.18-cpu"
 FILE = "evaluation.json"
+RECORD = "@railhead "
 
 
 def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     """Evaluate with a runtime of this machine; returns the folder of the results.
 
     Raises:
-        UsageError: a script, or data that is on the hosts.
+        UsageError: data is on the hosts, or is read from a bucket by a script.
         BelowThreshold: a threshold is not reached.
     """
-    if request.program.kind == "script":
-        raise UsageError(
-            "--here evaluates models of our own training; a script runs on hosts",
-            hint=f"fab evaluate {earlier.run.run_id} --script {request.program.path}",
-        )
-    data = [_data_option(item) for item in request.data if item.spec.name != NAME]
     folder = earlier.run.results / FOLDER / new_run_id()
-    _run([*_argv(earlier, folder), *(word for text in data for word in ("--data", text))])
-    _judge(folder, request.options.thresholds)
+    found = (_of_script if request.program.kind == "script" else _of_training)(
+        earlier, request, folder
+    )
+    thresholds = [item.document() for item in request.options.thresholds]
+    judgement = judged(found, thresholds)
+    atomic_write(folder / FILE, json.dumps(judgement, indent=1) + "\n")
     print_lines(f"results: {folder}")
+    if not judgement["passed"]:
+        raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
     return folder
 
 
+def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
+    """Our own evaluation; returns its evaluation.json."""
+    options = [_data_option(item) for item in request.data if item.spec.name != NAME]
+    settings = [word for text in setting_texts(earlier.document) for word in ("--set", text)]
+    argv = [str(python_of(RUNTIME)), "-m", "training", "--results", str(folder)]
+    argv += ["--evaluate", str(earlier.run.results / MODEL), *settings]
+    argv += [word for text in options for word in ("--data", text)]
+    for line in _lines(argv, REPO, {}):
+        print_lines(line)
+    found: dict[str, Any] = json.loads((folder / FILE).read_text())
+    return found
+
+
+def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
+    """The user's script as one rank; returns the last record `evaluation`, and the last value of
+    each --metric."""
+    folder.mkdir(parents=True)
+    variables = {f"RAILHEAD_DATA_{i.spec.name.upper()}": _data_folder(i) for i in request.data}
+    variables |= {"RAILHEAD_RESULTS": str(folder), "RAILHEAD_RANK": "0", "RAILHEAD_SIZE": "1"}
+    variables |= {
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "RAILHEAD_LOCAL_RANK": "0",
+        **request.options.env,
+        **request.secrets,
+    }
+    if request.options.keras == 2:
+        variables["TF_USE_LEGACY_KERAS"] = "1"
+    evaluation: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    argv = [str(python_of(RUNTIME)), request.program.path, *request.program.args]
+    for line in _lines(argv, request.bundle.root, variables):
+        if line.startswith(RECORD):
+            record = _record(line)
+            evaluation = record if record.pop("kind", "") == "evaluation" else evaluation
+            continue
+        print_lines(line)
+        for name, pattern in request.options.metrics:
+            if (match := re.search(pattern, line)) and number(match[1]) is not None:
+                metrics[name] = number(match[1])
+    return {**metrics, **evaluation}
+
+
+def _record(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line.removeprefix(RECORD))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _data_option(item: DataInput) -> str:
-    if item.spec.kind == "host":
-        raise UsageError(f"--data {item.spec.name}: {item.spec.uri} is on the hosts, not here")
+    """The data as --data of `python -m training`."""
+    _refuse_on_hosts(item)
     uri = item.spec.uri
     path = str(Path(uri).expanduser().resolve()) if item.spec.kind == "local" else uri
     mode = f",{item.spec.mode}" if item.spec.mode else ""
     return f"{item.spec.name}={path}{mode}"
 
 
-def _argv(earlier: EarlierRun, folder: Path) -> list[str]:
-    settings = [word for text in setting_texts(earlier.document) for word in ("--set", text)]
-    argv = [str(python_of(RUNTIME)), "-m", "training", "--results", str(folder)]
-    return [*argv, "--evaluate", str(earlier.run.results / MODEL), *settings]
+def _data_folder(item: DataInput) -> str:
+    """The folder in which a script finds an input."""
+    _refuse_on_hosts(item)
+    if item.files is None:
+        raise UsageError(f"--data {item.spec.name}: with --here, a script gets folders only")
+    return str(item.files.root)
 
 
-def _run(argv: Sequence[str]) -> None:
-    """Run the evaluation; its output is shown as it comes."""
+def _refuse_on_hosts(item: DataInput) -> None:
+    if item.spec.kind == "host":
+        raise UsageError(f"--data {item.spec.name}: {item.spec.uri} is on the hosts, not here")
+
+
+def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """The lines that a program prints, as they come; RailheadError if it fails."""
     ours = ("RAILHEAD_", "PYTHON", "TF_CONFIG", "OMPI_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     with subprocess.Popen(
         argv,
-        cwd=REPO,
-        env={**environment, "PYTHONUNBUFFERED": "1"},
+        cwd=folder,
+        env={**environment, "PYTHONUNBUFFERED": "1", **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -77,16 +135,6 @@ def _run(argv: Sequence[str]) -> None:
     ) as process:
         assert process.stdout
         for line in process.stdout:
-            print_lines(line.rstrip("\n"))
+            yield line.rstrip("\n")
     if process.returncode:
         raise RailheadError(f"the evaluation failed with exit code {process.returncode}")
-
-
-def _judge(folder: Path, thresholds: Sequence[Threshold]) -> None:
-    """Write the judgement into evaluation.json; BelowThreshold if it has not passed."""
-    path = folder / FILE
-    evaluation: dict[str, Any] = json.loads(path.read_text())
-    found = judged(evaluation, [item.document() for item in thresholds])
-    atomic_write(path, json.dumps(found, indent=1) + "\n")
-    if found["failed"]:
-        raise BelowThreshold("; ".join(found["failed"]))

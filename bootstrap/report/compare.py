@@ -56,7 +56,8 @@ def short_names(runs: Sequence[RunFacts]) -> list[str]:
     names = [n for n in differing(runs) if n not in ("launcher", "strategy", "script", "runtime")]
     found = [" ".join(f"{n}={run.settings.get(n, '')}" for n in names[:2]) for run in runs]
     unique = len({*found}) == len(found) and all(found)
-    return found if unique and len(names) <= 2 else [run.run_id for run in runs]
+    named = found if unique and len(names) <= 2 else [run.run_id for run in runs]
+    return [name[:60] for name in named]
 
 
 def comparison_panels(runs: Sequence[RunFacts]) -> list[Panel]:

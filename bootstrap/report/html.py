@@ -65,7 +65,11 @@ def section(title: str, *content: Markup) -> Markup:
 def table(
     head: Sequence[object], rows: Iterable[Sequence[object]], best: int | None = None
 ) -> Markup:
-    """A table in a box that scrolls by itself; numbers on the right. `best`: a row to mark."""
+    """A table in a box that scrolls by itself, without empty columns; numbers on the right.
+    `best`: a row to mark."""
+    rows = [tuple(row) for row in rows]
+    kept = [n for n in range(len(head)) if any(row[n] not in ("", None) for row in rows)]
+    head, rows = [head[n] for n in kept], [tuple(row[n] for n in kept) for row in rows]
     cells = [
         element(
             "tr",

@@ -20,6 +20,12 @@ for f in saved_model/saved_model.pb saved_model.pb */saved_model.pb *.keras */*.
   exit 0
 done"""
 
+_REMOVE_UNUSED = """cd "$HOME/.railhead/models" 2>/dev/null || exit 0
+used=$(readlink "$HOME"/.railhead/endpoints/*/versions/*)
+for model in *; do
+  case "$used" in *"/$model"*) ;; *) rm -rf "./$model" ;; esac
+done"""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -56,6 +62,23 @@ def _find(results: Path) -> Path | None:
         if path.is_file():
             return path.parent
     return next((path for path in keras if path.is_file()), None)
+
+
+def send_model(session: Session, model: Model) -> str:
+    """Send a model to a host, unless it has it; returns its folder there, without the home.
+
+    The folder is complete if it is there. The contents are not kept twice.
+    """
+    if session.run(["test", "-d", model.folder]).rc:
+        session.send_folder(model.bundle, model.folder)
+        blobs = [f"~/.railhead/blobs/{file.sha256}" for file in model.bundle.files]
+        session.call("remove", paths=blobs)
+    return model.folder
+
+
+def remove_unused_models(session: Session) -> None:
+    """Remove the models that no version of an endpoint on the host leads to."""
+    session.run(["sh", "-c", _REMOVE_UNUSED])
 
 
 def copy_on_chief(chief: Session, run_folder: str, run_id: str) -> str | None:

@@ -7,6 +7,7 @@ from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError
 from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.serving import records
+from bootstrap.serving.model import remove_unused_models
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.state import is_alive, read_state
 from bootstrap.ssh.session import Session
@@ -44,6 +45,7 @@ def undeploy(session: Session, endpoint: Deployed, python: str) -> str:
             f"endpoint {endpoint.name} is not gone: {left}", hint=f"fab undeploy {endpoint.name}"
         )
     session.call("remove", paths=[endpoint.folder])
+    remove_unused_models(session)
     records.forget(endpoint.name)
     requests = f" after {count(state.requests, 'request')}" if state else ""
     before = f"ended{requests}" if served else "had ended before"

@@ -47,7 +47,9 @@ def scale(inventory: Inventory, chosen: Scale) -> Path:
         )
     runs = []
     policy = stop.policy_between(inventory)
-    options = train.TrainOptions(chosen.request, chosen.options, chosen.results, True, policy)
+    options = train.TrainOptions(
+        chosen.request, chosen.options, chosen.results, True, policy, whole=inventory
+    )
     with stop.after_all_runs(inventory, print_lines):
         for number in chosen.counts:
             print_lines(f"on {count(number, 'host')}:")

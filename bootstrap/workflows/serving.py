@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
@@ -21,7 +20,7 @@ from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as ending
 from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_second, update
 from bootstrap.serving.environment import place_environment, python_here, python_on_host
-from bootstrap.serving.model import copy_on_chief, local_model, no_model
+from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
 from bootstrap.serving.state import ALIVE, read_state, status_line
@@ -87,8 +86,9 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
         _refuse_elsewhere(endpoint)
         again = refuse_second(place, request)
+        folder = _absolute(session, send_model(session, model))
         print_lines("getting the runtime ready (the first time takes minutes)")
-        _start(place, request, endpoint, model_folder(session, model), python_here(), again)
+        _start(place, request, endpoint, folder, python_here(), again)
 
 
 def _results(source: Source) -> Path:
@@ -130,19 +130,13 @@ def _python(inventory: Inventory, source: Source) -> str:
 def _model_on_host(session: Session, host: str, source: Source) -> str:
     """The folder on the host that has the model, sent there unless it has it."""
     if found := local_model(source.path or _results(source)):
-        return model_folder(session, found)
+        return _absolute(session, send_model(session, found))
     folder = None
     if source.run:
         folder = copy_on_chief(session, source.run.folder, source.run.run_id)
     if folder is None:
         raise source.refuse_none(host)
     return _absolute(session, folder)
-
-
-def model_folder(session: Session, model: Any) -> str:
-    """Send a model of this machine to a host, once; returns its folder there."""
-    session.send_folder(model.bundle, model.folder)
-    return _absolute(session, model.folder)
 
 
 def _absolute(session: Session, folder: str) -> str:

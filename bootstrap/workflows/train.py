@@ -31,7 +31,8 @@ from bootstrap.workflows.plan import surveyed
 @dataclass(frozen=True)
 class TrainOptions:
     """The run request, the options to make the hosts ready, and the local results folder.
-    `detach`: return when the run has started. `earlier`: the run that is resumed."""
+    `detach`: return when the run has started. `earlier`: the run that is resumed.
+    `whole`: the cluster of which the hosts are a part; it stays recorded as it is."""
 
     request: RunRequest
     options: Options
@@ -39,6 +40,7 @@ class TrainOptions:
     detach: bool = False
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
     earlier: EarlierRun | None = None
+    whole: Inventory | None = None
 
 
 def train(inventory: Inventory, options: TrainOptions) -> Run:
@@ -66,7 +68,7 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
 
 def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Restore | None) -> Run:
     """Make the hosts ready, check that they reach each other, and start the run."""
-    local_state.save_cluster(cluster.inventory)
+    local_state.save_cluster(options.whole or cluster.inventory)
     options = replace(options, request=with_strategy(options.request, cluster))
     print_lines(run_summary(options.request, cluster))
     cluster = make_ready(cluster, options.options)

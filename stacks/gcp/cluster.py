@@ -79,7 +79,7 @@ class Cluster(pulumi.ComponentResource):
         net = found.network or network.make_network(config, location, self)
         rules = firewall.make_rules(config, location, net, self)
         store = bucket.make_bucket(config, location, self) if config.bucket else None
-        account = identity.service_account(config, location, store, self)
+        account = identity.service_account(config, location, store, own_id, self)
         email = account.email if account else None
         inputs = hosts.HostInputs(location, found.image, net.subnet, email, own_id)
         opts = pulumi.ResourceOptions(parent=self, depends_on=rules)

@@ -19,29 +19,37 @@ WRITES = "roles/storage.objectUser"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
-def account_id(config: ClusterConfig) -> str:
-    """6 to 30 characters from the cluster's name, which may itself have 30."""
-    digest = hashlib.sha256(config.name.encode()).hexdigest()[:8]
-    return f"rh-{config.name[:18].rstrip('-')}-{digest}"
+def account_id(name: str, own_id: str) -> str:
+    """6 to 30 characters from the cluster's name, which may itself have 30, and its id: no other
+    stack has it."""
+    return f"rh-{name[:13].rstrip('-')}-{own_id}"
 
 
 def service_account(
     config: ClusterConfig,
     location: Location,
     bucket: storage.Bucket | None,
+    own_id: pulumi.Output[str],
     parent: pulumi.Resource,
 ) -> serviceaccount.Account | None:
     """A service account that can read the cluster's bucket, write below its runs/, and read
-    `data_buckets`. None where the hosts have nothing to read or write."""
+    `data_buckets`. None where the hosts have nothing to read or write.
+
+    One that exists is this stack's own, left by a killed `up`: it is taken over.
+    """
     if not bucket and not config.data_buckets:
         return None
     account = serviceaccount.Account(
         f"{config.name}-hosts",
         project=location.project,
-        account_id=account_id(config),
+        account_id=own_id.apply(lambda own: account_id(config.name, own)),
+        create_ignore_already_exists=True,
         display_name=f"Hosts of {config.name}",
         description=description(config),
-        opts=pulumi.ResourceOptions(parent=parent),
+        # An older stack keeps its account: another would stop the machines.
+        opts=pulumi.ResourceOptions(
+            parent=parent, ignore_changes=["accountId", "createIgnoreAlreadyExists"]
+        ),
     )
     member = account.email.apply(lambda email: f"serviceAccount:{email}")
     if bucket:

@@ -23,6 +23,7 @@ from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import confirm_by_name
 from bootstrap.lifecycle.receipt import Receipt, check
 from bootstrap.lifecycle.stack_machines import StackMachines
@@ -444,3 +445,35 @@ def test_a_cloud_that_refuses_the_end_keeps_the_stack(destroyed: list[str]) -> N
     receipt = destroy(fake=Fake(lambda *_: "running", refuses=True))
     assert "UnauthorizedOperation" in receipt.lines[0].text and destroyed == []
     assert not receipt.verified
+
+
+def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[str] = []
+
+    def fails_first(stack: str) -> None:
+        runs.append(stack)
+        if len(runs) == 1:
+            raise RailheadError("pulumi could not destroy all of dev")
+
+    monkeypatch.setattr(pulumi_stack, "destroy", fails_first)
+    monkeypatch.setattr(pulumi_stack, "resources", lambda _: ["aws:ec2/vpc:Vpc"])
+    monkeypatch.setattr(stack_machines, "remove_leftovers", lambda _: ["sg-1"])
+    receipt = destroy()
+    assert receipt.verified and runs == ["dev", "dev"]
+    assert "in no state of Pulumi, and removed: sg-1" in "\n".join(receipt.describe())
+
+
+def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
+    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destroy needs no more rights than before: what may be left costs nothing."""
+
+    def refused(_: StackMachines) -> list[str]:
+        raise Refused("AWS refuses list_roles: AccessDenied", "AccessDenied")
+
+    monkeypatch.setattr(stack_machines, "remove_leftovers", refused)
+    receipt = destroy()
+    assert receipt.verified and destroyed == ["dev"]
+    assert "it costs nothing: AWS refuses list_roles" in "\n".join(receipt.describe())

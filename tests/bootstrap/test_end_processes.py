@@ -59,12 +59,29 @@ def alive(pid: int) -> bool:
     return False
 
 
-def sweep(home: Path, run: str = "r1") -> Any:
-    argv = [sys.executable, "-I", "-S", "-", run]  # as the control side does: nothing on the disk
+def sweep(home: Path, run: str = "r1", *variable: str) -> Any:
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-",
+        run,
+        *variable,
+    ]  # as the control side does: nothing on the disk
     environment = {"HOME": str(home)}
     done = subprocess.run(argv, input=SWEEP.read_bytes(), env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
+    work = put(home, "r1/work") / "r1/work"
+    run, by_folder = start(PLAIN), start(emptied(f"cd {work}; "))
+    endpoint = start(f"export RAILHEAD_ENDPOINT=m RAILHEAD_HOME={home}; exec sh -c '{PLAIN}'", None)
+    assert sweep(home, "other", "RAILHEAD_ENDPOINT") == {"ended": 0, "left": []}
+    assert sweep(home, "all", "RAILHEAD_RUN") == {"ended": 2, "left": []}
+    assert (alive(run), alive(by_folder), alive(endpoint)) == (False, False, True)
+    assert sweep(home, "m", "RAILHEAD_ENDPOINT") == {"ended": 1, "left": []}
 
 
 PLAIN_OF_SH = PLAIN.replace("$", "\\$")

@@ -15,7 +15,12 @@ from bootstrap.errors import UsageError
 from bootstrap.lifecycle import timer
 from bootstrap.serving import records
 from bootstrap.serving.deploy import Place, check_deadline
-from bootstrap.serving.model import copy_on_chief, local_model
+from bootstrap.serving.model import (
+    copy_on_chief,
+    local_model,
+    remove_unused_models,
+    send_model,
+)
 from bootstrap.serving.predict import Predictions, check_file
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
@@ -179,3 +184,26 @@ def test_a_file_that_cannot_be_sent_is_refused(name: str, message: str, tmp_path
     (tmp_path / "x.txt").touch()
     with pytest.raises(UsageError, match=message):
         check_file(tmp_path / name)
+
+
+def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(home: Path) -> None:
+    (home / "model").mkdir()
+    (home / "model/saved_model.pb").write_text("model")
+    model = local_model(home / "model")
+    assert model
+    models, versions = home / ".railhead/models", home / ".railhead/endpoints/m/versions"
+    with local_session() as session:
+        start_agent(session)
+        sent = home / send_model(session, model).removeprefix("~/")
+        before = (sent / "saved_model.pb").stat().st_mtime_ns
+        send_model(session, model)
+        assert (sent / "saved_model.pb").stat().st_mtime_ns == before
+        assert not list((home / ".railhead/blobs").iterdir()), "it is not kept twice"
+        versions.mkdir(parents=True)
+        (versions / "1").symlink_to(sent)
+        (models / "run-r0").mkdir()
+        remove_unused_models(session)
+        assert list(models.iterdir()) == [sent]
+        (versions / "1").unlink()
+        remove_unused_models(session)
+        assert not list(models.iterdir())

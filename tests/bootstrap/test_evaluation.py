@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from bootstrap.errors import BelowThreshold, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metric_options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.start import Run
+from bootstrap.workflows import serving
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
@@ -209,6 +212,14 @@ def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
         resumed_request(earlier, TrainArgs())
 
 
+def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Path) -> None:
+    recorded(project, TRAINING)
+    document = {"run_id": "r2", "cluster": "c", "evaluates": "r1"}
+    local_state.save_run(document, project / "results/r1/evaluations/r2")
+    cluster = Inventory("c", (Host("h1", "10.0.0.1"),))
+    assert serving.source_of(None, None, cluster).run_id == "r1"
+
+
 # --- Here ------------------------------------------------------------------------------------
 
 
@@ -228,7 +239,40 @@ def test_here_the_file_is_judged_too(project: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads(path.read_text())["passed"] is False
 
 
-def test_a_script_is_not_evaluated_here(project: Path) -> None:
+EVAL = """
+import json, os, pathlib
+assert (pathlib.Path(os.environ["RAILHEAD_DATA_MODEL"]) / "model.keras").exists()
+assert os.environ["RAILHEAD_DATA_TEST"].endswith("mnist") and os.environ["TOKEN"] == "x"
+print("F1: 0.5")
+print("F1: 0.75")
+print('@railhead {"kind": "evaluation", "accuracy": 0.8}')
+print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
+"""
+
+
+def here_with_script(project: Path, patch: pytest.MonkeyPatch, *mins: str) -> dict[str, Any]:
+    """evaluation.json of a script that was evaluated with this Python."""
+    patch.setattr(here, "python_of", lambda name: Path(sys.executable))
+    (project / "eval.py").write_text(EVAL)
     earlier = recorded(project, TrainArgs(script="train.py"))
-    with pytest.raises(UsageError, match="--here evaluates models of our own training"):
-        here.evaluate(earlier, read_evaluation(earlier, TrainArgs(script="eval.py")))
+    args = TrainArgs(
+        script="eval.py", data=("test=mnist",), metrics=("f1=F1: ([0-9.]+)",), mins=mins,
+        env=("TOKEN=x",),
+    )  # fmt: skip
+    folder = here.evaluate(earlier, read_evaluation(earlier, args))
+    found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    return found
+
+
+def test_a_script_is_evaluated_here_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = here_with_script(project, monkeypatch, "f1=0.7", "accuracy=0.8")
+    assert (found["f1"], found["accuracy"], found["passed"]) == (0.75, 0.8, True)
+    with pytest.raises(BelowThreshold, match="f1 0.75 is below --min f1=0.9"):
+        here_with_script(project, monkeypatch, "f1=0.9")
+
+
+def test_data_of_the_hosts_is_not_here(project: Path) -> None:
+    earlier = recorded(project, TRAINING)
+    args = TrainArgs(data=("test=host:/data/x",))
+    with pytest.raises(UsageError, match="is on the hosts, not here"):
+        here.evaluate(earlier, read_evaluation(earlier, args))

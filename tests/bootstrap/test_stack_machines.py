@@ -15,6 +15,7 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.stack_state import (
     AWS_INSTANCE,
     GCP_INSTANCE,
+    SCHEDULE,
     STASH,
     StackState,
     StateMachine,
@@ -151,6 +152,8 @@ def test_a_state_on_aws() -> None:
                 resource("railhead:aws:Cluster", "g4dn"),
                 resource("aws:s3/bucket:Bucket", "b", custom=True, id="railhead-b"),
                 resource(AWS_INSTANCE, "g4dn-1", custom=True, id="i-1", outputs=instance),
+                resource(SCHEDULE, "g4dn-1", custom=True, id="default/railhead-g4dn-i-1",
+                         inputs={"name": "railhead-g4dn-i-1"}),
             ]
         },
     )  # fmt: skip
@@ -162,7 +165,8 @@ def test_a_state_on_aws() -> None:
     assert found.machines == (
         StateMachine("i-1", "g4dn-1", "us-east-1b", "203.0.113.9", "10.0.1.9", "123456789012"),
     )
-    assert found.kinds == ("aws:s3/bucket:Bucket", AWS_INSTANCE)
+    assert found.kinds == ("aws:s3/bucket:Bucket", AWS_INSTANCE, SCHEDULE)
+    assert found.schedules == ("railhead-g4dn-i-1",)
 
 
 def test_a_state_on_google_cloud() -> None:

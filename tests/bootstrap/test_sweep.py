@@ -117,7 +117,8 @@ class Runs:
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
         folder = options.results / run_id
         local_state.save_run(document, folder, {"folder": "/", "options": {}})
-        assert options.detach
+        assert options.detach and options.whole in (None, INVENTORY)
+        assert options.whole or inventory == INVENTORY, "a part would replace the record"
         return SimpleNamespace(run_id=run_id, results=folder)
 
     @contextmanager

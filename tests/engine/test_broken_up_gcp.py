@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from engine.gcp import OnGcp, fresh
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
+ACCOUNT = "gcp:serviceaccount/account:Account"
 DESTROY = ("teardown", "--destroy", "--yes", "--stack", "t4")
 
 
@@ -49,3 +52,24 @@ def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp:
     assert "which no command of this stack ends:\n  t4-8" in status
     gcp.stack.fab(*DESTROY).ended(0, "machine t4-9")
     assert gcp.instances() == ["t4-8"]
+
+
+def test_a_service_account_that_a_killed_up_left_is_taken_over(gcp: OnGcp) -> None:
+    """Google would refuse another with its name."""
+    gcp.stack.config(bucket=True, count=1)
+    process = gcp.stack.start("pulumi", "up", "--yes", "--skip-preview", "--stack", "t4")
+
+    def kill(moment: str) -> None:
+        if moment == f"after create {ACCOUNT}":
+            os.kill(process.pid, signal.SIGKILL)
+
+    gcp.watch(kill)
+    process.communicate(timeout=200)
+    gcp.watch(lambda _: None)
+    (left,) = gcp.cloud.every(ACCOUNT)
+    assert not [one for one in gcp.stack.resources() if one["type"] == ACCOUNT]
+    gcp.stack.run("cancel", "--yes", "--stack", "t4")
+    gcp.stack.fab("up", "--yes", "--stack", "t4").ended(0)
+    assert list(gcp.cloud.every(ACCOUNT)) == [left] and gcp.instances() == ["t4-1"]
+    gcp.stack.destroy().ended(0)
+    assert not gcp.cloud.every(ACCOUNT)

@@ -132,7 +132,8 @@ def _picture(path: Path, shape: Sequence[int]) -> Any:
         channels = shape[3] if shape[3] in (1, 3, 4) else 3
         picture = tf.io.decode_image(path.read_bytes(), channels=channels, expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
-        raise ClientError(f"{path.name} is no picture: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0].rpartition("}} ")[2]  # behind the name of a function
+        raise ClientError(f"{path.name} is no picture: {reason}") from None
     size = [
         wanted if wanted > 0 else had
         for wanted, had in zip(shape[1:3], picture.shape[:2], strict=True)
@@ -143,8 +144,8 @@ def _picture(path: Path, shape: Sequence[int]) -> Any:
 def _shaped(array: Any, shape: Sequence[int], path: Path) -> Any:
     """Rows of the model's shape: a flat row is folded, a single sample becomes one row."""
     known = all(size > 0 for size in shape)
-    if known and array.shape == tuple(shape):
-        return array[None]
+    if known and array.size == math.prod(shape):
+        return array.reshape(1, *shape)
     if known and array.ndim > 1 and math.prod(array.shape[1:]) == math.prod(shape):
         return array.reshape(-1, *shape)
     if array.ndim != len(shape) + 1:

@@ -93,9 +93,15 @@ def test_the_machines_read_data_below_the_named_prefixes_only(bucket: bool) -> N
 
 @pytest.mark.parametrize("name", ["a", "t4", "a-cluster-with-a-very-long-name"])
 def test_an_account_has_a_name_that_google_takes(name: str) -> None:
-    found = account_id(config(name=name))
+    found = account_id(name, CLUSTER_ID)
     assert re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", found)
-    assert found != account_id(config(name=name + "x"))
+    assert found != account_id(name, CLUSTER_ID[::-1]), "two stacks may have one name"
+
+
+def test_an_account_that_a_killed_up_left_is_taken_over_and_an_older_one_stays() -> None:
+    account = made().one(ACCOUNT)
+    assert account.inputs["createIgnoreAlreadyExists"] and CLUSTER_ID in account.inputs["accountId"]
+    assert "accountId" in account.ignore_changes
 
 
 def test_everything_that_can_be_labelled_is_labelled() -> None:

@@ -111,6 +111,8 @@ class Cloud:
         path = PATHS[kind].format(**inputs)
         if kind == MEMBER and inputs.get("condition"):
             path = f"{path}/{inputs['condition']['title']}"
+        if path in self.things and inputs.get("createIgnoreAlreadyExists"):
+            return path
         if path in self.things:
             raise Refused(f"409: The resource '{path}' already exists")
         if why := self.refuse.get(path.rpartition("/")[2]):

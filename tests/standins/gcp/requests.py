@@ -167,6 +167,7 @@ def _shielded(inputs: Taken) -> dict[str, Any]:
 def _account(inputs: Taken) -> Request:
     inner = inputs.only(displayName="displayName", description="description")
     body = {**inputs.only(accountId="accountId"), "serviceAccount": inner}
+    inputs.take("createIgnoreAlreadyExists")  # a word to the provider, not to IAM
     # The rule that stands in its description only.
     if not re.fullmatch(r"(?=.{6,30}$)[a-z]([-a-z0-9]*[a-z0-9])", body["accountId"]):
         raise Wrong(f"{inputs.where}.accountId: {body['accountId']!r} is no account's id")
