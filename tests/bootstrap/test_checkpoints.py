@@ -188,26 +188,21 @@ def test_checkpoints_come_from_the_chief_of_the_cluster_where_the_run_was(
 
 @pytest.mark.usefixtures("bucket")
 def test_checkpoints_come_from_the_bucket_of_the_cluster_where_the_run_was(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run,
 ) -> None:
-    know(monkeypatch, ON_AWS)
+    local_state.save_cluster(ON_AWS)
     source = source_in_other_cluster(run, ON_AWS.name, {})
     assert (source.kind, source.found.newest) == ("here", "step-00000020")
     assert content(run.results / "checkpoints") == NEWEST
 
 
 def test_a_cluster_out_of_reach_leaves_what_is_here(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    know(monkeypatch, replace(ON_AWS, hosts=(Host("m1", "127.0.0.1", port=1),), bucket=None))
+    unreachable = replace(ON_AWS, hosts=(Host("m1", "127.0.0.1", port=1),), bucket=None)
+    local_state.save_cluster(unreachable)
     with pytest.raises(UsageError, match="run r1 has no checkpoint: looked on m2, in "):
         source_in_other_cluster(run, ON_AWS.name, {})
     assert "checkpoints of dev are out of reach: " in capsys.readouterr().out
     write(run.results / "checkpoints", STEPS)
     assert source_in_other_cluster(run, ON_AWS.name, {}).kind == "here"
-
-
-def know(monkeypatch: pytest.MonkeyPatch, inventory: Inventory) -> None:
-    """This is the one cluster that this machine knows."""
-    monkeypatch.setattr(local_state, "clusters", lambda: [inventory.name])
-    monkeypatch.setattr(local_state, "load_cluster", lambda _: inventory)

@@ -411,14 +411,13 @@ def test_a_purge_removes_the_data_and_the_receipt_names_it(
     opened: Opened,
     cluster: Cluster,
     data: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(teardown, "_stop_local", lambda _: [])  # later tests need the hosts
+    as_ad_hoc = replace(inventory, cloud="hosts")  # their sshd goes on: later tests need the hosts
     (document,) = place_data(inputs_of(f"x={data}"), opened)
-    kept = teardown.remove_from_hosts(inventory)
+    kept = teardown.remove_from_hosts(as_ad_hoc)
     assert "keys removed; runtimes, runs and data kept (--purge)" in kept.lines[-1].text
     assert folder_on(cluster, "h1", document["paths"][0]).is_dir()
-    purged = teardown.remove_from_hosts(inventory, purge=True)
+    purged = teardown.remove_from_hosts(as_ad_hoc, purge=True)
     texts = {line.text for line in purged.lines if line.verified}
     assert "~/.railhead removed: runtimes, runs and data" in texts
     for machine in cluster.machines:

@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.clouds.storage import Version
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.report import listing
 from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
@@ -264,6 +268,42 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
         "results",
     ]
     assert "not fetched" in first and f"fab fetch --run {third}" in first
+
+
+class Store:
+    """A bucket with these objects, and one that no run has written."""
+
+    url = "s3://bucket"
+
+    def __init__(self, results: dict[str, str]) -> None:
+        self.content = {f"runs/{k}/results/result.json": v for k, v in results.items()}
+
+    def objects(self, prefix: str) -> Iterator[list[Version]]:
+        yield [Version(key, "", 1) for key in (*self.content, "runs/../x/results/result.json")]
+
+    def read(self, key: str) -> Iterator[bytes]:
+        yield self.content[key].encode()
+
+
+def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_run()
+    local_state.save_run({"run_id": SECOND, "cluster": "c"}, Path("results") / SECOND)
+    stack = Inventory("c", (Host("h1", "10.0.0.1"),), cloud="aws", bucket="s3://bucket")
+    local_state.save_cluster(stack)
+    third, damaged = "20261122-120000-0003", "20261122-130000-0004"
+    result = {"state": "succeeded", "seconds": 5.0, "evaluation": {"accuracy": 0.99}}
+    texts = {FIRST: "{}", SECOND: json.dumps(result), third: json.dumps(result), damaged: "["}
+    bucket: Any = Bucket(Store(texts))  # type: ignore[arg-type]
+    monkeypatch.setattr(listing, "bucket_of", lambda inventory: bucket)
+    out = io.StringIO()
+    listing.show("accuracy", out)
+    rows = {row["run_id"]: row for row in json.loads(out.getvalue())}
+    assert [*rows] == [third, SECOND, FIRST]
+    assert rows[SECOND]["results"] == f"s3://bucket/runs/{SECOND}"
+    assert rows[third]["metrics"] == {"accuracy": 0.99}
+    assert rows[FIRST]["results"].endswith(FIRST), "the results that are here"
 
 
 # --- In a browser ----------------------------------------------------------------------------

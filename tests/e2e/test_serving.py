@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -153,9 +154,11 @@ def b64() -> dict[str, str]:
 
 def test_an_endpoint_ends_when_its_time_is_over(operator: Operator, port: int) -> None:
     operator.fab(*TRAIN, seconds=200).ended(0)
-    operator.fab("deploy", "--name", NAME, "--port", str(port), "--hours", "0.012").ended(
-        0, "it ends in"
-    )
+    operator.fab("deploy", "--name", NAME, "--port", str(port)).ended(0, "it ends in")
+    file = endpoint_folder(operator) / "endpoint.json"
+    document = {**json.loads(file.read_text()), "until": time.time() + 1}
+    file.with_name("part").write_text(json.dumps(document))  # the hour is nearly over
+    file.with_name("part").rename(file)
     state = endpoint_folder(operator) / "state.json"
     wait_until(lambda: json.loads(state.read_text())["state"] == "ended", 90, "its time is over")
     assert not listens(port)

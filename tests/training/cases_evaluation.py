@@ -17,12 +17,12 @@ from training.data.uri import Given
 from training.results import Records
 
 
-def evaluated(folder: Path, model: Path, **changes: Any) -> dict[str, Any]:
+def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
     """evaluation.json of an exported model."""
     data = {name: Given(str(path)) for name, path in changes.pop("data_folders", {}).items()}
     chosen = job.Job(
         strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
-        model=model,
+        model=exported,
     )  # fmt: skip
     with replaced(evaluation, prepare=lambda job: None):  # TensorFlow runs already
         evaluation.evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
@@ -71,3 +71,22 @@ def a_model_that_does_not_load_is_named(folder: Path) -> None:
     for name, message in (("torn.keras", "does not load"), ("none.keras", "there is no model")):
         with refused(message, name):
             evaluated(folder / "e", folder / name, data="digits")
+
+
+@case
+def every_task_is_evaluated_as_it_was_trained(folder: Path) -> None:
+    x = np.random.RandomState(0).normal(size=(80, 4))
+    labels = {"regression": x[:, 0] * 2, "binary": (x[:, 0] > 0).astype(int)}
+    for task, y in labels.items():
+        with folder_with(folder / f"data-{task}", x=x, y=y) as source:
+            settings: dict[str, Any] = dict(
+                data="numpy", model="mlp", task=task, data_folders={"train": source}
+            )
+            trained = run(folder / task, **settings).evaluation
+            found = evaluated(folder / f"{task}-again", folder / task / "model.keras", **settings)
+        metric = "mae" if task == "regression" else "accuracy"
+        assert abs(found[metric] - trained[metric]) < 1e-5, task
+        assert found["data"] == trained["data"] and found.get("confusion") == trained.get(
+            "confusion"
+        )
+        assert ("precision" in found) == (task == "binary") and "worst" not in found

@@ -157,3 +157,31 @@ def test_check_ends_with_2_and_one_line(text: tuple[str, ...], message: str) -> 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_each_setting_is_described_with_its_type_and_rules() -> None:
+    found = describe_fields()
+    shift = found["shift"]
+    assert (shift["type"], shift["default"], shift["least"], shift["most"]) == ("int", 1, 0, 8)
+    assert shift["doc"].startswith("pixels by which")
+    assert {found[name]["type"] for name in found} == {"int", "float", "str", "float or none"}
+    kinds = {name: found[name]["type"] for name in ("model", "learning_rate", "min_accuracy")}
+    assert kinds == {"model": "str", "learning_rate": "float", "min_accuracy": "float or none"}
+
+
+def test_a_limit_is_a_value_that_is_allowed() -> None:
+    assert resolve({"shift": 8}).shift == 8
+    with pytest.raises(ConfigError):
+        resolve({"shift": 9})
+
+
+def test_a_value_may_have_an_equals_sign() -> None:
+    with pytest.raises(ConfigError, match="'mlp=x'"):
+        resolve(parse_assignments(["model=mlp=x"]))
+
+
+def test_the_nearest_choice_is_named_alone() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'epoch'\. Did you mean epochs\? Cho"):
+        resolve({"epoch": 1})
+    with pytest.raises(ConfigError, match=r"unknown setting 'x'\. Choices"):
+        resolve({"x": 1})

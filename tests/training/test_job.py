@@ -48,7 +48,7 @@ def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"strategy": "ring"}, "unknown strategy 'ring'"),
-        ({"program": {"kind": "script"}}, "program.kind must be 'training', not 'script'"),
+        ({"program": {"kind": "script"}}, "unknown program.kind 'script'. Choices: training"),
         ({"program": {"kind": "training", "settings": {"x": 1}}}, "unknown setting 'x'"),
     ],
 )
