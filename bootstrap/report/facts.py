@@ -119,7 +119,7 @@ class RunFacts:
 
 def better(metric: str, one: float, other: float) -> bool:
     """Whether a value of a metric is better than another one."""
-    lower = any(word in metric.lower() for word in LOWER_IS_BETTER)
+    lower = any(name in metric.lower() for name in LOWER_IS_BETTER)
     return one < other if lower else one > other
 
 

@@ -86,8 +86,8 @@ def state_of(facts: RunFacts) -> Markup:
     """The state and whether the evaluation passed."""
     good = facts.state == "succeeded" and facts.evaluation.get("passed") is not False
     missed = facts.state == "succeeded" and not good
-    words = "succeeded, below its threshold" if missed else facts.state
-    return element("b", words, class_="good" if good else "bad")
+    label = "succeeded, below its threshold" if missed else facts.state
+    return element("b", label, class_="good" if good else "bad")
 
 
 def _head(facts: RunFacts) -> Markup:

@@ -129,7 +129,7 @@ def _predict(
     if reply.rc:
         why = [clean(line) for line in reply.tail[-6:]]
         kind = UsageError if reply.rc == 2 else RailheadError
-        raise kind("\n".join(why) or "the client ended without a word")
+        raise kind("\n".join(why) or "the client ended without a message")
     return Predictions.read(reply.tail[-1] if reply.tail else "")
 
 
