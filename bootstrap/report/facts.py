@@ -149,13 +149,13 @@ def _facts(
         run_id,
         folder,
         cluster,
-        document,
-        given,
-        _result(folder / "result.json"),
-        object_in(folder / "evaluation.json"),
-        {path.parent.name: object_in(path) for path in found},
-        price,
-        currency,
+        document=document,
+        given=given,
+        result=_result(folder / "result.json"),
+        evaluation=object_in(folder / "evaluation.json"),
+        evaluations={path.parent.name: object_in(path) for path in found},
+        price=price,
+        currency=currency,
     )
 
 
@@ -227,11 +227,6 @@ def moment(text: str) -> float | None:
         return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
     except (ValueError, OverflowError):
         return None
-
-
-def last_epochs(facts: RunFacts, most: int = 500) -> list[Record]:
-    """The last epochs of a run, so that a page stays small."""
-    return facts.epochs[-most:]
 
 
 def ranks(facts: RunFacts) -> dict[str, list[Record]]:
