@@ -15,7 +15,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Cluster:
         results: str | Path = "results",
     ) -> None:
         text = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
-        self._target = Target(text, None, slots, start=True)
+        self._target = Target(text, slots=slots, start=True)
         self._system, self._requirements, self._runtime = system, requirements, runtime
         self._peer_address, self._allow_mixed = peer_address, allow_mixed
         self._results = Path(results).expanduser().resolve()
@@ -82,10 +82,9 @@ class Cluster:
     @classmethod
     def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:
         """The machines of a Pulumi stack, default: the selected one. They are started when they are
-        needed. `options` as of Cluster."""
-        cluster = cls(**options)
-        slots = options.get("slots")
-        cluster._target = Target(None, stack, slots, start=True)
+        needed. `options`: those of Cluster, without `hosts`."""
+        cluster = cls(None, **options)
+        cluster._target = replace(cluster._target, stack=stack)
         return cluster
 
     def __enter__(self) -> Cluster:

@@ -40,8 +40,8 @@ class Trial:
         return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())
 
 
-def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple[Trial, ...]:
-    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, drawn by the seed.
+def read_trials(texts: Sequence[str], drawn: int | None) -> tuple[Trial, ...]:
+    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, the same ones each time.
 
     Raises:
         UsageError: a text has another form, or there are too many combinations.
@@ -52,7 +52,7 @@ def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple
         raise UsageError(rule, hint="fab sweep --set learning_rate=0.01,0.001")
     trials = [Trial(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
     if drawn is not None and drawn < len(trials):
-        trials = random.Random(seed).sample(trials, drawn)
+        trials = random.Random(0).sample(trials, drawn)
     if len(trials) > MOST:
         raise UsageError(
             f"{len(trials)} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"

@@ -15,7 +15,6 @@ from bootstrap.untrusted.unpack import Hostile
 
 ALIVE = ("starting", "ready", "restarting")
 STATES = (*ALIVE, "ended", "failed")
-FRESH = 15.0  # seconds after which a heartbeat is old
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class EndpointState:
 
     state: str
     pid: int
-    heartbeat: float
     until: float
     restarts: int
     version: int
@@ -43,7 +41,7 @@ class EndpointState:
         what = "a state.json of an endpoint that is not valid"
         found = parsed(text, what)
         numbers = {}
-        for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
+        for key in ("pid", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Hostile(f"{what}: {key}")
@@ -56,8 +54,8 @@ class EndpointState:
         if not valid or texts["state"] not in STATES or not 1 < numbers["pid"] < 1 << 31:
             raise Hostile(what)
         return EndpointState(
-            pid=int(numbers["pid"]), heartbeat=float(numbers["heartbeat"]),
-            until=float(numbers["until"]), restarts=int(numbers["restarts"]),
+            pid=int(numbers["pid"]), until=float(numbers["until"]),
+            restarts=int(numbers["restarts"]),
             version=int(numbers["version"]), requests=int(numbers["requests"]), failed=failed,
             **texts,
         )  # fmt: skip
