@@ -36,8 +36,8 @@ class Trial:
         if base.script is None:
             given = tuple(f"{name}={value}" for name, value in self.values.items())
             return replace(base, settings=(*base.settings, *given))
-        words = [word for name, value in self.values.items() for word in (f"--{name}", value)]
-        return replace(base, args=f"{base.args or ''} {shlex.join(words)}".strip())
+        options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
+        return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())
 
 
 def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple[Trial, ...]:
@@ -89,7 +89,8 @@ class Course:
 
 
 def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
-    """Whether a trial is worse than the median of those that have ended, at the same epoch."""
+    """Whether a trial is worse than the median of those that have ended, at the same epoch: the
+    median stopping rule."""
     if not course.values or len(finished) < FINISHED:
         return False
     epoch = max(course.values)

@@ -52,6 +52,11 @@ class Environment:
     code: str
     packages: str
 
+    @property
+    def home(self) -> str:
+        """The home folder of the host's user."""
+        return self.code.rpartition("/.railhead/")[0]
+
     def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
         return [self.python, "-I", "-c", START, self.code, self.packages, module, *options]
@@ -63,16 +68,30 @@ def place_environment(session: Session, python: str) -> Environment:
     Raises:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
+    packages, code = _packages(python_version(session, python)), pack_training(REPO)
+    paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
+    for bundle, path in zip((packages, code), paths, strict=True):
+        session.send_folder(bundle, path)
+    home = home_of(session)
+    return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
+
+
+def home_of(session: Session) -> str:
+    """The home folder of the host's user."""
+    return session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
+
+
+def python_version(session: Session, python: str) -> str:
+    """The version of a runtime's Python on a host, such as "3.11".
+
+    Raises:
+        RailheadError: it does not work.
+    """
     version = "import sys; print('%d.%d' % sys.version_info[:2])"
     reply = session.run([python, "-I", "-c", version])
     if reply.rc or not reply.tail:
         raise RailheadError(f"the runtime's Python does not work: {'; '.join(reply.tail[-2:])}")
-    packages, code = _packages(reply.tail[-1].strip()), pack_training(REPO)
-    paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
-    for bundle, path in zip((packages, code), paths, strict=True):
-        session.send_folder(bundle, path)
-    home = session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
-    return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
+    return reply.tail[-1].strip()
 
 
 def _packages(python: str) -> Bundle:

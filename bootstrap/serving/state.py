@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bootstrap.console.text import clean, count, duration
 from bootstrap.serving.records import Deployed
@@ -82,6 +83,16 @@ def read_state(session: Session, folder: str) -> EndpointState | None:
     path = f"{folder}/state.json"
     text = session.call("read", paths=[path])[path]
     return EndpointState.read(text) if text else None
+
+
+def read_document(session: Session, folder: str) -> dict[str, Any]:
+    """endpoint.json of the endpoint in a folder of a host.
+
+    Raises:
+        Hostile: it is missing or not valid.
+    """
+    path = f"{folder}/endpoint.json"
+    return parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
 
 
 def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool:

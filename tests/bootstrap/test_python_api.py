@@ -93,6 +93,22 @@ def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workfl
     assert workflows.trained == []
 
 
+def test_a_resumed_run_takes_all_from_the_record(
+    workflows: Workflows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"metrics": {"loss": "l ([0-9]+)"}, "data": {"train": "mnist"}}
+    railhead.Cluster("a").train(script="train.py", args={"epochs": 3}, **given, wait=False)
+    request = workflows.trained[0].request
+    document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
+    document |= {"program": request.program.document(), "data": []}
+    local_state.save_run(document, Path.cwd() / "results/r1", request.record)
+    railhead.Cluster("a").train(resume="r1", metrics=given["metrics"], wait=False)
+    resumed = workflows.trained[1]
+    assert resumed.earlier.run.run_id == "r1"
+    assert resumed.request.program.args == ("--epochs", "3")
+    assert "the program has changed since run r1" in capsys.readouterr().out
+
+
 def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:
     with pytest.raises(ZeroDivisionError), railhead.Cluster("a"):
         raise ZeroDivisionError
