@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -168,6 +169,29 @@ def test_at_its_end_the_machine_stops(home: Path) -> None:
     with endpoint.runs() as process:
         process.wait(30)
     assert endpoint.state["machine"] == "stop command sent" and (home / "stopped").exists()
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_server_that_cannot_be_kept_stops_the_machine_if_it_has_served(
+    home: Path, ready: bool
+) -> None:
+    """Nobody may be there to see it; who starts an endpoint sees that it does not start."""
+    endpoint = Endpoint(home, stop=["sh", "-c", f"echo stopped >{home}/stopped"])
+    code = (endpoint.folder / "endpoint.py").read_text()
+    pauses = re.sub(r"(?m)^PAUSES = .*", "PAUSES = (0.0, 0.1)", code)
+    (endpoint.folder / "endpoint.py").write_text(pauses)
+    broken = endpoint.folder / "broken"
+    if not ready:
+        broken.touch()
+    with endpoint.runs() as process:
+        if ready:
+            endpoint.wait("ready")
+            broken.touch()
+            with pytest.raises(OSError):
+                endpoint.get("/crash")
+        process.wait(60)
+    assert endpoint.state["state"] == "failed"
+    assert (home / "stopped").exists() == ready
 
 
 def test_the_machine_is_left_to_a_run(home: Path) -> None:

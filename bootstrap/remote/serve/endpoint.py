@@ -127,6 +127,7 @@ class Endpoint:
         self.state: dict[str, Any] = {"pid": os.getpid(), "restarts": 0}
         self.log = Log(path("logs/server.log"))
         self.crashes: list[float] = []
+        self.served = False  # whether a server was ever ready
         self.stop_requested = threading.Event()
         self.until = float(self.document["until"])
 
@@ -156,8 +157,7 @@ class Endpoint:
             server.reader.join(2)
             self.crashes = [at for at in self.crashes if at > time.monotonic() - WINDOW]
             self.crashes.append(time.monotonic())
-            never = server.health is None and not self.state.get("version")
-            if (never and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
+            if (not self.served and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
                 why = "\n".join(self.log.last[-8:])
                 return f"the server ended with {code}: {why}"
             self.state["restarts"] += 1
@@ -171,6 +171,7 @@ class Endpoint:
             while server.process.poll() is None:
                 server.check_health()
                 if server.health:
+                    self.served = True
                     self.report("ready", reason="", **health_fields(server.health))
                 else:
                     self.report(self.state["state"])
@@ -200,12 +201,13 @@ class Endpoint:
             save(path("state.json"), self.state)
 
     def end(self, reason: str) -> None:
-        """Write the last state; when the time is over, stop a stack's machine."""
+        """Write the last state; stop a stack's machine, unless a person ended the endpoint or
+        waits for its first start."""
         over = self.seconds_left() <= 0
         state = "failed" if reason else "ended"
         why = reason or ("its time-to-live is over" if over else "by fab undeploy")
         self.report(state, reason=why)
-        if over and self.document.get("stop"):
+        if self.document.get("stop") and (over or (reason and self.served)):
             self.report(state, machine=stop_machine(self.document["stop"]))
 
 
