@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +16,12 @@ from e2e.local_hosts import wait_until
 from hosts import systemd
 from hosts.network import Network
 from hosts.systemd import SystemdHost
+from standins.supervised_run import PARTS
 
 from stacks.outputs import POWER_OFF
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
-REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
 HOME, RUN = "/home/rail", "/home/rail/.railhead/runs/r1"
 START = (
     f"cd {RUN} && RAILHEAD_RUN=r1 RAILHEAD_HOME={HOME} HOME={HOME} "
@@ -44,7 +43,7 @@ class Machines:
         run |= {"outputs": ["**"], "runtime": {"digest": "d"}, "env": {}, "keras": 3}
         run |= {"launcher": "tensorflow", "tf_cluster": None, "bucket": None}
         run["stop"] = stop if keep_minutes is not None else None
-        for path in REMOTE.glob("*.py"):
+        for path in PARTS:
             self.chief.write(f"{RUN}/{path.name}", path.read_text())
         for name in ("work", "results", "logs"):
             self.chief.write(f"{RUN}/{name}/.kept", "")
