@@ -25,6 +25,7 @@ from bootstrap.runs.request import RunRequest
 RUNTIME = "runtime-tf2.18-cpu"
 FILE = "evaluation.json"
 RECORD = "@railhead "
+ENDING = 5.0  # seconds for a program to end
 
 
 def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
@@ -134,7 +135,19 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
         errors="replace",
     ) as process:
         assert process.stdout
-        for line in process.stdout:
-            yield line.rstrip("\n")
+        try:
+            for line in process.stdout:
+                yield line.rstrip("\n")
+        except BaseException:  # Ctrl-C or SIGTERM: the program does not go on alone
+            _end(process)
+            raise
     if process.returncode:
         raise RailheadError(f"the evaluation failed with exit code {process.returncode}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()

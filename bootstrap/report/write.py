@@ -29,6 +29,8 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     Raises:
         UsageError: a run is not known, has no results here, or no run has the metric `by`.
     """
+    if not names:
+        raise UsageError("name a run, or several with commas between", hint="fab runs")
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:

@@ -10,11 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.clouds.base import Deadline
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.lifecycle import timer
 from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
 from bootstrap.serving.records import Deployed
@@ -35,18 +35,14 @@ class Place:
     session: Session
     python: str  # that runs the supervisor
     stop: Sequence[str] | None = None
-    in_cloud: bool = False
 
 
-def check_deadline(place: Place, seconds: float) -> None:
+def check_deadline(found: Deadline, seconds: float) -> None:
     """Refuse a time-to-live beyond the deadline of the machine.
 
     Raises:
         UsageError: the machine powers itself off before.
     """
-    if not place.in_cloud:
-        return
-    found = timer.read(place.session)
     if found.at is None:
         return
     left = (found.at - datetime.now(timezone.utc)).total_seconds()
@@ -144,7 +140,8 @@ def update(
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
-    number = 1 + max((int(name) for name in used if name.isdecimal()), default=0)
+    numbers = [int(name) for name in used if name.isdecimal() and len(name) < 10]
+    number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
     return _wait(session, endpoint, number)

@@ -15,13 +15,13 @@ from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
-from bootstrap.serving.records import Deployed, folder_of
+from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
 from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import parsed
 from bootstrap.untrusted.unpack import Hostile
 
-NAME = "notebook"
+NAME = NOTEBOOK
 PORT = 8888
 LOCK = LOCKS / "notebook.txt"
 STARTING = 120.0

@@ -14,6 +14,7 @@ from bootstrap.untrusted.unpack import Hostile
 
 ALIVE = ("starting", "ready", "restarting")
 STATES = (*ALIVE, "ended", "failed")
+LARGEST = 1e15  # of its numbers
 FRESH = 15.0  # seconds after which a heartbeat is old
 
 
@@ -44,7 +45,8 @@ class EndpointState:
         numbers = {}
         for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not abs(value) < LARGEST:  # nor NaN
                 raise Hostile(f"{what}: {key}")
             numbers[key] = value
         texts = {key: found.get(key, "") for key in ("state", "reason", "machine")}

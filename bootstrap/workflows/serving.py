@@ -13,7 +13,7 @@ from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach
+from bootstrap.lifecycle import power, reach, timer
 from bootstrap.runs.start import Run
 from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
@@ -107,14 +107,22 @@ def deploy_on_host(inventory: Inventory, request: DeployRequest, source: Source)
     with reach.agents(inventory.only([chief.name])) as (sessions, pythons):
         session = sessions.chief
         stop = chief.stop if inventory.is_managed else None
-        place = Place(session, pythons[chief.name], stop, inventory.kind.in_cloud)
+        place = Place(session, pythons[chief.name], stop)
         endpoint = Deployed(request.name, inventory.name, chief.name, request.port, source.run_id)
         _refuse_elsewhere(endpoint)
-        check_deadline(place, request.seconds)
+        _check_time_to_live(inventory, request.seconds)
         again = refuse_second(place, request)
         python = _python(inventory, source)
         folder = _model_on_host(session, chief.name, source)
         _start(place, request, endpoint, folder, python, again)
+
+
+def _check_time_to_live(inventory: Inventory, seconds: float) -> None:
+    """UsageError if the chief powers itself off before. Its timer is read in a session of its own,
+    because the agent runs in the other one."""
+    if inventory.kind.in_cloud:
+        with reach.sessions(inventory.only([inventory.chief.name])) as sessions:
+            check_deadline(timer.read(sessions.chief), seconds)
 
 
 def _python(inventory: Inventory, source: Source) -> str:
@@ -272,12 +280,12 @@ def open_notebook(
     with reach.agents(inventory.only([chief.name])) as (sessions, pythons):
         session = sessions.chief
         stop = chief.stop if inventory.is_managed else None
-        place = Place(session, pythons[chief.name], stop, inventory.kind.in_cloud)
+        place = Place(session, pythons[chief.name], stop)
         endpoint = Deployed(notebook.NAME, inventory.name, chief.name, port, source.run_id)
         _refuse_elsewhere(endpoint)
         token = notebook.running(session)
         if token is None:
-            check_deadline(place, seconds)
+            _check_time_to_live(inventory, seconds)
             folder = source.run.folder if source.run else "~"
             wanted = notebook.Notebook(port, seconds, folder)
             python = _python(inventory, source)

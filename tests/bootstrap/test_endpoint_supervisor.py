@@ -137,6 +137,13 @@ def test_a_model_that_does_not_load_ends_it_with_the_reason(endpoint: Endpoint) 
         wait_until(lambda: not endpoint.listens(), 10, "the port is closed")
 
 
+def test_a_runtime_that_is_gone_is_the_reason(home: Path) -> None:
+    endpoint = Endpoint(home, argv=["/no/python"])
+    with endpoint.runs() as process:
+        process.wait(30)
+    assert "could not be started" in endpoint.wait("failed")["reason"]
+
+
 def test_a_port_in_use_is_named(endpoint: Endpoint) -> None:
     with socket.create_server(("127.0.0.1", endpoint.port)), endpoint.runs():
         assert f"port {endpoint.port} is in use" in endpoint.wait("failed")["reason"]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bootstrap.clouds.base import Deadline
 from bootstrap.errors import UsageError
-from bootstrap.lifecycle import timer
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import reach, timer
 from bootstrap.serving import records
-from bootstrap.serving.deploy import Place, check_deadline
+from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -28,6 +31,7 @@ from bootstrap.serving.state import EndpointState, is_alive
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows.serving import Source, deploy_on_host
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -54,6 +58,7 @@ def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None
 INVALID: list[dict[str, Any]] = [
     {"state": "happy"}, {"state": 1}, {"pid": "7"}, {"pid": 1}, {"pid": 1 << 40}, {"until": None},
     {"version": True}, {"reason": []}, {"failed": {"1": 2}}, {"failed": 1},
+    {"version": float("nan")}, {"until": float("inf")}, {"requests": 10**400},
 ]  # fmt: skip
 DAMAGED = ["", "[]", "{}", "[" * 100_000, *(json.dumps({**STATE, **x}) for x in INVALID)]
 
@@ -106,17 +111,45 @@ def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> No
         read_request("m", *options, update=False)
 
 
+def test_the_name_of_the_notebook_is_refused() -> None:
+    with pytest.raises(UsageError, match="fab notebook has this name"):
+        read_request("notebook", None, None, None, None, update=False)
+
+
 def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    at = datetime.now(timezone.utc) + timedelta(hours=2)
-    monkeypatch.setattr(timer, "read", lambda _: Deadline("timer", at, "armed", "the machine"))
-    session: Any = None
-    check_deadline(Place(session, "python3", in_cloud=True), 3600)
-    check_deadline(Place(session, "python3"), 10 * 3600)
+    """The timer is read although the agent runs in the session of the endpoint."""
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho stops=7200 now=0 late=no timer=active\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(timer, "TOOL", str(tool))
+    monkeypatch.setattr(reach, "sessions", lambda _: one_session())
+    monkeypatch.setattr(reach, "agents", lambda _: one_agent())
+    machine = Inventory("c", (Host("h1", "localhost"),), cloud="aws")
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
-        check_deadline(Place(session, "python3", in_cloud=True), 3 * 3600)
+        deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
     assert refused.value.hint.startswith("fab extend --hours 3.5")
+    with pytest.raises(UsageError, match="gets no new version"):  # it fits, and the agent answers
+        deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
+
+
+@contextmanager
+def one_session() -> Iterator[Any]:
+    """A session with this machine, as that of the chief."""
+    with local_session() as session:
+        yield SimpleNamespace(chief=session)
+
+
+@contextmanager
+def one_agent() -> Iterator[Any]:
+    """The same with an agent, and the path of its Python."""
+    with one_session() as sessions:
+        yield sessions, {"h1": start_agent(sessions.chief)}
+
+
+def test_without_a_timer_any_time_to_live_is_allowed() -> None:
+    check_deadline(Deadline("timer", None, "MISSING", "the machine"), 10 * 3600)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +210,12 @@ def test_predictions_as_text() -> None:
         "   1  1  right: 2  WRONG",
         "accuracy 0.5000 on 2 samples",
     ]
+
+
+def test_a_number_that_is_none_is_not_shown() -> None:
+    rows = [{"prediction": "7", "score": 10**400}]
+    found = Predictions.read(json.dumps({"rows": rows, "accuracy": 10**400}))
+    assert found.lines() == ["   0  7"]
 
 
 @pytest.mark.parametrize(("name", "message"), [("no.npy", "no such file"), ("x.txt", "one of")])

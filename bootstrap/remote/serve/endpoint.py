@@ -103,7 +103,8 @@ class Server:
             reply = connection.getresponse()
             body = reply.read(10_000)
             self.answered = time.monotonic()
-            self.health = json.loads(body) if reply.status == 200 else None
+            found = json.loads(body) if reply.status == 200 else None
+            self.health = found if isinstance(found, dict) else None
         except (OSError, http.client.HTTPException, ValueError):
             pass  # loading, busy or gone
         finally:
@@ -149,7 +150,10 @@ class Endpoint:
     def keep(self, listener: socket.socket | None) -> str:
         """Keep a server running; returns why there is none any more."""
         while True:
-            server = Server(self.document, listener, self.log)
+            try:
+                server = Server(self.document, listener, self.log)
+            except OSError as error:  # the runtime was removed, or the host has no memory
+                return f"the server could not be started: {error}"
             code = self.watch(server)
             if code is None:
                 return ""
