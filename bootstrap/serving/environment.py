@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.console import log
+from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
@@ -21,6 +23,7 @@ from bootstrap.provision import uv
 from bootstrap.provision.local_environment import python_of
 from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
 
 LOCK = LOCKS / "serving.txt"
 RUNTIME_HERE = "runtime-tf2.18-cpu"
@@ -63,16 +66,35 @@ def place_environment(session: Session, python: str) -> Environment:
     Raises:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
-    version = "import sys; print('%d.%d' % sys.version_info[:2])"
-    reply = session.run([python, "-I", "-c", version])
-    if reply.rc or not reply.tail:
-        raise RailheadError(f"the runtime's Python does not work: {'; '.join(reply.tail[-2:])}")
-    packages, code = _packages(reply.tail[-1].strip()), pack_training(REPO)
+    packages, code = _packages(version_of(session, python)), pack_training(REPO)
     paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
     for bundle, path in zip((packages, code), paths, strict=True):
         session.send_folder(bundle, path)
-    home = session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
+    home = home_of(session)
     return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
+
+
+def version_of(session: Session, python: str) -> str:
+    """The version of a runtime's Python, such as 3.12.
+
+    Raises:
+        RailheadError: it does not work.
+    """
+    version = "import sys; print('%d.%d' % sys.version_info[:2])"
+    reply = session.run([python, "-I", "-c", version])
+    found = reply.tail[-1].strip() if reply.tail else ""
+    if reply.rc or not re.fullmatch(r"3\.\d{1,3}", found, re.ASCII):
+        shown = clean("; ".join(reply.tail[-2:]))
+        raise RailheadError(f"the runtime's Python does not work: {shown}")
+    return found
+
+
+def home_of(session: Session) -> str:
+    """The home folder of the host's user; Hostile if that is no path."""
+    tail = session.run(["sh", "-c", 'echo "$HOME"']).tail
+    if not tail or not tail[-1].startswith("/"):
+        raise Hostile("a home folder that is no path")
+    return tail[-1]
 
 
 def _packages(python: str) -> Bundle:

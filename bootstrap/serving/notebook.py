@@ -15,6 +15,7 @@ from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
+from bootstrap.serving.environment import home_of, version_of
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
 from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
 from bootstrap.ssh.session import Session
@@ -79,7 +80,7 @@ def start(
         RailheadError: it does not answer; the message has the last lines of its log.
     """
     session = place.session
-    home = session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
+    home = home_of(session)
     packages = _install(session, python, report).replace("~", home, 1)
     python, folder = (text.replace("~", home, 1) for text in (python, endpoint.folder))
     token = secrets.token_hex(24)
@@ -129,9 +130,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
     The wheels are fetched here by hash and sent, so that the host needs no outbound access.
     """
-    version = "import sys; print('%d.%d' % sys.version_info[:2])"
-    number = session.run([python, "-I", "-c", version]).tail[-1].strip()
-    lock = LOCK.read_text()
+    number, lock = version_of(session, python), LOCK.read_text()
     digest = hashlib.sha256(f"{number} {lock}".encode()).hexdigest()[:16]
     dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
     if session.run(["test", "-d", dest]).rc == 0:

@@ -19,7 +19,7 @@ from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as ending
 from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_second, update
-from bootstrap.serving.environment import place_environment, python_here, python_on_host
+from bootstrap.serving.environment import home_of, place_environment, python_here, python_on_host
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
@@ -148,8 +148,7 @@ def _model_on_host(session: Session, host: str, source: Source) -> str:
 
 
 def _absolute(session: Session, folder: str) -> str:
-    home = session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
-    return folder.replace("~", home, 1)
+    return folder.replace("~", home_of(session), 1)
 
 
 def _refuse_elsewhere(endpoint: Deployed) -> None:

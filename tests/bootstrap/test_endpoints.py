@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from bootstrap.clouds.base import Deadline
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
+from bootstrap.serving.environment import home_of, version_of
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -30,6 +31,7 @@ from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.state import EndpointState, is_alive
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.serving import Source, deploy_on_host
 
@@ -194,6 +196,20 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         assert session.run(["cat", "~/x/y"]).tail == ("text",)
         state = EndpointState.read(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
+
+
+ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12",)), (0, ("3.12; rm",))]
+
+
+@pytest.mark.parametrize(("code", "tail"), ANSWERS)
+def test_what_a_host_says_of_its_python_and_home_is_checked(
+    code: int, tail: tuple[str, ...]
+) -> None:
+    session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
+    with pytest.raises(RailheadError, match="the runtime's Python does not work"):
+        version_of(session, "python3")
+    with pytest.raises(Hostile):
+        home_of(session)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"rows": [1], "accuracy": null}', '{"rows": 1}'])
