@@ -15,13 +15,13 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bootstrap.cli.options import options_of
 from bootstrap.cli.targets import Target
+from bootstrap.console.output import print_lines
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation import here as evaluation_here
 from bootstrap.evaluation.request import FOLDER, read_evaluation
@@ -29,7 +29,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.stop_policy import read_stop_policy
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, object_in, read_run
-from bootstrap.runs.earlier_run import earlier_run, resumed_request
+from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
 from bootstrap.runs.plots import Record
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.workflows import attach, serving
@@ -57,7 +57,8 @@ class Cluster:
         hosts: `user@host:port*slots`, comma-separated or as a list, as with --hosts. None: the
             selected stack, else the hosts of the last command, as `fab` without --hosts.
         results: the folder for the results of runs; default: `results` in the current folder.
-        options: --slots, --system, --requirements, --runtime, --peer-address, --allow-mixed.
+        slots, system, requirements, runtime, peer_address, allow_mixed: the options of `fab train`
+            with these names.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Cluster:
         results: str | Path = "results",
     ) -> None:
         text = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
-        self._target = Target(text, None, slots, start=True)
+        self._target = Target(text, slots=slots, start=True)
         self._system, self._requirements, self._runtime = system, requirements, runtime
         self._peer_address, self._allow_mixed = peer_address, allow_mixed
         self._results = Path(results).expanduser().resolve()
@@ -81,21 +82,15 @@ class Cluster:
     @classmethod
     def from_stack(cls, stack: str | None = None, **options: Any) -> Cluster:
         """The machines of a Pulumi stack, default: the selected one. They are started when they are
-        needed. `options` as of Cluster."""
-        cluster = cls(**options)
-        slots = options.get("slots")
-        cluster._target = Target(None, stack, slots, start=True)
+        needed. `options`: those of Cluster, without `hosts`."""
+        cluster = cls(None, **options)
+        cluster._target = replace(cluster._target, stack=stack)
         return cluster
 
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.teardown()
 
     def train(
@@ -132,6 +127,7 @@ class Cluster:
             minimum, maximum: thresholds of the evaluation, by metric (--min, --max).
             resume: a run whose checkpoints this one goes on from.
             keep, stop, max_hours: --keep, --no-stop, --max-hours.
+            Each of the others is the option of `fab train` with its name.
 
         Raises:
             UsageError: nothing was started. RunFailed: the run failed or was cancelled.
@@ -148,9 +144,11 @@ class Cluster:
         )  # fmt: skip
         policy = read_stop_policy(_text(keep), not stop, _text(max_hours))
         earlier = earlier_run(_run_id(resume)) if resume is not None else None
-        request = read_request(given)
         if earlier:
             request, given = resumed_request(earlier, given)
+            print_lines(*changed_program(earlier, request))
+        else:
+            request = read_request(given)
         options = options_of(
             self._system, given.requirements, self._peer_address, given.runtime,
             request.options.launcher, mixed=self._allow_mixed,
@@ -299,12 +297,7 @@ class Endpoint:
     def __enter__(self) -> Endpoint:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.delete()
 
 
@@ -322,7 +315,7 @@ def _arguments(args: Arguments) -> str | None:
     if args is None or isinstance(args, str):
         return args
     if isinstance(args, Mapping):
-        args = [word for name, value in args.items() for word in (f"--{name}", str(value))]
+        args = [text for name, value in args.items() for text in (f"--{name}", str(value))]
     return shlex.join(map(str, args))
 
 

@@ -70,18 +70,18 @@ def parts(home: Path, run_id: str, begin: float, step: float) -> dict[str, float
     log = max((home / ".railhead/logs").glob("*-train-*.log")).read_text()
     lines = [(stamp(line), line) for line in log.splitlines() if re.match(r"\d{4}-", line)]
     first = lines[0][0]
-    asked = next(t for t, line in lines if f"run {run_id}: started" in line)
-    laid = next(t for t, line in lines if f"run {run_id}: horovod" in line)
+    started = next(t for t, line in lines if f"run {run_id}: started" in line)
+    connected = next(t for t, line in lines if f"run {run_id}: horovod" in line)
     before = next(
         (home / ".railhead/clusters").glob(f"*/hosts/*/home/.railhead/runs/{run_id}/before.json"),
         None,
     )
-    mpirun = before.stat().st_mtime if before else asked  # the supervisor's last file before it
+    mpirun = before.stat().st_mtime if before else started  # the supervisor's last file before it
     return {
         "Python and imports": first - begin,
-        "connections, facts, plan": laid - first,
-        "files and checks on the hosts": asked - laid,
-        "supervisor": mpirun - asked,
+        "connections, facts, plan": connected - first,
+        "files and checks on the hosts": started - connected,
+        "supervisor": mpirun - started,
         "mpirun and ranks": step - mpirun,
     }
 

@@ -32,14 +32,13 @@ def write_worst(
     if not is_image(samples.inputs.shape) or task.metric != "accuracy":
         return {}
     found, count = _worst(model, samples, config, task)
-    shown = names
     (folder / FOLDER).mkdir(parents=True)
     entries = []
     for number, (loss, label, prediction, image) in enumerate(found, 1):
         path = f"{FOLDER}/{number}.png"
         (folder / path).write_bytes(_png(image))
-        entry = {"picture": path, "label": _name(shown, label), "loss": loss}
-        entries.append({**entry, "prediction": _name(shown, prediction)})
+        entry = {"picture": path, "label": _name(names, label), "loss": loss}
+        entries.append({**entry, "prediction": _name(names, prediction)})
     return {"worst": entries, "worst_of": count}
 
 

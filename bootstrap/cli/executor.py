@@ -53,12 +53,12 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
 FIRST_ARGUMENT = {"deploy": "--run"}
 
 
-def name_first_argument(words: list[str]) -> list[str]:
+def name_first_argument(args: list[str]) -> list[str]:
     """`deploy RUN ...` as `deploy --run RUN ...`."""
-    option = FIRST_ARGUMENT.get(words[0]) if words else None
-    if option and len(words) > 1 and not words[1].startswith("-"):
-        return [words[0], option, *words[1:]]
-    return words
+    option = FIRST_ARGUMENT.get(args[0]) if args else None
+    if option and len(args) > 1 and not args[1].startswith("-"):
+        return [args[0], option, *args[1:]]
+    return args
 
 
 def _parse_tasks() -> None:

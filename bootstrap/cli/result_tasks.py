@@ -1,4 +1,4 @@
-"""The tasks of `fab` for runs that have ended: evaluate, compare, report.
+"""The tasks of `fab` that evaluate and compare runs: evaluate, report, runs, sweep, scale.
 
 The fabfile adds them to those of `tasks.py`.
 """

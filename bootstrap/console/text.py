@@ -139,6 +139,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
+def percent(part: float, digits: int = 0) -> str:
+    """A part of 1: 0.5 is `50 %`."""
+    return f"{part:.{digits}%}".replace("%", " %")
+
+
 def clean(text: str) -> str:
     """One printable line: no escapes, no control or direction characters; breaks are spaces."""
     plain = _ESCAPE.sub("", text)

@@ -120,7 +120,7 @@ def _checked(data: LocalData, needed: Any) -> list[tuple[int, int]]:
     try:
         found = [(int(number), int(offset)) for number, offset in needed]
     except (TypeError, ValueError):
-        raise Hostile("a request for data that is none") from None
+        raise Hostile("a request for data that is not valid") from None
     for number, offset in found:
         if not 0 <= number < len(data.files) or not 0 <= offset <= data.files[number].size:
             raise Hostile("a request for a file that the data does not have")

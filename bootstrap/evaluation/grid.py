@@ -37,12 +37,12 @@ class Trial:
         if base.script is None:
             given = tuple(f"{name}={value}" for name, value in self.values.items())
             return replace(base, settings=(*base.settings, *given))
-        words = [word for name, value in self.values.items() for word in (f"--{name}", value)]
-        return replace(base, args=f"{base.args or ''} {shlex.join(words)}".strip())
+        options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
+        return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())
 
 
-def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple[Trial, ...]:
-    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, drawn by the seed.
+def read_trials(texts: Sequence[str], drawn: int | None) -> tuple[Trial, ...]:
+    """The combinations of `NAME=A,B,...`; with `drawn`, so many of them, the same ones each time.
 
     Raises:
         UsageError: a text has another form, or there are too many combinations.
@@ -53,7 +53,7 @@ def read_trials(texts: Sequence[str], drawn: int | None, seed: int = 0) -> tuple
         raise UsageError(rule, hint="fab sweep --set learning_rate=0.01,0.001")
     trials = [Trial(dict(zip(lists, values, strict=True))) for values in product(*lists.values())]
     if drawn is not None and drawn < len(trials):
-        trials = random.Random(seed).sample(trials, drawn)
+        trials = random.Random(0).sample(trials, drawn)
     if len(trials) > MOST:
         raise UsageError(
             f"{len(trials)} combinations: at most {MOST}", hint=f"--random {MOST}   # draws some"
@@ -92,7 +92,8 @@ class Course:
 
 
 def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
-    """Whether a trial is worse than the median of those that have ended, at the same epoch."""
+    """Whether a trial is worse than the median of those that have ended, at the same epoch: the
+    median stopping rule."""
     if not course.values or len(finished) < FINISHED:
         return False
     epoch = max(course.values)

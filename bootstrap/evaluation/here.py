@@ -51,10 +51,10 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
 def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
     """Our own evaluation; returns its evaluation.json."""
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
-    settings = [word for text in setting_texts(earlier.document) for word in ("--set", text)]
+    settings = [item for text in setting_texts(earlier.document) for item in ("--set", text)]
     argv = [str(python_of(RUNTIME)), "-m", "training", "--results", str(folder)]
     argv += ["--evaluate", str(earlier.run.results / MODEL), *settings]
-    argv += [word for text in options for word in ("--data", text)]
+    argv += [item for text in options for item in ("--data", text)]
     for line in _lines(argv, REPO, {}):
         print_lines(line)
     found: dict[str, Any] = json.loads((folder / FILE).read_text())

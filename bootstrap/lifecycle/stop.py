@@ -1,4 +1,4 @@
-"""Stops the machines of a stack through their cloud, and waits for its word."""
+"""Stops the machines of a stack through their cloud, and waits until it reports them stopped."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ def command(given: Mapping[str, Any], where: str, evaluates: str = "") -> str:
     if not isinstance(options, dict):
         return ""
     task = ["fab", "evaluate", evaluates] if evaluates else ["fab", "train"]
-    words = [*task, *shlex.split(where), *_words(options)]
-    return " ".join(shlex.quote(word) for word in words)
+    argv = [*task, *shlex.split(where), *_arguments(options)]
+    return " ".join(shlex.quote(item) for item in argv)
 
 
-def _words(options: Mapping[str, Any]) -> Iterator[str]:
+def _arguments(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
         if value is True:

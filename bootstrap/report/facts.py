@@ -119,7 +119,7 @@ class RunFacts:
 
 def better(metric: str, one: float, other: float) -> bool:
     """Whether a value of a metric is better than another one."""
-    lower = any(word in metric.lower() for word in LOWER_IS_BETTER)
+    lower = any(name in metric.lower() for name in LOWER_IS_BETTER)
     return one < other if lower else one > other
 
 
@@ -149,13 +149,13 @@ def _facts(
         run_id,
         folder,
         cluster,
-        document,
-        given,
-        _result(folder / "result.json"),
-        object_in(folder / "evaluation.json"),
-        {path.parent.name: object_in(path) for path in found},
-        price,
-        currency,
+        document=document,
+        given=given,
+        result=_result(folder / "result.json"),
+        evaluation=object_in(folder / "evaluation.json"),
+        evaluations={path.parent.name: object_in(path) for path in found},
+        price=price,
+        currency=currency,
     )
 
 
@@ -227,11 +227,6 @@ def moment(text: str) -> float | None:
         return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
     except (ValueError, OverflowError):
         return None
-
-
-def last_epochs(facts: RunFacts, most: int = 500) -> list[Record]:
-    """The last epochs of a run, so that a page stays small."""
-    return facts.epochs[-most:]
 
 
 def ranks(facts: RunFacts) -> dict[str, list[Record]]:

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from bootstrap.console.text import clean
 
+STYLE = Path(__file__).with_name("style.css")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
 
 class Markup(str):
     """HTML that this folder made; any other text is escaped when it is put into a page."""
 
     __slots__ = ()
-
-
-STYLE = Path(__file__).with_name("style.css")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def text(value: object) -> Markup:

@@ -7,13 +7,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import count, duration, number
+from bootstrap.console.text import count, duration, number, percent
 from bootstrap.report import svg
 from bootstrap.report.facts import (
     METRICS,
     RunFacts,
     finite,
-    last_epochs,
     list_of,
     moment,
     object_of,
@@ -66,7 +65,7 @@ def run_page(facts: RunFacts, command: str) -> str:
 def figure(name: str, value: float) -> str:
     """A metric for people: parts of 1 as percent, all else with four digits."""
     parts = ("accuracy", "precision", "recall", "f1")
-    return f"{value:.2%}".replace("%", " %") if name in parts else f"{value:.4g}"
+    return percent(value, 2) if name in parts else f"{value:.4g}"
 
 
 def figures(facts: RunFacts) -> dict[str, str]:
@@ -87,8 +86,8 @@ def state_of(facts: RunFacts) -> Markup:
     """The state and whether the evaluation passed."""
     good = facts.state == "succeeded" and facts.evaluation.get("passed") is not False
     missed = facts.state == "succeeded" and not good
-    words = "succeeded, below its threshold" if missed else facts.state
-    return element("b", words, class_="good" if good else "bad")
+    label = "succeeded, below its threshold" if missed else facts.state
+    return element("b", label, class_="good" if good else "bad")
 
 
 def _head(facts: RunFacts) -> Markup:
@@ -145,8 +144,7 @@ def _throughput(facts: RunFacts) -> Markup:
         last = found[-1]
         step, waited = finite(last, "step_s"), finite(last, "input_s")
         if step:
-            part = f"{(waited or 0) / step:.0%}".replace("%", " %")
-            rows.append((rank, f"{step * 1000:.1f}", part))
+            rows.append((rank, f"{step * 1000:.1f}", percent((waited or 0) / step)))
     head = ("first rank of each host", "ms per step", "waiting for input")
     return (
         joined([element("div", *charts, class_="charts"), table(head, rows)])
@@ -157,7 +155,7 @@ def _throughput(facts: RunFacts) -> Markup:
 
 def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
     """Milliseconds of a step without input, and of its input, for at most 12 epochs."""
-    epochs = last_epochs(facts)
+    epochs = facts.epochs
     found = {}
     for record in epochs[:: -(-len(epochs) // 12) or 1]:
         step, waited = finite(record, "step_s"), finite(record, "input_s")

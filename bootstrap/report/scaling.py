@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bootstrap.console.text import count, duration
+from bootstrap.console.text import count, duration, percent
 from bootstrap.errors import UsageError
 from bootstrap.report import svg
 from bootstrap.report.facts import RunFacts, finite
@@ -88,13 +88,14 @@ def sentence(points: Sequence[Point]) -> str:
     """Where more ranks stop paying."""
     last, gain = pays_until(points)
     first = points[0]
-    at = f"{efficiency(last, first):.0%} of linear".replace("%", " %")
+    at = f"{percent(efficiency(last, first))} of linear"
     if gain is None:
         return (
             f"Up to {count(last.ranks, 'rank')} each size pays: {last.speed:,.0f} samples/s, {at}."
         )
-    part = f"{gain:.0%}".replace("%", " %")
-    brings = f"brings {part} of one rank of the smallest run" if gain > 0 else "makes it slower"
+    brings = (
+        f"brings {percent(gain)} of one rank of the smallest run" if gain > 0 else "makes it slower"
+    )
     verb = "does" if last.ranks == 1 else "do"
     return (
         f"More than {count(last.ranks, 'rank')} {verb} not pay: each rank that is added then "
@@ -117,7 +118,7 @@ def scaling_page(points: Sequence[Point]) -> str:
             point.ranks,
             point.hosts,
             f"{point.speed:,.0f}",
-            f"{efficiency(point, points[0]):.0%}".replace("%", " %"),
+            percent(efficiency(point, points[0])),
             "" if point.epoch_seconds is None else duration(point.epoch_seconds),
             "" if point.epoch_cost is None else f"{point.epoch_cost:.4f} {point.run.currency}",
             point.run.run_id,

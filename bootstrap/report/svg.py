@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bootstrap.report.html import Markup, element, joined
 from bootstrap.runs.plots import Curve, Panel
 
 WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 58
+Projection = Callable[[tuple[float, float]], tuple[float, float]]  # data to pixels
 COLOURS = ("#0b5cad", "#c2410c", "#1a7f37", "#7e22ce", "#b7791f", "#0f766e", "#be185d", "#57606a")
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 MOST = 400  # points of a curve
@@ -90,8 +91,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _curve(number: int, curve: Curve, place: object) -> Markup:
-    assert callable(place)
+def _curve(number: int, curve: Curve, place: Projection) -> Markup:
     step = -(-len(curve.points) // MOST)
     kept = [*curve.points[::step]]
     if kept[-1] != curve.points[-1]:

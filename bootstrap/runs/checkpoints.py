@@ -93,7 +93,7 @@ def status_lines(session: Session, run: Run) -> list[str]:
         uploaded = [str(entry["path"]) for entry in status.get("files", ())]
         why = status.get("why")
     except (KeyError, TypeError, AttributeError):
-        raise unpack.Hostile("an upload status that is none") from None
+        raise unpack.Hostile("an upload status that is not valid") from None
     if not found.files:
         return []
     newest = checkpoint_files.newest(uploaded) or (uploaded and count(len(uploaded), "file"))
@@ -117,7 +117,7 @@ def _entries(bucket: Bucket, run: Run) -> list[tuple[Entry, int]]:
         listed = json.loads(data)["files"]
         return [(Entry(f["path"], f["bytes"], f["sha256"]), int(f["object"])) for f in listed]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise unpack.Hostile("a manifest of checkpoints that is none") from None
+        raise unpack.Hostile("a manifest of checkpoints that is not valid") from None
 
 
 def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: None) -> Checkpoints:

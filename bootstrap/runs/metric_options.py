@@ -74,9 +74,10 @@ def require_metrics(thresholds: Iterable[Threshold], choices: Sequence[str]) -> 
     for item in thresholds:
         if item.metric not in choices:
             near = difflib.get_close_matches(item.metric, choices, n=1)
-            guess = f". Did you mean {near[0]}?" if near else ""
+            guess = f" Did you mean {near[0]}?" if near else ""
             raise UsageError(
-                f"--{item.bound} {item.metric}: no such metric{guess} Choices: {', '.join(choices)}"
+                f"--{item.bound} {item.metric}: no such metric.{guess} "
+                f"Choices: {', '.join(choices)}"
             )
 
 

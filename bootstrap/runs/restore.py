@@ -111,7 +111,7 @@ def _damaged(reply: Reply) -> list[str]:
     try:
         return [str(path) for path in json.loads(reply.tail[-1])["damaged"]]
     except (IndexError, KeyError, TypeError, ValueError):
-        raise Hostile("an outcome of the download that is none") from None
+        raise Hostile("an outcome of the download that is not valid") from None
 
 
 def _from_here(chief: Session, run: Run, source: Source) -> None:

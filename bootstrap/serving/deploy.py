@@ -19,9 +19,8 @@ from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
+from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_document, read_state
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import parsed
 
 SUPERVISOR = Path(__file__).parents[1] / "remote/serve/endpoint.py"
 LOADING = 300.0  # seconds until a model must serve
@@ -86,8 +85,7 @@ def deploy(
     Raises:
         RailheadError: it does not serve; the message has the last lines of its log.
     """
-    home = environment.code.rpartition("/.railhead/")[0]
-    served = f"{endpoint.folder.replace('~', home, 1)}/versions"
+    served = f"{endpoint.folder.replace('~', environment.home, 1)}/versions"
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
     lay_out(place, endpoint, {"argv": argv, "until": time.time() + request.seconds})
     _link_version(place.session, endpoint.folder, model, 1)
@@ -133,10 +131,8 @@ def update(
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
-    path = f"{folder}/endpoint.json"
-    document = parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
-    document["until"] = time.time() + request.seconds
-    session.call("write", files=[[path, 0o600, json.dumps(document)]])
+    document = {**read_document(session, folder), "until": time.time() + request.seconds}
+    session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]

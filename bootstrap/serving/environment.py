@@ -55,6 +55,11 @@ class Environment:
     code: str
     packages: str
 
+    @property
+    def home(self) -> str:
+        """The home folder of the host's user."""
+        return self.code.rpartition("/.railhead/")[0]
+
     def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
         return [self.python, "-I", "-c", START, self.code, self.packages, module, *options]
@@ -66,7 +71,7 @@ def place_environment(session: Session, python: str) -> Environment:
     Raises:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
-    packages, code = _packages(version_of(session, python)), pack_training(REPO)
+    packages, code = _packages(python_version(session, python)), pack_training(REPO)
     paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
     for bundle, path in zip((packages, code), paths, strict=True):
         session.send_folder(bundle, path)
@@ -74,8 +79,8 @@ def place_environment(session: Session, python: str) -> Environment:
     return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
 
 
-def version_of(session: Session, python: str) -> str:
-    """The version of a runtime's Python, such as 3.12.
+def python_version(session: Session, python: str) -> str:
+    """The version of a runtime's Python on a host, such as "3.12".
 
     Raises:
         RailheadError: it does not work.

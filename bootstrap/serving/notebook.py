@@ -15,11 +15,10 @@ from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
-from bootstrap.serving.environment import home_of, version_of
+from bootstrap.serving.environment import home_of, python_version
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
-from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_state
+from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_document, read_state
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import parsed
 from bootstrap.untrusted.unpack import Hostile
 
 NAME = NOTEBOOK
@@ -62,9 +61,7 @@ def running(session: Session) -> str | None:
     folder = folder_of(NAME)
     if not is_alive(session, folder, read_state(session, folder)):
         return None
-    path = f"{folder}/endpoint.json"
-    document = parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
-    env = document.get("env")
+    env = read_document(session, folder).get("env")
     token = env.get("JUPYTER_TOKEN") if isinstance(env, dict) else None
     if not isinstance(token, str) or not token.isalnum():
         raise Hostile("a damaged endpoint.json")
@@ -130,13 +127,14 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
     The wheels are fetched here by hash and sent, so that the host needs no outbound access.
     """
-    number, lock = version_of(session, python), LOCK.read_text()
-    digest = hashlib.sha256(f"{number} {lock}".encode()).hexdigest()[:16]
+    version = python_version(session, python)
+    lock = LOCK.read_text()
+    digest = hashlib.sha256(f"{version} {lock}".encode()).hexdigest()[:16]
     dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
     if session.run(["test", "-d", dest]).rc == 0:
         return dest
     report("JupyterLab is sent to the host, about 49 MB, once")
-    folder = wheels.fetch([lock], number, lambda count: None)
+    folder = wheels.fetch([lock], version, lambda count: None)
     session.call("write", files=[[f"{dest}.lock.txt", 0o644, lock]])
     with wheels.deliver(session, folder, lambda text: None):
         session.call("remove", paths=[part])

@@ -122,15 +122,16 @@ def _predict(
 ) -> Predictions:
     argv = ["--port", str(endpoint.port), "--name", endpoint.name]
     argv += ["--versions", f"{endpoint.folder}/versions", *options]
-    home = environment.code.rpartition("/.railhead/")[0]
-    argv = [text.replace("~", home, 1) if text.startswith("~/") else text for text in argv]
+    argv = [
+        text.replace("~", environment.home, 1) if text.startswith("~/") else text for text in argv
+    ]
     reply = session.run(
         environment.argv(CLIENT, argv), timeout=SECONDS, env={"TF_CPP_MIN_LOG_LEVEL": "3"}
     )
     if reply.rc:
         why = [clean(line) for line in reply.tail[-6:]]
         kind = UsageError if reply.rc == 2 else RailheadError
-        raise kind("\n".join(why) or "the client ended without a word")
+        raise kind("\n".join(why) or "the client ended without a message")
     return Predictions.read(reply.tail[-1] if reply.tail else "")
 
 

@@ -13,6 +13,8 @@ NAME = "model"
 PORT = 8501  # TensorFlow Serving's
 HOURS = 1.0
 MOST_HOURS = 168.0
+MAX_BATCH = 32  # samples
+MAX_DELAY_MS = 2.0
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class DeployRequest:
     port: int = PORT
     hours: float = HOURS
     update: bool = False
-    max_batch: int = 32
-    max_delay_ms: float = 2.0
+    max_batch: int = MAX_BATCH
+    max_delay_ms: float = MAX_DELAY_MS
 
     def __post_init__(self) -> None:
         check_endpoint_name(self.name)
@@ -63,8 +65,10 @@ def read_request(
         port=whole_number(port, "--port", 1024, 65535) or PORT,
         hours=read_hours(hours),
         update=update,
-        max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or 32,
-        max_delay_ms=2.0 if max_delay is None else number(max_delay, "--max-delay", 0, 1000),
+        max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or MAX_BATCH,
+        max_delay_ms=MAX_DELAY_MS
+        if max_delay is None
+        else number(max_delay, "--max-delay", 0, 1000),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bootstrap.console.text import clean, count, duration
 from bootstrap.serving.records import Deployed
@@ -15,7 +16,6 @@ from bootstrap.untrusted.unpack import Hostile
 ALIVE = ("starting", "ready", "restarting")
 STATES = (*ALIVE, "ended", "failed")
 LARGEST = 1e15  # of its numbers
-FRESH = 15.0  # seconds after which a heartbeat is old
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ class EndpointState:
 
     state: str
     pid: int
-    heartbeat: float
     until: float
     restarts: int
     version: int
@@ -43,7 +42,7 @@ class EndpointState:
         what = "a state.json of an endpoint that is not valid"
         found = parsed(text, what)
         numbers = {}
-        for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
+        for key in ("pid", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not abs(value) < LARGEST:  # nor NaN
@@ -57,8 +56,8 @@ class EndpointState:
         if not valid or texts["state"] not in STATES or not 1 < numbers["pid"] < 1 << 31:
             raise Hostile(what)
         return EndpointState(
-            pid=int(numbers["pid"]), heartbeat=float(numbers["heartbeat"]),
-            until=float(numbers["until"]), restarts=int(numbers["restarts"]),
+            pid=int(numbers["pid"]), until=float(numbers["until"]),
+            restarts=int(numbers["restarts"]),
             version=int(numbers["version"]), requests=int(numbers["requests"]), failed=failed,
             **texts,
         )  # fmt: skip
@@ -84,6 +83,16 @@ def read_state(session: Session, folder: str) -> EndpointState | None:
     path = f"{folder}/state.json"
     text = session.call("read", paths=[path])[path]
     return EndpointState.read(text) if text else None
+
+
+def read_document(session: Session, folder: str) -> dict[str, Any]:
+    """endpoint.json of the endpoint in a folder of a host.
+
+    Raises:
+        Hostile: it is missing or not valid.
+    """
+    path = f"{folder}/endpoint.json"
+    return parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
 
 
 def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool:

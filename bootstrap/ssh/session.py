@@ -361,7 +361,7 @@ def _checked_digests(event: Mapping[str, Any], bundle: Bundle) -> tuple[str, ...
     known = {entry["sha256"] for entry in bundle.manifest()["files"]}
     needed = event.get("need")
     if not isinstance(needed, list) or not all(isinstance(digest, str) for digest in needed):
-        raise unpack.Hostile("a request for files that is none")
+        raise unpack.Hostile("a request for files that is not valid")
     if not {*needed} <= known:
         raise unpack.Hostile("a request for a file that was not offered")
     return tuple(sorted(needed))
@@ -380,7 +380,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     if not isinstance(error, dict) or not {"errno", "text"} <= {*error}:
-        return unpack.Hostile("an error that is none")
+        return unpack.Hostile("an error that is not valid")
     if error["errno"] in ("ENOSPC", "EDQUOT"):
         return RailheadError(
             f"the disk is full ({error['text']})", hint=f"fab exec --hosts {host} --cmd 'df -h ~'"

@@ -37,13 +37,13 @@ EVENTS: tuple[Any, ...] = (
 def check_result(op: str, result: Any, arguments: Mapping[str, Any]) -> None:
     """Hostile if this is not a result of the operation: all that was asked for, in its form."""
     if not _has_form(result, RESULTS.get(op, object)) or not _is_complete(op, result, arguments):
-        raise Hostile(f"an answer to {op!r} that is none")
+        raise Hostile(f"a result of {op!r} that is not valid")
 
 
 def checked_event(event: Any) -> Mapping[str, Any]:
     """The event; Hostile if it is none of the agent's."""
     if not any(_has_form(event, form) for form in EVENTS):
-        raise Hostile("an answer of no known kind")
+        raise Hostile("an event that is not valid")
     found: Mapping[str, Any] = event
     return found
 

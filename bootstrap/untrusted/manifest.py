@@ -84,7 +84,7 @@ class Manifest:
             files = tuple(Entry(f["path"], f["bytes"], f["sha256"]) for f in document["files"])
             left_out = skipped(document.get("skipped", []))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise unpack.Hostile("a manifest that is none") from None
+            raise unpack.Hostile("a manifest that is not valid") from None
         names = {entry.path for entry in files}
         folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
         if len(names) < len(files) or names & folders or len(files) > FILES:
@@ -98,7 +98,7 @@ def skipped(value: Any) -> tuple[Skipped, ...]:
     try:
         return tuple(Skipped(each["path"], each["kind"]) for each in value)
     except (KeyError, TypeError):
-        raise unpack.Hostile("a list of skipped files that is none") from None
+        raise unpack.Hostile("a list of skipped files that is not valid") from None
 
 
 def skipped_line(left_out: Sequence[Skipped]) -> list[str]:

@@ -236,7 +236,7 @@ def pairs(value: Any) -> list[tuple[str, int]]:
     try:
         found = [(checked(name), size) for name, size in value]
     except (TypeError, ValueError):
-        raise Hostile("a list of files that is none") from None
+        raise Hostile("a list of files that is not valid") from None
     if len(found) > FILES or not all(type(size) is int and size >= 0 for _, size in found):
-        raise Hostile("a list of files that is none")
+        raise Hostile("a list of files that is not valid")
     return found

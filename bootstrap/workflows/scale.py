@@ -31,12 +31,12 @@ class Scale:
 
 def read_counts(text: str | None) -> tuple[int, ...]:
     """The numbers of --counts, ascending; UsageError for anything else."""
-    words = [word.strip() for word in (text or "").split(",")]
-    if len(words) < 2 or not all(word.isdecimal() and 1 <= int(word) <= 1024 for word in words):
+    counts = [item.strip() for item in (text or "").split(",")]
+    if len(counts) < 2 or not all(item.isdecimal() and 1 <= int(item) <= 1024 for item in counts):
         raise UsageError(
             "--counts: numbers of hosts, at least two", hint="fab scale --counts 1,2,4"
         )
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted({int(item) for item in counts}))
 
 
 def scale(inventory: Inventory, chosen: Scale) -> Path:

@@ -19,16 +19,20 @@ from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as ending
 from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_second, update
-from bootstrap.serving.environment import home_of, place_environment, python_here, python_on_host
+from bootstrap.serving.environment import (
+    home_of,
+    place_environment,
+    python_here,
+    python_on_host,
+)
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, read_state, status_line
+from bootstrap.serving.state import ALIVE, read_document, read_state, status_line
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
 from bootstrap.ssh.tunnel import require_open, tunnel
-from bootstrap.untrusted.run_files import parsed
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Source:
         """The id of the run, if it is the model of one."""
         return self.run.run_id if self.run else None
 
-    def refuse_none(self, host: str) -> UsageError:
+    def no_model_error(self, host: str) -> UsageError:
         """The error for a source without a model."""
         if self.run:
             return no_model(self.run.run_id, host)
@@ -80,7 +84,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
     """
     model = local_model(source.path or _results(source))
     if model is None:
-        raise source.refuse_none(HERE)
+        raise source.no_model_error(HERE)
     with local_session() as session:
         place = Place(session, start_agent(session))
         endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
@@ -106,8 +110,7 @@ def deploy_on_host(inventory: Inventory, request: DeployRequest, source: Source)
     chief = inventory.chief
     with reach.agents(inventory.only([chief.name])) as (sessions, pythons):
         session = sessions.chief
-        stop = chief.stop if inventory.is_managed else None
-        place = Place(session, pythons[chief.name], stop)
+        place = _place(inventory, session, pythons[chief.name])
         endpoint = Deployed(request.name, inventory.name, chief.name, request.port, source.run_id)
         _refuse_elsewhere(endpoint)
         _check_time_to_live(inventory, request.seconds)
@@ -123,6 +126,12 @@ def _check_time_to_live(inventory: Inventory, seconds: float) -> None:
     if inventory.kind.in_cloud:
         with reach.sessions(inventory.only([inventory.chief.name])) as sessions:
             check_deadline(timer.read(sessions.chief), seconds)
+
+
+def _place(inventory: Inventory, session: Session, python: str) -> Place:
+    """The chief as the place of an endpoint."""
+    stop = inventory.chief.stop if inventory.is_managed else None
+    return Place(session, python, stop)
 
 
 def _python(inventory: Inventory, source: Source) -> str:
@@ -143,7 +152,7 @@ def _model_on_host(session: Session, host: str, source: Source) -> str:
     if source.run:
         folder = copy_on_chief(session, source.run.folder, source.run.run_id)
     if folder is None:
-        raise source.refuse_none(host)
+        raise source.no_model_error(host)
     return _absolute(session, folder)
 
 
@@ -237,9 +246,7 @@ def predict(name: str, file: str | None, samples: int | None) -> prediction.Pred
 
 def _served_python(session: Session, endpoint: Deployed) -> str:
     """The runtime's Python that serves the endpoint."""
-    path = f"{endpoint.folder}/endpoint.json"
-    document = parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
-    argv = document.get("argv")
+    argv = read_document(session, endpoint.folder).get("argv")
     if not isinstance(argv, list) or not argv or not isinstance(argv[0], str):
         raise UsageError(f"the endpoint.json of {endpoint.name} is damaged", hint="fab undeploy")
     return argv[0]
@@ -278,8 +285,7 @@ def open_notebook(
     source = _run_or_none(run_id, inventory)
     with reach.agents(inventory.only([chief.name])) as (sessions, pythons):
         session = sessions.chief
-        stop = chief.stop if inventory.is_managed else None
-        place = Place(session, pythons[chief.name], stop)
+        place = _place(inventory, session, pythons[chief.name])
         endpoint = Deployed(notebook.NAME, inventory.name, chief.name, port, source.run_id)
         _refuse_elsewhere(endpoint)
         token = notebook.running(session)

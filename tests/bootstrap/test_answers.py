@@ -78,5 +78,5 @@ def test_an_event_of_the_agent_is_taken(event: Any) -> None:
 
 @pytest.mark.parametrize("event", BAD_EVENTS, ids=str)
 def test_another_event_is_refused(event: Any) -> None:
-    with pytest.raises(Hostile, match="sent an answer of no known kind:"):
+    with pytest.raises(Hostile, match="sent an event that is not valid:"):
         checked_event(event)

@@ -18,7 +18,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import home_of, version_of
+from bootstrap.serving.environment import home_of, python_version
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -207,7 +207,7 @@ def test_what_a_host_says_of_its_python_and_home_is_checked(
 ) -> None:
     session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
     with pytest.raises(RailheadError, match="the runtime's Python does not work"):
-        version_of(session, "python3")
+        python_version(session, "python3")
     with pytest.raises(Hostile):
         home_of(session)
 

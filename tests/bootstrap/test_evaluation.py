@@ -177,7 +177,7 @@ def test_a_script_gets_the_results_of_the_run(project: Path) -> None:
 
 REFUSED: dict[str, tuple[TrainArgs, TrainArgs, str]] = {
     "a script's model": (TrainArgs(script="train.py"), TrainArgs(), "name what evaluates"),
-    "no such metric": (TRAINING, TrainArgs(maxs=("mae=1",)), "no such metric"),
+    "no such metric": (TRAINING, TrainArgs(maxs=("mae=1",)), r"no such metric\. Choices: loss"),
     "a pattern": (TRAINING, TrainArgs(metrics=("a=(.)",)), "go with --script"),
     "no such data": (TRAINING, TrainArgs(data=("test=nowhere",)), "no file or folder nowhere"),
     "data of another name": (TRAINING, TrainArgs(data=("x=mnist",)), "takes train, validation"),

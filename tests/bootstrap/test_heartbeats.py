@@ -25,14 +25,14 @@ from bootstrap.remote.run.mpirun_output import (
 BOTH, FIRST, SECOND = (0, 1, 2), (0, 1), (2,)  # ranks: two on the chief, one on the other host
 
 
-def heartbeats(*heard: tuple[int, ...]) -> Heartbeats:
-    """Two hosts after a minute in which these ranks were heard."""
+def heartbeats(*received: tuple[int, ...]) -> Heartbeats:
+    """Two hosts after a minute in which these ranks sent something."""
     found = Heartbeats([2, 1])
-    found.heard(BOTH)
+    found.received(BOTH)
     for _ in range(int(SILENCE)):
         found.waited(1.0)
-        for ranks in heard:
-            found.heard(ranks)
+        for ranks in received:
+            found.received(ranks)
     return found
 
 
@@ -63,7 +63,7 @@ def test_a_host_whose_ranks_have_ended_may_be_silent() -> None:
 
 def test_the_time_in_which_the_supervisor_itself_was_stopped_is_not_silence() -> None:
     found = Heartbeats([1, 1])
-    found.heard((0, 1))
+    found.received((0, 1))
     found.waited(10 * SILENCE)
     assert found.silent == {0: LONGEST_WAIT, 1: LONGEST_WAIT}
 
@@ -80,7 +80,7 @@ def test_a_heartbeat_is_no_part_of_a_line() -> None:
     splitter = MpirunOutput()
     pieces = b"[1,0]<stdout>:50 %" + b"[1,1]<stdout>:\x1d" + b"[1,0]<stdout>:\x1d, 60 %\x1e"
     assert list(splitter.feed(pieces)) == [(0, b"50 %, 60 %")]
-    assert (splitter.heard, splitter.ended) == ({0, 1}, set())
+    assert (splitter.active, splitter.ended) == ({0, 1}, set())
     assert list(splitter.feed(b"[1,1]<stdout>:bye\x1e\x1c")) == [(1, b"bye")]
     assert splitter.ended == {1}
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import railhead
+from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
 from bootstrap.inventory import local_state
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import TrainArgs, split
-from bootstrap.workflows import attach
+from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
 
@@ -91,6 +92,51 @@ def test_a_wrong_option_is_an_error_before_a_host_is_contacted(workflows: Workfl
     with pytest.raises(railhead.UsageError, match="no such metric"):
         railhead.Cluster("a").train(minimum={"mae": 1})
     assert workflows.trained == []
+
+
+def test_a_resumed_run_takes_all_from_the_record(
+    workflows: Workflows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {"loss": "l ([0-9]+)"}
+    railhead.Cluster("a").train(script="train.py", args={"epochs": 3}, metrics=metrics, wait=False)
+    request = workflows.trained[0].request
+    document = {"run_id": "r1", "cluster": "c", "launcher": "horovod", "env": {}, "bundle": "b"}
+    document |= {"program": request.program.document(), "data": []}
+    local_state.save_run(document, Path.cwd() / "results/r1", request.record)
+    railhead.Cluster("a").train(resume="r1", metrics=metrics, wait=False)
+    resumed = workflows.trained[1]
+    assert resumed.earlier.run.run_id == "r1"
+    assert resumed.request.program.args == ("--epochs", "3")
+    assert "the program has changed since run r1" in capsys.readouterr().out
+
+
+def test_the_machines_of_a_stack_are_a_cluster() -> None:
+    cluster = railhead.Cluster.from_stack("gpu", slots=2, results="there")
+    assert cluster._target == Target(None, "gpu", 2, start=True)
+    assert cluster._results == Path.cwd() / "there"
+    with pytest.raises(TypeError):  # hosts of a stack are those that Pulumi has
+        railhead.Cluster.from_stack("gpu", hosts="a")
+
+
+def test_the_model_of_a_run_is_deployed_on_its_hosts(
+    workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, Path.cwd() / "results/r1")
+    deployed: list[tuple[str, Any, Any]] = []
+    for name in ("deploy_here", "deploy_on_host"):
+        monkeypatch.setattr(
+            serving, name, lambda *args, name=name: deployed.append((name, *args[-2:]))
+        )
+    endpoint = railhead.Run("r1").deploy("digits", hours=0.5, port=9000)
+    railhead.Run("r1").deploy(here=True)
+    (on_host, request, source), (here, default, _) = deployed
+    assert (on_host, here, endpoint) == (
+        "deploy_on_host",
+        "deploy_here",
+        railhead.Endpoint("digits"),
+    )
+    assert (request.name, request.hours, request.port) == ("digits", 0.5, 9000)
+    assert (default.name, source.run_id) == ("model", "r1")
 
 
 def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:

@@ -137,5 +137,5 @@ def test_a_list_of_files_is_read() -> None:
 
 @pytest.mark.parametrize("value", [5, ["a"], [["a", -1]], [["a", True]], [["a", "1"]], [["a"]]])
 def test_what_is_no_list_of_files_is_refused(value: Any) -> None:
-    with pytest.raises(Hostile, match="sent a list of files that is none:"):
+    with pytest.raises(Hostile, match="sent a list of files that is not valid:"):
         unpack.pairs(value)

@@ -8,7 +8,6 @@ A data set is one module and one line in DATASETS. Its module has:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,13 +59,6 @@ class Samples(Protocol):
 
     def find_fault(self) -> str:
         """Read everything and name the first broken file; empty where all is well."""
-
-
-class RandomAccess(Samples, Protocol):
-    """Samples that can be read in any order."""
-
-    def reader(self) -> Callable[[Any], tuple[Any, Any]]:
-        """A function of tf.data: sample numbers int64 [batch] to (inputs, labels)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from training.serving import rest
 from training.serving.metrics import ServingMetrics
 from training.serving.settings import ServeSettings
 from training.serving.signature import InvalidRequest
-from training.serving.versions import NotFound, Versions
+from training.serving.versions import NotFound, Versions, not_found
 
 _PATH = re.compile(
     r"/v1/models/(?P<name>[^/:]+)"
@@ -110,8 +110,7 @@ class Endpoint:
         if method == "status":
             return self._status(name, number)
         if name != self.settings.name:
-            wanted = f"Latest({name})" if number is None else f"Specific({name}, {number})"
-            raise NotFound(f"Servable not found for request: {wanted}")
+            raise not_found(name, number)
         if method == "metadata":
             version = self.versions.get(number)
             signatures = list(version.model.signatures.values())

@@ -25,6 +25,12 @@ class NotFound(LookupError):
     """No such model or version; answered with 404."""
 
 
+def not_found(name: str, number: int | None) -> NotFound:
+    """The error for a model or version that does not serve; without a number: the newest one."""
+    wanted = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+    return NotFound(f"Servable not found for request: {wanted}")
+
+
 @dataclass(eq=False)
 class Version:
     """A loaded version with a batcher for each signature; `calls` counts those in progress."""
@@ -115,11 +121,7 @@ class Versions:
         """The version that serves; NotFound if another one is wanted."""
         version = self.current
         if version is None or number not in (None, version.number):
-            wanted = "Latest" if number is None else "Specific"
-            suffix = "" if number is None else f", {number}"
-            raise NotFound(
-                f"Servable not found for request: {wanted}({self.settings.name}{suffix})"
-            )
+            raise not_found(self.settings.name, number)
         return version
 
     async def _change_to(self, number: int, path: Path) -> None:

@@ -99,7 +99,7 @@ def redirect_output(last_line: bytes) -> None:
 
 
 class Heartbeat:
-    """Sends ALIVE every BEAT seconds, as often as it is asked to."""
+    """Sends ALIVE, at most every BEAT seconds."""
 
     def __init__(self) -> None:
         self.due = 0.0

@@ -31,7 +31,7 @@ class MpirunOutput:
         self.raw = b""
         self.rank = 0
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
-        self.heard: set[int] = set()  # ranks of which something came
+        self.active: set[int] = set()  # ranks that sent something
         self.ended: set[int] = set()  # ranks whose process has ended
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
@@ -60,7 +60,7 @@ class MpirunOutput:
             yield from self._lines(text)
 
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        self.heard.add(self.rank)
+        self.active.add(self.rank)
         if ENDED in text:
             self.ended.add(self.rank)
         *lines, unfinished = (self.unfinished.get(self.rank, b"") + NO_TEXT.sub(b"", text)).split(
@@ -78,17 +78,15 @@ class MpirunOutput:
 # continued costs all since its last checkpoint; waiting for one that hangs costs this minute.
 SILENCE = 60.0
 START = 300.0  # seconds for the first one: mpirun logs in to all hosts before, and Python starts
-LONGEST_WAIT = (
-    1.0  # seconds that one wait counts: a supervisor that was stopped itself hears nobody
-)
+LONGEST_WAIT = 1.0  # seconds that one wait counts: the supervisor itself may have been stopped
 
 
 class Heartbeats:
     """Counts for each host the seconds in which its ranks were silent.
 
-    mpirun notices a host that the network lost by TCP keepalive, but the kernel answers that: of a
-    host whose orted is frozen mpirun never hears. Therefore a helper beside each rank sends a byte
-    every few seconds, whatever the rank does; also while a debugger has stopped it.
+    mpirun finds a host that the network lost by TCP keepalive. The kernel answers keepalives also
+    while orted is frozen, so mpirun never finds such a host. Therefore a helper beside each rank
+    sends a byte every few seconds, whatever the rank does; also while a debugger has stopped it.
     """
 
     def __init__(self, slots: Sequence[int]) -> None:
@@ -98,7 +96,7 @@ class Heartbeats:
         self.silent = {host: 0.0 for host in self.hosts}
         self.going = set(range(len(self.hosts)))
 
-    def heard(self, ranks: Iterable[int]) -> None:
+    def received(self, ranks: Iterable[int]) -> None:
         """Output or a heartbeat of these ranks has come."""
         for rank in ranks:
             if rank < len(self.hosts):
@@ -116,7 +114,7 @@ class Heartbeats:
 
     def lost(self) -> int | None:
         """The first host that has been silent for too long. The chief, 0, if all have: they are
-        heard through its mpirun."""
+        reached through its mpirun."""
         hosts = {self.hosts[rank] for rank in self.going}
         return min((h for h in hosts if self.silent[h] >= self.limits[h]), default=None)
 

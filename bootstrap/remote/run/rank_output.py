@@ -165,9 +165,9 @@ class RunOutput:
             while data := self.next_output(process.stdout.fileno()):
                 for rank, line in splitter.feed(data):
                     self.add_line(rank, self.secrets.redact(line))
-                self.heartbeats.heard(splitter.heard)
+                self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
-                splitter.heard.clear()
+                splitter.active.clear()
                 if time.monotonic() - updated > 0.5:
                     updated = time.monotonic()
                     self.unfinished = self.unfinished_lines(splitter)

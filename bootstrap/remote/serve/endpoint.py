@@ -25,8 +25,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
 WINDOW = 600.0  # a crash that is older than this does not count
-USELESS = (2, 3)  # exit codes of a server that will not start the next time either
-HUNG = 60.0  # seconds without an answer after which a server is ended
+NO_RESTART = (2, 3)  # exit codes of a server that will not start the next time either
+HUNG = 60.0  # seconds without a response after which a server is ended
 GRACE = 12.0  # seconds for the requests in progress when it ends
 LOG = 5_000_000  # bytes of the server's log; one older part is kept
 ALIVE = ("starting", "ready", "restarting")
@@ -92,17 +92,17 @@ class Server:
         assert self.process.stdout
         self.reader = threading.Thread(target=log.follow, args=(self.process.stdout,), daemon=True)
         self.reader.start()
-        self.answered = time.monotonic()
+        self.responded = time.monotonic()
         self.health: dict[str, Any] | None = None  # of a server that is ready
 
-    def ask(self) -> None:
-        """Ask for its health; an answer of any kind shows that it is not hung."""
+    def check_health(self) -> None:
+        """Read its health; a response of any kind shows that it is not hung."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
         try:
             connection.request("GET", self.path)
             reply = connection.getresponse()
             body = reply.read(10_000)
-            self.answered = time.monotonic()
+            self.responded = time.monotonic()
             found = json.loads(body) if reply.status == 200 else None
             self.health = found if isinstance(found, dict) else None
         except (OSError, http.client.HTTPException, ValueError):
@@ -128,12 +128,12 @@ class Endpoint:
         self.state: dict[str, Any] = {"pid": os.getpid(), "restarts": 0}
         self.log = Log(path("logs/server.log"))
         self.crashes: list[float] = []
-        self.asked_to_end = threading.Event()
+        self.stop_requested = threading.Event()
         self.until = float(self.document["until"])
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Serve until the time is over, a signal comes, or the server cannot be kept."""
-        signal.signal(signal.SIGTERM, lambda *_: self.asked_to_end.set())
+        signal.signal(signal.SIGTERM, lambda *_: self.stop_requested.set())
         self.report("starting")
         try:
             listener = socket.create_server(("127.0.0.1", self.document["port"]), backlog=512)
@@ -161,35 +161,35 @@ class Endpoint:
             self.crashes = [at for at in self.crashes if at > time.monotonic() - WINDOW]
             self.crashes.append(time.monotonic())
             never = server.health is None and not self.state.get("version")
-            if (never and code in USELESS) or len(self.crashes) > len(PAUSES):
+            if (never and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
                 why = "\n".join(self.log.last[-8:])
                 return f"the server ended with {code}: {why}"
             self.state["restarts"] += 1
             self.report("restarting", reason=f"the server ended with {code}")
-            if self.rest(PAUSES[len(self.crashes) - 1]):
+            if self.wait(PAUSES[len(self.crashes) - 1]):
                 return ""
 
     def watch(self, server: Server) -> int | None:
         """Watch a server until it ends; its exit code, or None when the endpoint shall end."""
         try:
             while server.process.poll() is None:
-                server.ask()
+                server.check_health()
                 if server.health:
-                    self.report("ready", reason="", **known(server.health))
+                    self.report("ready", reason="", **health_fields(server.health))
                 else:
                     self.report(self.state["state"])
-                if time.monotonic() - server.answered > HUNG and server.health:
+                if time.monotonic() - server.responded > HUNG and server.health:
                     server.process.kill()
-                if self.rest(0.25):
+                if self.wait(0.25):
                     return None
             return server.process.returncode
         finally:
             server.end()
 
-    def rest(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait; whether the endpoint shall end: by a signal, or because its time is over."""
-        self.asked_to_end.wait(min(seconds, max(0.0, self.seconds_left())))
-        return self.asked_to_end.is_set() or self.seconds_left() <= 0
+        self.stop_requested.wait(min(seconds, max(0.0, self.seconds_left())))
+        return self.stop_requested.is_set() or self.seconds_left() <= 0
 
     def seconds_left(self) -> float:
         """The rest of the time-to-live, which `fab deploy --update` may have moved."""
@@ -213,7 +213,7 @@ class Endpoint:
             self.report(state, machine=stop_machine(self.document["stop"]))
 
 
-def known(health: dict[str, Any]) -> dict[str, Any]:
+def health_fields(health: dict[str, Any]) -> dict[str, Any]:
     """What state.json takes from the server's health; other servers have other values there."""
     kinds = {"version": int, "requests": int, "failed": dict}
     return {name: health[name] for name in kinds if isinstance(health.get(name), kinds[name])}
@@ -268,7 +268,7 @@ def main() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.exit("another supervisor has this endpoint")
-        Endpoint().go()
+        Endpoint().run()
 
 
 if __name__ == "__main__":

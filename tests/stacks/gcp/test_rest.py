@@ -1,4 +1,4 @@
-"""Questions to REST: whom the token reaches, and what an answer that is none becomes."""
+"""Requests to Google's REST APIs: which token they use, and how invalid responses are refused."""
 
 from __future__ import annotations
 
