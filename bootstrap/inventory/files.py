@@ -15,22 +15,6 @@ from bootstrap.errors import UsageError
 RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
-def user_path(text: str) -> Path:
-    """A path that the user typed, with `~` as the home.
-
-    Raises:
-        UsageError: it begins with `~NAME` of no user, is too long, or may not be looked at.
-    """
-    try:
-        path = Path(text).expanduser()
-        path.exists()
-    except RuntimeError:
-        raise UsageError(f"path {text}: there is no such user") from None
-    except OSError as error:
-        raise UsageError(f"path {text[:80]}: {error.strerror}") from None
-    return path
-
-
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, each for the user alone: `Path.mkdir` applies its
     mode to the last one only."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write, user_path
+from bootstrap.inventory.files import atomic_write
 from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, read_run, text_of
@@ -37,7 +37,7 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
         raise UsageError(f"{len(runs)} runs: at most {MOST} on one page")
     one = len(runs) == 1
     default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
-    folder = user_path(to).resolve() if to else default
+    folder = Path(to).expanduser().resolve() if to else default
     require_writable(folder)
     metric = metric_for(runs, by)
     html = run_page(runs[0], command_of(runs[0])) if one else comparison_page(runs, metric)

@@ -12,7 +12,6 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import user_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, timer
 from bootstrap.runs.start import Run
@@ -62,7 +61,7 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         UsageError: no such run is recorded, or there is no such file.
     """
     if model is not None:
-        path = user_path(model)
+        path = Path(model).expanduser()
         if not path.exists():
             raise UsageError(f"--model {model}: there is no such file or folder")
         return Source(None, path)

@@ -101,9 +101,3 @@ def test_an_invalid_option_is_refused_with_its_rule(text: str, expected: str) ->
 def test_our_training_has_rules_of_its_own(texts: list[str], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         parse_all(texts, script=False)
-
-
-@pytest.mark.parametrize("path", ["~no-such-user/m", "x" * 5000, "~no-such-user/m,replicat"])
-def test_a_path_that_cannot_be_one_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="path "):
-        parse_all([f"train={path}"], script=True)

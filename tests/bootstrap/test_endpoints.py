@@ -34,7 +34,7 @@ from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
-from bootstrap.workflows.serving import Source, deploy_on_host, source_of
+from bootstrap.workflows.serving import Source, deploy_on_host
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -112,11 +112,6 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
     with pytest.raises(UsageError, match="--"):
         read_request("m", *options, update=False)
-
-
-def test_a_model_of_no_user_is_refused() -> None:
-    with pytest.raises(UsageError, match="path ~no-such-user/m: there is no such user"):
-        source_of(None, "~no-such-user/m")
 
 
 def test_the_name_of_the_notebook_is_refused() -> None:
