@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,7 +18,14 @@ from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_document, read_state
+from bootstrap.serving.state import (
+    ALIVE,
+    EndpointState,
+    clock_of,
+    is_alive,
+    read_document,
+    read_state,
+)
 from bootstrap.ssh.session import Session
 
 SUPERVISOR = Path(__file__).parents[1] / "remote/serve/endpoint.py"
@@ -87,7 +93,7 @@ def deploy(
     """
     served = f"{endpoint.folder.replace('~', environment.home, 1)}/versions"
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
-    lay_out(place, endpoint, {"argv": argv, "until": time.time() + request.seconds})
+    lay_out(place, endpoint, {"argv": argv, "until": clock_of(place.session) + request.seconds})
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
@@ -131,7 +137,7 @@ def update(
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
-    document = {**read_document(session, folder), "until": time.time() + request.seconds}
+    document = {**read_document(session, folder), "until": clock_of(session) + request.seconds}
     session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)

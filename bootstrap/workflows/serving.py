@@ -29,7 +29,7 @@ from bootstrap.serving.environment import (
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, read_document, read_state, status_line
+from bootstrap.serving.state import ALIVE, clock_of, read_document, read_state, status_line
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
@@ -181,7 +181,7 @@ def _start(
         environment = place_environment(place.session, python)
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
         state = deploy(place, request, endpoint, model, environment)
-    left = duration(max(0.0, state.until - time.time()))
+    left = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {left}",

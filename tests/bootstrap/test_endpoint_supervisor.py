@@ -186,6 +186,19 @@ def test_the_machine_is_left_to_a_run(home: Path) -> None:
     assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
 
 
+def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> None:
+    endpoint, program = over(home), home / ".railhead/runs/r1/stop_machines.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("import time; print(flush=True); time.sleep(600)")
+    argv = [sys.executable, "-I", "-S", str(program)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as stopper:
+        assert stopper.stdout and stopper.stdout.readline()
+        with endpoint.runs() as process:
+            process.wait(30)
+        stopper.kill()
+    assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
+
+
 @pytest.mark.parametrize(("age", "left"), [(1.0, True), (60.0, False)])
 def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, left: bool) -> None:
     endpoint, other = over(home), home / ".railhead/endpoints/other"

@@ -16,9 +16,10 @@ from bootstrap.clouds.base import Deadline
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach, timer
+from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
-from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import home_of, python_version
+from bootstrap.serving.deploy import Place, check_deadline
+from bootstrap.serving.environment import Environment, home_of, python_version
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -28,7 +29,7 @@ from bootstrap.serving.model import (
 from bootstrap.serving.predict import Predictions, check_file
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.state import EndpointState, is_alive
+from bootstrap.serving.state import EndpointState, clock_of, is_alive
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
@@ -73,7 +74,7 @@ def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
 
 def test_escapes_of_a_host_are_not_shown() -> None:
     state = EndpointState.read(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
-    assert "\x1b" not in state.describe(False)
+    assert "\x1b" not in state.describe(False, 0.0)
 
 
 def test_records_are_found_by_name_and_by_cluster() -> None:
@@ -210,6 +211,23 @@ def test_what_a_host_says_of_its_python_and_home_is_checked(
         python_version(session, "python3")
     with pytest.raises(Hostile):
         home_of(session)
+
+
+def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents: list[Any] = []
+    for name in ("_link_version", "start_supervisor", "_wait"):
+        monkeypatch.setattr(deploying, name, lambda *_: None)
+    monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[-1]))
+    session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
+    environment = Environment("/h/python", "/h/.railhead/serving/a", "/h/.railhead/serving/b")
+    endpoint = Deployed("m", "c", "h1", 8501, None)
+    deploying.deploy(
+        Place(session, "python3"), DeployRequest("m", hours=1), endpoint, "/m", environment
+    )
+    assert documents[0]["until"] == 5000 + 3600
+    broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
+    with pytest.raises(Hostile, match="a time"):
+        clock_of(broken)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"rows": [1], "accuracy": null}', '{"rows": 1}'])
