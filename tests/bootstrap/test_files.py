@@ -9,7 +9,6 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.inventory.files import atomic_folder, existing_path, folder_of
 
-
 IMPOSSIBLE = {"too long": "x" * 5000, "a home of nobody": "~no-such-user/x", "a NUL": "a\0b"}
 
 
