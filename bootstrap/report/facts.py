@@ -18,6 +18,7 @@ from typing import Any
 from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import existing_path
 from bootstrap.runs.plots import Record, records
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
@@ -129,8 +130,8 @@ def read_run(run: str) -> RunFacts:
     Raises:
         UsageError: no such run is recorded here.
     """
-    folder = Path(run).expanduser()
-    if folder.is_dir() and (folder / "run.json").is_file():
+    folder = existing_path(run)
+    if folder and (folder / "run.json").is_file():
         document = object_in(folder / "run.json")
         run_id = clean(str(document.get("run_id", folder.name)))[:80]
         return _facts(run_id, folder.resolve(), document, {})

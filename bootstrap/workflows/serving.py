@@ -12,6 +12,7 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, timer
 from bootstrap.runs.start import Run
@@ -61,8 +62,8 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         UsageError: no such run is recorded, or there is no such file.
     """
     if model is not None:
-        path = Path(model).expanduser()
-        if not path.exists():
+        path = existing_path(model)
+        if path is None:
             raise UsageError(f"--model {model}: there is no such file or folder")
         return Source(None, path)
     if run_id is not None:
