@@ -77,7 +77,8 @@ class RunFacts:
         """The price of the machines for the duration of the run; None where one is not known."""
         if self.price is None or self.seconds is None:
             return None
-        return self.price * self.seconds / 3600
+        cost = self.price * self.seconds / 3600
+        return cost if math.isfinite(cost) else None
 
     @cached_property
     def metrics(self) -> dict[str, float]:

@@ -101,6 +101,7 @@ def test_the_cost_is_shown_where_the_price_is_known() -> None:
     facts = RunFacts("r", Path(), "c", result={"state": "succeeded", "seconds": 1800}, price=3.0)
     assert facts.cost == 1.5
     assert RunFacts("r", Path(), "c", result={"seconds": 1800}).cost is None
+    assert RunFacts("r", Path(), "c", result={"seconds": 1e308}, price=1e5).cost is None
 
 
 def test_a_run_without_results_names_the_next_command() -> None:
