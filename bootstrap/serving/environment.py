@@ -7,7 +7,6 @@ folder named by a digest, so that a host needs no outbound access for them.
 from __future__ import annotations
 
 import hashlib
-import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +19,11 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv
-from bootstrap.provision.local_environment import python_of
 from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
 LOCK = LOCKS / "serving.txt"
-RUNTIME_HERE = "runtime-tf2.18-cpu"
 # The packages come last: nothing of the runtime is replaced by them. The server ends when its
 # standard input closes, so that none outlives its supervisor.
 START = """
@@ -139,17 +136,3 @@ def python_on_host(facts: HostFacts, host: str, run_digest: str | None) -> str:
         if digest in facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
     raise UsageError(f"{host} has no runtime to serve with", hint="fab bootstrap")
-
-
-def python_here() -> str:
-    """The Python of a runtime on this machine, made when it is not there.
-
-    Raises:
-        UsageError: no runtime is locked for this machine.
-    """
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise UsageError(
-            f"the runtimes are for Linux on x86_64, not {platform.system()} {platform.machine()}",
-            hint="fab deploy   # without --here: on the chief of the run",
-        )
-    return str(python_of(RUNTIME_HERE))

@@ -15,6 +15,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, timer
+from bootstrap.provision.local_environment import runtime_here
 from bootstrap.runs.start import Run
 from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
@@ -23,7 +24,6 @@ from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_secon
 from bootstrap.serving.environment import (
     home_of,
     place_environment,
-    python_here,
     python_on_host,
 )
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
@@ -93,7 +93,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         again = refuse_second(place, request)
         folder = _absolute(session, send_model(session, model))
         print_lines("getting the runtime ready (the first time takes minutes)")
-        _start(place, request, endpoint, folder, python_here(), again)
+        _start(place, request, endpoint, folder, str(runtime_here()), again)
 
 
 def _results(source: Source) -> Path:

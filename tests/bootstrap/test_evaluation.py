@@ -231,7 +231,7 @@ def test_here_the_file_is_judged_too(project: Path, monkeypatch: pytest.MonkeyPa
         '#!/bin/sh\nmkdir -p "$4"\necho \'{"accuracy": 0.8}\' >"$4/evaluation.json"\n'
     )
     python.chmod(0o755)
-    monkeypatch.setattr(here, "python_of", lambda name: python)
+    monkeypatch.setattr(here, "runtime_here", lambda: python)
     earlier = recorded(project, TRAINING)
     request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
     with pytest.raises(BelowThreshold, match="accuracy 0.8 is below"):
@@ -253,7 +253,7 @@ print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
 
 def here_with_script(project: Path, patch: pytest.MonkeyPatch, *mins: str) -> dict[str, Any]:
     """evaluation.json of a script that was evaluated with this Python."""
-    patch.setattr(here, "python_of", lambda name: Path(sys.executable))
+    patch.setattr(here, "runtime_here", lambda: Path(sys.executable))
     (project / "eval.py").write_text(EVAL)
     earlier = recorded(project, TrainArgs(script="train.py"))
     args = TrainArgs(
