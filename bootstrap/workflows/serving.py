@@ -271,9 +271,14 @@ def _data_of(endpoint: Deployed) -> dict[str, str]:
 
 
 def undeploy(name: str) -> None:
-    """End an endpoint and verify it; one whose machine does not run is only forgotten."""
+    """End an endpoint and verify it; one whose machine does not run, or was destroyed, is only
+    forgotten."""
     endpoint = records.require(name)
     if endpoint.cluster is not None:
+        if endpoint.cluster not in local_state.clusters():
+            records.forget(endpoint.name)
+            print_lines(f"{endpoint.cluster} is gone: endpoint {endpoint.name} is forgotten")
+            return
         status = power.cluster_status(local_state.load_cluster(endpoint.cluster))
         if endpoint.host in status.not_running:
             records.forget(endpoint.name)

@@ -35,7 +35,7 @@ from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
-from bootstrap.workflows.serving import Source, _data_of, deploy_on_host, source_of
+from bootstrap.workflows.serving import Source, _data_of, deploy_on_host, source_of, undeploy
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -124,6 +124,14 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
     assert _data_of(Deployed("m", "c", "h1", 8501, "r1")) == {}
     source = source_of("r1", None)
     assert source.run_id == "r1"
+
+
+def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    records.save(Deployed("m", "gone", "h1", 8501, None))
+    undeploy("m")
+    assert records.names() == [] and "gone is gone: endpoint m" in capsys.readouterr().out
 
 
 def test_the_name_of_the_notebook_is_refused() -> None:
