@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
@@ -71,10 +72,15 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
-    document = local_state.recorded_run(last).get("document") or {}
+    document = _document(last)
     if evaluated := document.get("evaluates"):  # it has no model of its own
         return source_of(evaluated, None)
     return Source(Run(last, results))
+
+
+def _document(run_id: str) -> dict[str, Any]:
+    """The recorded run document; {} in a record that was damaged or is of an older version."""
+    return local_state.recorded_run(run_id).get("document") or {}
 
 
 def deploy_here(request: DeployRequest, source: Source) -> None:
@@ -139,7 +145,7 @@ def _python(inventory: Inventory, source: Source) -> str:
     """The Python of the chief's runtime. The facts need a session of their own: the agent runs in
     the other one."""
     chief = inventory.chief.name
-    document = local_state.recorded_run(source.run.run_id)["document"] if source.run else {}
+    document = _document(source.run.run_id) if source.run else {}
     digest = document.get("runtime", {}).get("digest")
     with reach.sessions(inventory.only([chief])) as sessions:
         return python_on_host(sessions.chief.facts(), chief, digest)
@@ -257,7 +263,7 @@ def _data_of(endpoint: Deployed) -> dict[str, str]:
     """The data of the endpoint's run, as its chief reads it: {name: path or URI}."""
     if endpoint.run_id is None:
         return {}
-    document = local_state.recorded_run(endpoint.run_id)["document"]
+    document = _document(endpoint.run_id)
     return {
         item["name"]: item["paths"][0] if item["paths"] else item["uri"]
         for item in document.get("data", ())
@@ -265,9 +271,14 @@ def _data_of(endpoint: Deployed) -> dict[str, str]:
 
 
 def undeploy(name: str) -> None:
-    """End an endpoint and verify it; one whose machine does not run is only forgotten."""
+    """End an endpoint and verify it; one whose machine does not run, or was destroyed, is only
+    forgotten."""
     endpoint = records.require(name)
     if endpoint.cluster is not None:
+        if endpoint.cluster not in local_state.clusters():
+            records.forget(endpoint.name)
+            print_lines(f"{endpoint.cluster} is gone: endpoint {endpoint.name} is forgotten")
+            return
         status = power.cluster_status(local_state.load_cluster(endpoint.cluster))
         if endpoint.host in status.not_running:
             records.forget(endpoint.name)

@@ -14,6 +14,7 @@ import pytest
 
 from bootstrap.clouds.base import Deadline
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.serving import deploy as deploying
@@ -34,7 +35,7 @@ from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
-from bootstrap.workflows.serving import Source, deploy_on_host
+from bootstrap.workflows.serving import Source, _data_of, deploy_on_host, source_of, undeploy
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -112,6 +113,25 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
     with pytest.raises(UsageError, match="--"):
         read_request("m", *options, update=False)
+
+
+def test_a_damaged_record_of_the_run_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path / "r1")
+    (local_state.cluster_folder("c") / "runs/r1.json").write_text("{")
+    assert _data_of(Deployed("m", "c", "h1", 8501, "r1")) == {}
+    source = source_of("r1", None)
+    assert source.run_id == "r1"
+
+
+def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    records.save(Deployed("m", "gone", "h1", 8501, None))
+    undeploy("m")
+    assert records.names() == [] and "gone is gone: endpoint m" in capsys.readouterr().out
 
 
 def test_the_name_of_the_notebook_is_refused() -> None:
