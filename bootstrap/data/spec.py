@@ -10,9 +10,9 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bootstrap.errors import UsageError
+from bootstrap.inventory.files import existing_path
 
 DISTRIBUTIONS = ("replicate", "shard")
 MODES = ("file", "stream")
@@ -120,7 +120,7 @@ def _split_options(text: str, value: str) -> tuple[str, str | None, str | None]:
 def _refuse_unknown_option(text: str, uri: str) -> None:
     """Refuse a last word after a comma that looks like an option and is no part of a path."""
     before, comma, word = uri.rpartition(",")
-    if not comma or not re.fullmatch(r"[A-Za-z]*", word) or Path(uri).expanduser().exists():
+    if not comma or not re.fullmatch(r"[A-Za-z]*", word) or existing_path(uri):
         return
     choices = [*DISTRIBUTIONS, *MODES]
     near = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
@@ -140,7 +140,7 @@ def _kind(text: str, uri: str) -> str:
         return "bucket"
     if uri.startswith(ON_HOSTS):
         return _host_kind(text, uri.removeprefix(ON_HOSTS))
-    if not Path(uri).expanduser().exists():
+    if existing_path(uri) is None:
         raise UsageError(f"--data {text!r}: there is no file or folder {uri} here", hint=_hint(uri))
     return "local"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shlex
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,9 @@ class Course:
         epoch, epochs = number(record, "epoch"), number(record, "epochs")
         metric = next((name for name in METRICS if number(record, name) is not None), "")
         value = number(record, metric)
-        if record.get("kind") != "epoch" or epoch is None or value is None or value != value:
+        if record.get("kind") != "epoch" or value is None or math.isnan(value):
+            return
+        if epoch is None or not math.isfinite(epoch) or not math.isfinite(epochs or 0):
             return
         self.metric, self.epochs = metric, int(epochs or 0)
         sign = 1.0 if metric == "val_accuracy" else -1.0

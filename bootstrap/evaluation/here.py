@@ -16,22 +16,23 @@ from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation.request import FOLDER, MODEL, NAME
 from bootstrap.inventory.files import atomic_write
 from bootstrap.plan.runtimes import REPO
-from bootstrap.provision.local_environment import python_of
+from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.evaluation.thresholds import judged, number
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts
 from bootstrap.runs.launch import new_run_id
 from bootstrap.runs.request import RunRequest
 
-RUNTIME = "runtime-tf2.18-cpu"
 FILE = "evaluation.json"
 RECORD = "@railhead "
+ENDING = 5.0  # seconds for a program to end
 
 
 def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     """Evaluate with a runtime of this machine; returns the folder of the results.
 
     Raises:
-        UsageError: data is on the hosts, or is read from a bucket by a script.
+        UsageError: no runtime is for this machine; data is on the hosts, or is read from a bucket
+            by a script.
         BelowThreshold: a threshold is not reached.
     """
     folder = earlier.run.results / FOLDER / new_run_id()
@@ -51,7 +52,7 @@ def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict
     """Our own evaluation; returns its evaluation.json."""
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
     settings = [item for text in setting_texts(earlier.document) for item in ("--set", text)]
-    argv = [str(python_of(RUNTIME)), "-m", "training", "--results", str(folder)]
+    argv = [str(runtime_here()), "-m", "training", "--results", str(folder)]
     argv += ["--evaluate", str(earlier.run.results / MODEL), *settings]
     argv += [item for text in options for item in ("--data", text)]
     for line in _lines(argv, REPO, {}):
@@ -76,7 +77,7 @@ def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[s
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
-    argv = [str(python_of(RUNTIME)), request.program.path, *request.program.args]
+    argv = [str(runtime_here()), request.program.path, *request.program.args]
     for line in _lines(argv, request.bundle.root, variables):
         if line.startswith(RECORD):
             record = _record(line)
@@ -134,7 +135,19 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
         errors="replace",
     ) as process:
         assert process.stdout
-        for line in process.stdout:
-            yield line.rstrip("\n")
+        try:
+            for line in process.stdout:
+                yield line.rstrip("\n")
+        except BaseException:  # Ctrl-C or SIGTERM: the program does not go on alone
+            _end(process)
+            raise
     if process.returncode:
         raise RailheadError(f"the evaluation failed with exit code {process.returncode}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()

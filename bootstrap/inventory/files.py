@@ -15,6 +15,31 @@ from bootstrap.errors import UsageError
 RESERVED = 100_000_000  # bytes of the local disk that stay free
 
 
+def existing_path(text: str | Path) -> Path | None:
+    """The file or folder of this machine that a user names, with `~` replaced; None if there is
+    none, also for a name that cannot exist."""
+    try:
+        path = Path(text).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long; the home of an unknown user; a NUL
+        return None
+
+
+def folder_of(text: str, option: str) -> Path:
+    """The absolute path of a folder that an option names, which need not exist.
+
+    Raises:
+        UsageError: it cannot exist.
+    """
+    try:
+        path = Path(text).expanduser().resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{option}: no folder can have this name: {reason}") from None
+    return path
+
+
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, each for the user alone: `Path.mkdir` applies its
     mode to the last one only."""

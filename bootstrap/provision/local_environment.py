@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import sys
 from pathlib import Path
 
 from bootstrap.console import log
-from bootstrap.errors import RailheadError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
+
+RUNTIME = "runtime-tf2.18-cpu"
+
+
+def runtime_here() -> Path:
+    """The Python of a runtime on this machine, for `--here`, made when it is not there.
+
+    Raises:
+        UsageError: no runtime is locked for this machine.
+        RailheadError: it could not be made; the message has uv's output.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise UsageError(
+            f"the runtimes are for Linux on x86_64, not {platform.system()} {platform.machine()}",
+            hint="the same command without --here",
+        )
+    return python_of(RUNTIME)
 
 
 def python_of(name: str) -> Path:

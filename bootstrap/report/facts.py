@@ -18,6 +18,7 @@ from typing import Any
 from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import existing_path
 from bootstrap.runs.plots import Record, records
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
@@ -76,7 +77,8 @@ class RunFacts:
         """The price of the machines for the duration of the run; None where one is not known."""
         if self.price is None or self.seconds is None:
             return None
-        return self.price * self.seconds / 3600
+        cost = self.price * self.seconds / 3600
+        return cost if math.isfinite(cost) else None
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -129,8 +131,8 @@ def read_run(run: str) -> RunFacts:
     Raises:
         UsageError: no such run is recorded here.
     """
-    folder = Path(run).expanduser()
-    if folder.is_dir() and (folder / "run.json").is_file():
+    folder = existing_path(run)
+    if folder and (folder / "run.json").is_file():
         document = object_in(folder / "run.json")
         run_id = clean(str(document.get("run_id", folder.name)))[:80]
         return _facts(run_id, folder.resolve(), document, {})

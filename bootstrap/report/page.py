@@ -38,6 +38,7 @@ PICTURE = 500_000  # bytes
 PICTURES = 12
 MOST_CLASSES = 100
 EVENTS = 40
+LATEST = 250_000_000_000  # seconds since 1970; datetime ends with the year 9999
 
 
 def run_page(facts: RunFacts, command: str) -> str:
@@ -192,7 +193,7 @@ def _timeline(facts: RunFacts) -> Markup:
     rows = [
         (datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S"), duration(at - begin), what)
         for at, what in shown
-        if 0 <= at < 1 << 40
+        if 0 <= at < LATEST
     ]
     note = element("p", f"{hidden} events between are left out", class_="dim")
     return joined([table(("UTC", "after", "event"), rows), *([note] if hidden else [])])
@@ -220,8 +221,9 @@ def _thresholds(found: Mapping[str, Any]) -> dict[str, str]:
     failed = " ".join(map(str, list_of(found, "failed")))
     shown = {}
     for item in list_of(found, "thresholds")[:16]:
-        if isinstance(item, dict) and finite(item, "value") is not None:
-            option = f"--{item.get('bound')} {item.get('metric')}={item['value']:g}"
+        value = finite(item, "value") if isinstance(item, dict) else None
+        if value is not None:
+            option = f"--{item.get('bound')} {item.get('metric')}={value:g}"
             shown[option] = "missed" if option in failed else "reached"
     return shown
 
@@ -312,9 +314,12 @@ def _worst(found: Mapping[str, Any], folder: Path) -> Markup:
 
 def _png(path: Path) -> bytes:
     """A picture of the results; b"" if it is no regular, small PNG file."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > PICTURE:
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > PICTURE:
+            return b""
+        data = path.read_bytes()
+    except OSError:  # such as a name that is too long
         return b""
-    data = path.read_bytes()
     return data if data.startswith(PNG) else b""
 
 

@@ -12,7 +12,7 @@ from bootstrap.errors import UsageError
 from bootstrap.report import svg
 from bootstrap.report.facts import RunFacts, finite
 from bootstrap.report.html import element, page, section, table
-from bootstrap.runs.plots import Curve, Panel
+from bootstrap.runs.plots import LARGEST, Curve, Panel
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has
 
@@ -48,7 +48,7 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
     best: dict[int, Point] = {}
     for run in runs:
         ranks, speed = finite(run.document, "size"), run.speed or run.metrics.get("samples_per_s")
-        if not ranks or not speed:
+        if not ranks or ranks < 1 or not speed or not 0 < speed < LARGEST:
             raise UsageError(
                 f"run {run.run_id} has no throughput: it has no epoch, and no metric samples_per_s",
                 hint="--metric samples_per_s='([0-9.]+) samples/s'   # for a script",

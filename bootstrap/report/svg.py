@@ -15,6 +15,7 @@ COLOURS = ("#0b5cad", "#c2410c", "#1a7f37", "#7e22ce", "#b7791f", "#0f766e", "#b
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 MOST = 400  # points of a curve
 LEGENDS = 8
+SMALLEST = 1e-100  # below it a span counts as none: its ticks cannot be computed
 
 
 def chart(panel: Panel) -> Markup:
@@ -84,8 +85,8 @@ def label(value: float) -> str:
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    if high - low <= abs(high) * 1e-12:
-        pad = abs(high) * 0.1 or 1.0
+    if high - low <= max(abs(high) * 1e-12, SMALLEST):
+        pad = abs(high) * 0.1 if abs(high) > SMALLEST else 1.0
         return low - pad, high + pad
     return low, high
 

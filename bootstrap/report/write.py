@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.console.output import print_lines
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.files import atomic_write, folder_of
 from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, read_run, text_of
@@ -27,15 +27,18 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
     `to`: the folder. Default: the results of the run; for several, a new folder in `here`.
 
     Raises:
-        UsageError: a run is not known, has no results here, or no run has the metric `by`.
+        UsageError: no run is named, one is not known or has no results here, or none has the
+            metric `by`.
     """
+    if not names:
+        raise UsageError("name a run, or several with commas between", hint="fab runs")
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:
         raise UsageError(f"{len(runs)} runs: at most {MOST} on one page")
     one = len(runs) == 1
     default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
-    folder = Path(to).expanduser().resolve() if to else default
+    folder = folder_of(to, "--to") if to else default
     require_writable(folder)
     metric = metric_for(runs, by)
     html = run_page(runs[0], command_of(runs[0])) if one else comparison_page(runs, metric)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.console.text import number
+from bootstrap.console.text import clean, number
 from bootstrap.runs.launch import MOST_METRICS
 
 if TYPE_CHECKING:
@@ -139,8 +139,18 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
     for curve in panel.curves:
         xs, ys = zip(*curve.points, strict=True)
-        axes.plot(xs, ys, marker="o" if len(xs) <= 30 else "", markersize=4, label=curve.name)
-    axes.set(xlabel=panel.along, ylabel=panel.what)
+        axes.plot(
+            xs, ys, marker="o" if len(xs) <= 30 else "", markersize=4, label=_label(curve.name)
+        )
+    axes.set_xlabel(panel.along)
+    axes.set_ylabel(_label(panel.what), parse_math=False)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend()
+    for text in axes.legend().get_texts():
+        text.set_parse_math(False)
+
+
+def _label(name: str) -> str:
+    """A name that a host may have written, as text that matplotlib can draw."""
+    shown = clean(name)[:80]
+    return f" {shown}" if shown.startswith("_") else shown or "?"  # it hides names with a "_"

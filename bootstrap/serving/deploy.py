@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bootstrap.clouds.base import Deadline
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.lifecycle import timer
 from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_document, read_state
+from bootstrap.serving.state import (
+    ALIVE,
+    EndpointState,
+    clock_of,
+    is_alive,
+    read_document,
+    read_state,
+)
 from bootstrap.ssh.session import Session
 
 SUPERVISOR = Path(__file__).parents[1] / "remote/serve/endpoint.py"
@@ -34,18 +40,14 @@ class Place:
     session: Session
     python: str  # that runs the supervisor
     stop: Sequence[str] | None = None
-    in_cloud: bool = False
 
 
-def check_deadline(place: Place, seconds: float) -> None:
+def check_deadline(found: Deadline, seconds: float) -> None:
     """Refuse a time-to-live beyond the deadline of the machine.
 
     Raises:
         UsageError: the machine powers itself off before.
     """
-    if not place.in_cloud:
-        return
-    found = timer.read(place.session)
     if found.at is None:
         return
     left = (found.at - datetime.now(timezone.utc)).total_seconds()
@@ -91,7 +93,7 @@ def deploy(
     """
     served = f"{endpoint.folder.replace('~', environment.home, 1)}/versions"
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
-    lay_out(place, endpoint, {"argv": argv, "until": time.time() + request.seconds})
+    lay_out(place, endpoint, {"argv": argv, "until": clock_of(place.session) + request.seconds})
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
@@ -135,12 +137,13 @@ def update(
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
-    document = {**read_document(session, folder), "until": time.time() + request.seconds}
+    document = {**read_document(session, folder), "until": clock_of(session) + request.seconds}
     session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
-    number = 1 + max((int(name) for name in used if name.isdecimal()), default=0)
+    numbers = [int(name) for name in used if name.isdecimal() and len(name) < 10]
+    number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
     return _wait(session, endpoint, number)

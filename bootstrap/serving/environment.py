@@ -7,23 +7,23 @@ folder named by a digest, so that a host needs no outbound access for them.
 from __future__ import annotations
 
 import hashlib
-import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.console import log
+from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv
-from bootstrap.provision.local_environment import python_of
 from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
 
 LOCK = LOCKS / "serving.txt"
-RUNTIME_HERE = "runtime-tf2.18-cpu"
 # The packages come last: nothing of the runtime is replaced by them. The server ends when its
 # standard input closes, so that none outlives its supervisor.
 START = """
@@ -76,22 +76,27 @@ def place_environment(session: Session, python: str) -> Environment:
     return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
 
 
-def home_of(session: Session) -> str:
-    """The home folder of the host's user."""
-    return session.run(["sh", "-c", 'echo "$HOME"']).tail[-1]
-
-
 def python_version(session: Session, python: str) -> str:
-    """The version of a runtime's Python on a host, such as "3.11".
+    """The version of a runtime's Python on a host, such as "3.12".
 
     Raises:
         RailheadError: it does not work.
     """
     version = "import sys; print('%d.%d' % sys.version_info[:2])"
     reply = session.run([python, "-I", "-c", version])
-    if reply.rc or not reply.tail:
-        raise RailheadError(f"the runtime's Python does not work: {'; '.join(reply.tail[-2:])}")
-    return reply.tail[-1].strip()
+    found = reply.tail[-1].strip() if reply.tail else ""
+    if reply.rc or not re.fullmatch(r"3\.\d{1,3}", found, re.ASCII):
+        shown = clean("; ".join(reply.tail[-2:]))
+        raise RailheadError(f"the runtime's Python does not work: {shown}")
+    return found
+
+
+def home_of(session: Session) -> str:
+    """The home folder of the host's user; Hostile if that is no path."""
+    tail = session.run(["sh", "-c", 'echo "$HOME"']).tail
+    if not tail or not tail[-1].startswith("/"):
+        raise Hostile("a home folder that is no path")
+    return tail[-1]
 
 
 def _packages(python: str) -> Bundle:
@@ -131,17 +136,3 @@ def python_on_host(facts: HostFacts, host: str, run_digest: str | None) -> str:
         if digest in facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
     raise UsageError(f"{host} has no runtime to serve with", hint="fab bootstrap")
-
-
-def python_here() -> str:
-    """The Python of a runtime on this machine, made when it is not there.
-
-    Raises:
-        UsageError: no runtime is locked for this machine.
-    """
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise UsageError(
-            f"the runtimes are for Linux on x86_64, not {platform.system()} {platform.machine()}",
-            hint="fab deploy   # without --here: on the chief of the run",
-        )
-    return str(python_of(RUNTIME_HERE))

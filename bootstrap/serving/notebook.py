@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import time
 from dataclasses import dataclass
 
 from bootstrap.console.output import Reporter, printable
@@ -16,12 +15,19 @@ from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
 from bootstrap.serving.environment import home_of, python_version
-from bootstrap.serving.records import Deployed, folder_of
-from bootstrap.serving.state import ALIVE, EndpointState, is_alive, read_document, read_state
+from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
+from bootstrap.serving.state import (
+    ALIVE,
+    EndpointState,
+    clock_of,
+    is_alive,
+    read_document,
+    read_state,
+)
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
-NAME = "notebook"
+NAME = NOTEBOOK
 PORT = 8888
 LOCK = LOCKS / "notebook.txt"
 STARTING = 120.0
@@ -84,7 +90,7 @@ def start(
     argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, home)]
     document = {
         "argv": argv,
-        "until": time.time() + notebook.seconds,
+        "until": clock_of(session) + notebook.seconds,
         "env": {
             "JUPYTER_TOKEN": token,
             "JUPYTER_CONFIG_DIR": f"{folder}/jupyter/config",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import clean
+from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.records import Deployed
@@ -51,13 +51,16 @@ class Predictions:
         what = "predictions that are not valid"
         found = parsed(text, what)
         rows, accuracy = found.get("rows"), found.get("accuracy")
-        if not isinstance(rows, list) or not isinstance(accuracy, int | float | None):
+        right = accuracy is None or isinstance(accuracy, int | float)
+        if not isinstance(rows, list) or not right:
             raise Hostile(what)
-        return Predictions(tuple(_row(row, what) for row in rows), accuracy, found.get("outputs"))
+        return Predictions(
+            tuple(_row(row, what) for row in rows), number(found, "accuracy"), found.get("outputs")
+        )
 
     def lines(self) -> list[str]:
         """For people."""
-        lines = [_line(number, row) for number, row in enumerate(self.rows)]
+        lines = [_line(place, row) for place, row in enumerate(self.rows)]
         if self.accuracy is not None:
             lines.append(f"accuracy {self.accuracy:.4f} on {len(self.rows)} samples")
         return lines
@@ -66,19 +69,17 @@ class Predictions:
 def _row(row: Any, what: str) -> Row:
     if not isinstance(row, dict):
         raise Hostile(what)
-    right, score = row.get("right"), row.get("score")
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    score = float(score) if number and score is not None else None
+    right, score = row.get("right"), number(row, "score")
     return Row(
         clean(str(row.get("prediction"))), score, None if right is None else clean(str(right))
     )
 
 
-def _line(number: int, row: Row) -> str:
+def _line(place: int, row: Row) -> str:
     score = "" if row.score is None else f"  {row.score:.3f}"
     right = "" if row.right is None else f"  right: {row.right}"
     wrong = "  WRONG" if row.right not in (None, row.prediction) else ""
-    return f"{number:>4}  {row.prediction}{score}{right}{wrong}"
+    return f"{place:>4}  {row.prediction}{score}{right}{wrong}"
 
 
 def check_file(path: Path) -> None:

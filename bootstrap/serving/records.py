@@ -12,6 +12,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.ssh.local_session import HERE
 
+NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
 _NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.lifecycle.stop_policy import number
-from bootstrap.serving.records import check_endpoint_name
+from bootstrap.serving.records import NOTEBOOK, check_endpoint_name
 
 NAME = "model"
 PORT = 8501  # TensorFlow Serving's
@@ -55,6 +56,10 @@ def read_request(
     update: bool,
 ) -> DeployRequest:
     """The options of `fab deploy` as they were typed; UsageError for an invalid value."""
+    if name == NOTEBOOK:
+        raise UsageError(
+            f"--name {name}: fab notebook has this name", hint="fab deploy --name digits"
+        )
     return DeployRequest(
         name=NAME if name is None else name,
         port=whole_number(port, "--port", 1024, 65535) or PORT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from bootstrap.untrusted.unpack import Hostile
 
 ALIVE = ("starting", "ready", "restarting")
 STATES = (*ALIVE, "ended", "failed")
+LARGEST = 1e15  # of its numbers
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class EndpointState:
         numbers = {}
         for key in ("pid", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not abs(value) < LARGEST:  # nor NaN
                 raise Hostile(f"{what}: {key}")
             numbers[key] = value
         texts = {key: found.get(key, "") for key in ("state", "reason", "machine")}
@@ -60,14 +62,15 @@ class EndpointState:
             **texts,
         )  # fmt: skip
 
-    def describe(self, alive: bool, now: float | None = None) -> str:
-        """For people: the state, the version, the requests, and when it ends."""
+    def describe(self, alive: bool, now: float) -> str:
+        """For people: the state, the version, the requests, and when it ends by the host's clock,
+        which is `now`."""
         if self.state not in ALIVE:
             machine = f"; machine: {self.machine}" if self.machine else ""
             return clean(f"{self.state}: {self.reason}{machine}")
         if not alive:
             return "LOST: its supervisor died, or the host restarted"
-        left = duration(max(0.0, self.until - (time.time() if now is None else now)))
+        left = duration(max(0.0, self.until - now))
         parts = [self.state, f"ends in {left}"]
         if self.version:
             parts.insert(1, f"version {self.version}, {count(self.requests, 'request')}")
@@ -101,9 +104,21 @@ def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool
     return session.run(["grep", "-qaF", mark, f"/proc/{state.pid}/cmdline"]).rc == 0
 
 
+def clock_of(session: Session) -> float:
+    """Seconds since 1970 by the host's clock, which ends the endpoint and may differ from ours.
+
+    Raises:
+        Hostile: the host sent no number.
+    """
+    tail = session.run(["date", "+%s"]).tail
+    if not tail or not re.fullmatch(r"[0-9]{1,12}", tail[-1]):
+        raise Hostile("a time that is no number")
+    return float(tail[-1])
+
+
 def status_line(session: Session, endpoint: Deployed) -> str:
     """One line on an endpoint, read on its host."""
     state = read_state(session, endpoint.folder)
     alive = is_alive(session, endpoint.folder, state)
-    text = state.describe(alive) if state else "not there any more"
+    text = state.describe(alive, clock_of(session)) if state else "not there any more"
     return f"endpoint {endpoint.name} on {endpoint.place}, port {endpoint.port}: {text}"

@@ -62,7 +62,7 @@ def open_channel(session: Session, port: int) -> paramiko.Channel:
             "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_SECONDS
         )
         return channel
-    except SSHException as error:
+    except (SSHException, EOFError, OSError) as error:  # the last two: the connection has ended
         raise RailheadError(f"port {port} of {session.host.name}: {error}") from None
 
 

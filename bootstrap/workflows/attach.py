@@ -14,6 +14,7 @@ from bootstrap.console.live import Board
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import RailheadError, RunFailed, Terminated, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
 from bootstrap.runs import bucket_results, checkpoints, results, start
@@ -51,7 +52,7 @@ def fetch(
     inventory = status.inventory
     run = find_run(inventory, run_id)
     if to is not None:
-        run = replace(run, results=Path(to).expanduser().resolve() / run.run_id)
+        run = replace(run, results=folder_of(to, "--to") / run.run_id)
     results.require_writable(run.results)
     if to is not None:
         local_state.move_results(run.run_id, run.results)

@@ -17,6 +17,7 @@ from bootstrap.data.place import hashed_input
 from bootstrap.data.spec import DataSpec, split_bucket_uri
 from bootstrap.data.upload import DATA, upload, upload_to_stack
 from bootstrap.errors import UsageError
+from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 
 SHOWN = 20  # objects in a list
@@ -25,7 +26,7 @@ ENTRY = 4096  # bytes of an entry of the stack's bucket
 
 def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     """Upload a folder to a URI, or into the bucket of a stack."""
-    if not _exists(folder):
+    if existing_path(folder) is None:
         raise UsageError(f"there is no file or folder {folder} here")
     location = None if stack else split_bucket_uri(uri, "URI")
     files = listed(folder, "fab data-push")
@@ -41,14 +42,6 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
         f"next: fab train --data train={uri} ...",
     )
-
-
-def _exists(path: Path) -> bool:
-    """Whether a path exists; False also for a name that cannot exist."""
-    try:
-        return path.expanduser().exists()
-    except (OSError, RuntimeError):  # too long; the home of an unknown user
-        return False
 
 
 def list_objects(uri: str) -> None:

@@ -7,13 +7,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import power, reach
+from bootstrap.lifecycle import power, reach, timer
+from bootstrap.provision.local_environment import runtime_here
 from bootstrap.runs.start import Run
 from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
@@ -22,13 +25,12 @@ from bootstrap.serving.deploy import Place, check_deadline, deploy, refuse_secon
 from bootstrap.serving.environment import (
     home_of,
     place_environment,
-    python_here,
     python_on_host,
 )
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, read_document, read_state, status_line
+from bootstrap.serving.state import ALIVE, clock_of, read_document, read_state, status_line
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
@@ -61,8 +63,8 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         UsageError: no such run is recorded, or there is no such file.
     """
     if model is not None:
-        path = Path(model).expanduser()
-        if not path.exists():
+        path = existing_path(model)
+        if path is None:
             raise UsageError(f"--model {model}: there is no such file or folder")
         return Source(None, path)
     if run_id is not None:
@@ -70,10 +72,15 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
-    document = local_state.recorded_run(last).get("document") or {}
+    document = _document(last)
     if evaluated := document.get("evaluates"):  # it has no model of its own
         return source_of(evaluated, None)
     return Source(Run(last, results))
+
+
+def _document(run_id: str) -> dict[str, Any]:
+    """The recorded run document; {} in a record that was damaged or is of an older version."""
+    return local_state.recorded_run(run_id).get("document") or {}
 
 
 def deploy_here(request: DeployRequest, source: Source) -> None:
@@ -92,7 +99,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         again = refuse_second(place, request)
         folder = _absolute(session, send_model(session, model))
         print_lines("getting the runtime ready (the first time takes minutes)")
-        _start(place, request, endpoint, folder, python_here(), again)
+        _start(place, request, endpoint, folder, str(runtime_here()), again)
 
 
 def _results(source: Source) -> Path:
@@ -113,24 +120,32 @@ def deploy_on_host(inventory: Inventory, request: DeployRequest, source: Source)
         place = _place(inventory, session, pythons[chief.name])
         endpoint = Deployed(request.name, inventory.name, chief.name, request.port, source.run_id)
         _refuse_elsewhere(endpoint)
-        check_deadline(place, request.seconds)
+        _check_time_to_live(inventory, request.seconds)
         again = refuse_second(place, request)
         python = _python(inventory, source)
         folder = _model_on_host(session, chief.name, source)
         _start(place, request, endpoint, folder, python, again)
 
 
+def _check_time_to_live(inventory: Inventory, seconds: float) -> None:
+    """UsageError if the chief powers itself off before. Its timer is read in a session of its own,
+    because the agent runs in the other one."""
+    if inventory.kind.in_cloud:
+        with reach.sessions(inventory.only([inventory.chief.name])) as sessions:
+            check_deadline(timer.read(sessions.chief), seconds)
+
+
 def _place(inventory: Inventory, session: Session, python: str) -> Place:
     """The chief as the place of an endpoint."""
     stop = inventory.chief.stop if inventory.is_managed else None
-    return Place(session, python, stop, inventory.kind.in_cloud)
+    return Place(session, python, stop)
 
 
 def _python(inventory: Inventory, source: Source) -> str:
     """The Python of the chief's runtime. The facts need a session of their own: the agent runs in
     the other one."""
     chief = inventory.chief.name
-    document = local_state.recorded_run(source.run.run_id)["document"] if source.run else {}
+    document = _document(source.run.run_id) if source.run else {}
     digest = document.get("runtime", {}).get("digest")
     with reach.sessions(inventory.only([chief])) as sessions:
         return python_on_host(sessions.chief.facts(), chief, digest)
@@ -172,7 +187,7 @@ def _start(
         environment = place_environment(place.session, python)
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
         state = deploy(place, request, endpoint, model, environment)
-    left = duration(max(0.0, state.until - time.time()))
+    left = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "
         f"port {endpoint.port} of 127.0.0.1; it ends in {left}",
@@ -248,7 +263,7 @@ def _data_of(endpoint: Deployed) -> dict[str, str]:
     """The data of the endpoint's run, as its chief reads it: {name: path or URI}."""
     if endpoint.run_id is None:
         return {}
-    document = local_state.recorded_run(endpoint.run_id)["document"]
+    document = _document(endpoint.run_id)
     return {
         item["name"]: item["paths"][0] if item["paths"] else item["uri"]
         for item in document.get("data", ())
@@ -256,9 +271,14 @@ def _data_of(endpoint: Deployed) -> dict[str, str]:
 
 
 def undeploy(name: str) -> None:
-    """End an endpoint and verify it; one whose machine does not run is only forgotten."""
+    """End an endpoint and verify it; one whose machine does not run, or was destroyed, is only
+    forgotten."""
     endpoint = records.require(name)
     if endpoint.cluster is not None:
+        if endpoint.cluster not in local_state.clusters():
+            records.forget(endpoint.name)
+            print_lines(f"{endpoint.cluster} is gone: endpoint {endpoint.name} is forgotten")
+            return
         status = power.cluster_status(local_state.load_cluster(endpoint.cluster))
         if endpoint.host in status.not_running:
             records.forget(endpoint.name)
@@ -282,7 +302,7 @@ def open_notebook(
         _refuse_elsewhere(endpoint)
         token = notebook.running(session)
         if token is None:
-            check_deadline(place, seconds)
+            _check_time_to_live(inventory, seconds)
             folder = source.run.folder if source.run else "~"
             wanted = notebook.Notebook(port, seconds, folder)
             python = _python(inventory, source)

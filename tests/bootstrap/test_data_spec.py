@@ -67,6 +67,8 @@ def test_our_training_decides_what_is_not_given() -> None:
         ("cache=images", "RAILHEAD_DATA_CACHE has another meaning"),
         ("train_mode=images", "RAILHEAD_DATA_TRAIN_MODE has another meaning"),
         ("t=nowhere", "no file or folder nowhere here"),
+        ("t=~no-such-user/x", "no file or folder ~no-such-user/x here"),
+        (f"t={'x' * 5000}", "no file or folder xxx"),
         ("t=images,shrad", r"unknown option 'shrad'.*replicate, shard, file, stream"),
         ("t=images,shrad", "did you mean shard"),
         ("t=s3://b-1/x,fast", "unknown option 'fast'"),

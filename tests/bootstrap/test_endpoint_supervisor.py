@@ -138,6 +138,13 @@ def test_a_model_that_does_not_load_ends_it_with_the_reason(endpoint: Endpoint) 
         wait_until(lambda: not endpoint.listens(), 10, "the port is closed")
 
 
+def test_a_runtime_that_is_gone_is_the_reason(home: Path) -> None:
+    endpoint = Endpoint(home, argv=["/no/python"])
+    with endpoint.runs() as process:
+        process.wait(30)
+    assert "could not be started" in endpoint.wait("failed")["reason"]
+
+
 def test_a_port_in_use_is_named(endpoint: Endpoint) -> None:
     with socket.create_server(("127.0.0.1", endpoint.port)), endpoint.runs():
         assert f"port {endpoint.port} is in use" in endpoint.wait("failed")["reason"]
@@ -200,6 +207,19 @@ def test_the_machine_is_left_to_a_run(home: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with endpoint.runs() as process:
             process.wait(30)
+    assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
+
+
+def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> None:
+    endpoint, program = over(home), home / ".railhead/runs/r1/stop_machines.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("import time; print(flush=True); time.sleep(600)")
+    argv = [sys.executable, "-I", "-S", str(program)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as stopper:
+        assert stopper.stdout and stopper.stdout.readline()
+        with endpoint.runs() as process:
+            process.wait(30)
+        stopper.kill()
     assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
 
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bootstrap.clouds.base import Deadline
-from bootstrap.errors import UsageError
-from bootstrap.lifecycle import timer
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import reach, timer
+from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import Place, check_deadline
+from bootstrap.serving.environment import Environment, home_of, python_version
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -24,10 +30,12 @@ from bootstrap.serving.model import (
 from bootstrap.serving.predict import Predictions, check_file
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
-from bootstrap.serving.state import EndpointState, is_alive
+from bootstrap.serving.state import EndpointState, clock_of, is_alive
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows.serving import Source, _data_of, deploy_on_host, source_of, undeploy
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -54,6 +62,7 @@ def test_a_state_as_text(change: dict[str, Any], alive: bool, text: str) -> None
 INVALID: list[dict[str, Any]] = [
     {"state": "happy"}, {"state": 1}, {"pid": "7"}, {"pid": 1}, {"pid": 1 << 40}, {"until": None},
     {"version": True}, {"reason": []}, {"failed": {"1": 2}}, {"failed": 1},
+    {"version": float("nan")}, {"until": float("inf")}, {"requests": 10**400},
 ]  # fmt: skip
 DAMAGED = ["", "[]", "{}", "[" * 100_000, *(json.dumps({**STATE, **x}) for x in INVALID)]
 
@@ -66,7 +75,7 @@ def test_a_state_that_is_not_valid_is_refused(text: str) -> None:
 
 def test_escapes_of_a_host_are_not_shown() -> None:
     state = EndpointState.read(json.dumps({**STATE, "state": "failed", "reason": "\x1b[2Jx"}))
-    assert "\x1b" not in state.describe(False)
+    assert "\x1b" not in state.describe(False, 0.0)
 
 
 def test_records_are_found_by_name_and_by_cluster() -> None:
@@ -106,17 +115,64 @@ def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> No
         read_request("m", *options, update=False)
 
 
-def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_damaged_record_of_the_run_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = datetime.now(timezone.utc) + timedelta(hours=2)
-    monkeypatch.setattr(timer, "read", lambda _: Deadline("timer", at, "armed", "the machine"))
-    session: Any = None
-    check_deadline(Place(session, "python3", in_cloud=True), 3600)
-    check_deadline(Place(session, "python3"), 10 * 3600)
+    monkeypatch.chdir(tmp_path)
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path / "r1")
+    (local_state.cluster_folder("c") / "runs/r1.json").write_text("{")
+    assert _data_of(Deployed("m", "c", "h1", 8501, "r1")) == {}
+    source = source_of("r1", None)
+    assert source.run_id == "r1"
+
+
+def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    records.save(Deployed("m", "gone", "h1", 8501, None))
+    undeploy("m")
+    assert records.names() == [] and "gone is gone: endpoint m" in capsys.readouterr().out
+
+
+def test_the_name_of_the_notebook_is_refused() -> None:
+    with pytest.raises(UsageError, match="fab notebook has this name"):
+        read_request("notebook", None, None, None, None, update=False)
+
+
+def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The timer is read although the agent runs in the session of the endpoint."""
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho stops=7200 now=0 late=no timer=active\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(timer, "TOOL", str(tool))
+    monkeypatch.setattr(reach, "sessions", lambda _: one_session())
+    monkeypatch.setattr(reach, "agents", lambda _: one_agent())
+    machine = Inventory("c", (Host("h1", "localhost"),), cloud="aws")
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
-        check_deadline(Place(session, "python3", in_cloud=True), 3 * 3600)
+        deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
     assert refused.value.hint.startswith("fab extend --hours 3.5")
+    with pytest.raises(UsageError, match="gets no new version"):  # it fits, and the agent answers
+        deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
+
+
+@contextmanager
+def one_session() -> Iterator[Any]:
+    """A session with this machine, as that of the chief."""
+    with local_session() as session:
+        yield SimpleNamespace(chief=session)
+
+
+@contextmanager
+def one_agent() -> Iterator[Any]:
+    """The same with an agent, and the path of its Python."""
+    with one_session() as sessions:
+        yield sessions, {"h1": start_agent(sessions.chief)}
+
+
+def test_without_a_timer_any_time_to_live_is_allowed() -> None:
+    check_deadline(Deadline("timer", None, "MISSING", "the machine"), 10 * 3600)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +219,37 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
 
 
+ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12",)), (0, ("3.12; rm",))]
+
+
+@pytest.mark.parametrize(("code", "tail"), ANSWERS)
+def test_what_a_host_says_of_its_python_and_home_is_checked(
+    code: int, tail: tuple[str, ...]
+) -> None:
+    session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
+    with pytest.raises(RailheadError, match="the runtime's Python does not work"):
+        python_version(session, "python3")
+    with pytest.raises(Hostile):
+        home_of(session)
+
+
+def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents: list[Any] = []
+    for name in ("_link_version", "start_supervisor", "_wait"):
+        monkeypatch.setattr(deploying, name, lambda *_: None)
+    monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[-1]))
+    session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
+    environment = Environment("/h/python", "/h/.railhead/serving/a", "/h/.railhead/serving/b")
+    endpoint = Deployed("m", "c", "h1", 8501, None)
+    deploying.deploy(
+        Place(session, "python3"), DeployRequest("m", hours=1), endpoint, "/m", environment
+    )
+    assert documents[0]["until"] == 5000 + 3600
+    broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
+    with pytest.raises(Hostile, match="a time"):
+        clock_of(broken)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"rows": [1], "accuracy": null}', '{"rows": 1}'])
 def test_predictions_that_are_not_valid_are_refused(text: str) -> None:
     with pytest.raises(Hostile):
@@ -177,6 +264,12 @@ def test_predictions_as_text() -> None:
         "   1  1  right: 2  WRONG",
         "accuracy 0.5000 on 2 samples",
     ]
+
+
+def test_a_number_that_is_none_is_not_shown() -> None:
+    rows = [{"prediction": "7", "score": 10**400}]
+    found = Predictions.read(json.dumps({"rows": rows, "accuracy": 10**400}))
+    assert found.lines() == ["   0  7"]
 
 
 @pytest.mark.parametrize(("name", "message"), [("no.npy", "no such file"), ("x.txt", "one of")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -230,7 +231,7 @@ def test_here_the_file_is_judged_too(project: Path, monkeypatch: pytest.MonkeyPa
         '#!/bin/sh\nmkdir -p "$4"\necho \'{"accuracy": 0.8}\' >"$4/evaluation.json"\n'
     )
     python.chmod(0o755)
-    monkeypatch.setattr(here, "python_of", lambda name: python)
+    monkeypatch.setattr(here, "runtime_here", lambda: python)
     earlier = recorded(project, TRAINING)
     request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
     with pytest.raises(BelowThreshold, match="accuracy 0.8 is below"):
@@ -252,7 +253,7 @@ print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
 
 def here_with_script(project: Path, patch: pytest.MonkeyPatch, *mins: str) -> dict[str, Any]:
     """evaluation.json of a script that was evaluated with this Python."""
-    patch.setattr(here, "python_of", lambda name: Path(sys.executable))
+    patch.setattr(here, "runtime_here", lambda: Path(sys.executable))
     (project / "eval.py").write_text(EVAL)
     earlier = recorded(project, TrainArgs(script="train.py"))
     args = TrainArgs(
@@ -269,6 +270,21 @@ def test_a_script_is_evaluated_here_too(project: Path, monkeypatch: pytest.Monke
     assert (found["f1"], found["accuracy"], found["passed"]) == (0.75, 0.8, True)
     with pytest.raises(BelowThreshold, match="f1 0.75 is below --min f1=0.9"):
         here_with_script(project, monkeypatch, "f1=0.9")
+
+
+@pytest.mark.parametrize(
+    "script", ["echo $$; exec sleep 60", "trap '' TERM; echo $$; while :; do sleep 0.2; done"]
+)
+def test_a_program_that_is_left_ends(
+    project: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(here, "ENDING", 0.5)
+    lines = here._lines(["sh", "-c", script], project, {})
+    pid = int(next(lines))
+    with pytest.raises(KeyboardInterrupt):
+        lines.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_data_of_the_hosts_is_not_here(project: Path) -> None:

@@ -43,6 +43,14 @@ def test_the_host_that_was_silent_is_the_lost_one() -> None:
     assert heartbeats((1,), SECOND).lost() is None  # one rank of a host is enough
 
 
+def test_the_ranks_that_another_thread_counts_do_not_change_under_it() -> None:
+    found = Heartbeats([2, 1])
+    going = iter(found.going)
+    next(going)
+    found.ended(SECOND)
+    assert len([*going]) == 2 and found.going == {*FIRST}
+
+
 def test_silence_of_all_hosts_is_that_of_the_chiefs_mpirun() -> None:
     assert heartbeats().lost() == 0
 

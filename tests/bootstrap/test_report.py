@@ -101,6 +101,7 @@ def test_the_cost_is_shown_where_the_price_is_known() -> None:
     facts = RunFacts("r", Path(), "c", result={"state": "succeeded", "seconds": 1800}, price=3.0)
     assert facts.cost == 1.5
     assert RunFacts("r", Path(), "c", result={"seconds": 1800}).cost is None
+    assert RunFacts("r", Path(), "c", result={"seconds": 1e308}, price=1e5).cost is None
 
 
 def test_a_run_without_results_names_the_next_command() -> None:
@@ -151,7 +152,8 @@ def test_what_a_host_writes_is_text(project: Path) -> None:
 
 DAMAGED: dict[str, Any] = {
     "confusion": [[1], [2, 3]], "worst": [{"picture": "../../../etc/passwd"}, 5], "loss": "nan",
-    "per_class": ["x", {"class": 3}], "thresholds": [1, {"value": {}}], "failed": 7, "classes": {},
+    "per_class": ["x", {"class": 3}], "thresholds": [1, {"value": {}}, {"value": "0.5"}],
+    "failed": 7, "classes": {}, "worst_of": "x",
 }  # fmt: skip
 
 
@@ -170,6 +172,38 @@ def test_a_damaged_file_is_no_traceback(project: Path, file: str, content: str) 
     (folder / f"{file}.{'jsonl' if file == 'metrics' else 'json'}").write_text(content)
     assert page_of(FIRST)
     assert report([str(folder)], None, None, project)
+
+
+def test_a_picture_with_a_name_that_is_too_long_is_left_out(project: Path) -> None:
+    folder = record_run()
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    worst = [{"picture": "x" * 5000}, *evaluation["worst"]]
+    (folder / "evaluation.json").write_text(json.dumps({**evaluation, "worst": worst}))
+    assert page_of(FIRST).count("data:image/png") == 1
+
+
+RECORDS: dict[str, list[dict[str, Any]]] = {
+    "a time after the year 9999": [{"kind": "checkpoint", "step": 1, "time": 1e12}],
+    "values too near to each other": [
+        {"kind": "epoch", "epoch": n, "loss": loss} for n, loss in enumerate((0.0, -5e-324))
+    ],
+    "a value too near to zero": [{"kind": "epoch", "epoch": 1, "loss": 1e-322}],
+    "a name that is no formula": [
+        {"kind": "metric", "name": name, "number": 1, "value": 1.0} for name in ("$\\x{$", "\ud800")
+    ],
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_that_cannot_be_drawn_is_no_traceback(project: Path, name: str) -> None:
+    folder = record_run()
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, RECORDS[name])))
+    assert page_of(FIRST)
+
+
+def test_no_run_at_all_is_refused(project: Path) -> None:
+    with pytest.raises(UsageError, match="name a run"):
+        page_of()
 
 
 def test_a_link_in_place_of_a_picture_is_not_shown(project: Path) -> None:

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.run import stop_machines
+from bootstrap.remote.serve import endpoint
+from bootstrap.serving.state import ALIVE
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
@@ -131,6 +133,12 @@ def test_a_chief_that_serves_an_endpoint_is_left_to_it(
     assert (output["stopped"]["a"] == "left to endpoint digits") is kept_on
     assert ("chief" in kept.requests) is not kept_on
     assert output["stopped"]["b"] == output["stopped"]["c"] == "ok"
+
+
+def test_all_programs_take_the_same_endpoints_for_alive() -> None:
+    here = (stop_machines.ENDPOINT_ALIVE, stop_machines.ENDPOINT_FRESH, stop_machines.LOCK)
+    assert here == (endpoint.ALIVE, endpoint.FRESH, endpoint.LOCK)
+    assert endpoint.ALIVE == ALIVE
 
 
 def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:

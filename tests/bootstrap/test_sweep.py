@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -88,6 +89,13 @@ def test_a_trial_is_hopeless_below_the_median(
     trial: Course, finished: list[Course], hopeless: bool
 ) -> None:
     assert is_hopeless(trial, finished) is hopeless
+
+
+@pytest.mark.parametrize("change", [{"epoch": math.inf}, {"epochs": math.nan}, {"val_loss": "nan"}])
+def test_a_record_without_finite_numbers_is_ignored(change: dict[str, Any]) -> None:
+    found = Course()
+    found.add({"kind": "epoch", "epoch": 1, "epochs": 6, "val_loss": 0.5, **change})
+    assert not found.values
 
 
 # --- The workflow ----------------------------------------------------------------------------

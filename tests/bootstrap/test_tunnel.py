@@ -6,13 +6,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
+from paramiko.ssh_exception import SSHException
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory.hosts import Host
 from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.ssh.tunnel import require_open, tunnel
+from bootstrap.ssh.tunnel import open_channel, require_open, tunnel
 
 # Answers each connection with what it sent, after the client has finished sending.
 ECHO = """
@@ -48,6 +52,19 @@ def test_both_ways_and_all_bytes(session: Session, echo: int) -> None:
         assert [ask(port, b"%d" % n) for n in range(3)] == [b"got 0", b"got 1", b"got 2"]
     with pytest.raises(OSError):
         ask(port, b"")
+
+
+@pytest.mark.parametrize("error", [EOFError(), ConnectionResetError(), SSHException("closed")])
+def test_a_connection_that_ends_meanwhile_is_an_error_of_ours(error: Exception) -> None:
+    def open_channel_raises(*_: object, **__: object) -> None:
+        raise error
+
+    transport = SimpleNamespace(open_channel=open_channel_raises)
+    broken: Any = SimpleNamespace(
+        connection=SimpleNamespace(transport=transport), host=Host("h1", "127.0.0.1")
+    )
+    with pytest.raises(RailheadError, match="port 80 of h1"):
+        open_channel(broken, 80)
 
 
 def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from invoke import Collection, Task
 
-from bootstrap.cli import tasks
+from bootstrap.cli import result_tasks, serving_tasks, tasks
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
@@ -47,7 +47,8 @@ GOOD = {
     "requirements": ["train.py"], "runtime": ["tf2.18"], "launcher": ["tensorflow", "horovod"],
     "strategy": ["multiworker", "parameter-server"], "args": ["--a 'b c'"], "keep": ["10m", "1"],
     "max-hours": ["1"], "hours": ["1"], "rank": ["0", "mpirun"], "cmd": ["true"],
-    "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"],
+    "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"], "counts": ["1,2"],
+    "min": ["accuracy=0.9"], "model": ["folder"], "of": [RUN], "port": ["8501"], "samples": ["10"],
 }  # fmt: skip
 # Without -D: Invoke reads its number before it loads our fabfile, and answers with a traceback.
 CORE = ["--dry", "-e", "--echo", "-p", "--warn-only", "--list", "-h", "--help", "-V"]
@@ -66,7 +67,10 @@ CASES = Path(__file__).parents[1] / "cases/documents"
 DOCUMENTS = {
     "aws": "cluster-aws.json", "gcp": "cluster-gcp.json", "local": "cluster-local.json",
 }  # fmt: skip
-LOCAL_ONLY = [["train", "--resume", RUN], ["tensorboard", "--run", "x"], ["trust"], ["ssh", "h1"]]
+LOCAL_ONLY = [
+    ["train", "--resume", RUN], ["tensorboard", "--run", "x"], ["trust"], ["ssh", "h1"], ["runs"],
+    ["runs", "--json"], ["report", RUN], ["evaluate", RUN], ["scale", "--of", f"{RUN},{RUN}"],
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
 
 @cache
 def _tasks() -> dict[str, Task[Any]]:
-    found = Collection.from_module(tasks).tasks.values()
+    modules = (tasks, result_tasks, serving_tasks)
+    found = [task for module in modules for task in Collection.from_module(module).tasks.values()]
     return {task.name.replace("_", "-"): task for task in found}
 
 

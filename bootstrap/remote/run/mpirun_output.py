@@ -105,7 +105,7 @@ class Heartbeats:
 
     def ended(self, ranks: Iterable[int]) -> None:
         """These ranks have ended; a host without ranks may be silent."""
-        self.going.difference_update(ranks)
+        self.going = self.going.difference(ranks)  # a new set: another thread reads the old one
 
     def waited(self, seconds: float) -> None:
         """No output has come for so long, though it would have been read."""

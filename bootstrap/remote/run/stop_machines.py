@@ -47,6 +47,7 @@ TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
+ENDPOINT_ALIVE = ("starting", "ready", "restarting")
 ENDPOINT_FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 
@@ -195,7 +196,7 @@ def live_endpoint() -> str:
     for file in glob.glob(os.path.expanduser("~/.railhead/endpoints/*/state.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             state = json_file.load(file)
-            serves = state["state"] in ("starting", "ready", "restarting")
+            serves = state["state"] in ENDPOINT_ALIVE
             if serves and time.time() - state["heartbeat"] < ENDPOINT_FRESH:
                 return os.path.basename(os.path.dirname(file))
     return ""

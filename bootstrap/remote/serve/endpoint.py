@@ -103,7 +103,8 @@ class Server:
             reply = connection.getresponse()
             body = reply.read(10_000)
             self.responded = time.monotonic()
-            self.health = json.loads(body) if reply.status == 200 else None
+            found = json.loads(body) if reply.status == 200 else None
+            self.health = found if isinstance(found, dict) else None
         except (OSError, http.client.HTTPException, ValueError):
             pass  # loading, busy or gone
         finally:
@@ -150,7 +151,10 @@ class Endpoint:
     def keep(self, listener: socket.socket | None) -> str:
         """Keep a server running; returns why there is none any more."""
         while True:
-            server = Server(self.document, listener, self.log)
+            try:
+                server = Server(self.document, listener, self.log)
+            except OSError as error:  # the runtime was removed, or the host has no memory
+                return f"the server could not be started: {error}"
             code = self.watch(server)
             if code is None:
                 return ""
@@ -220,7 +224,7 @@ def health_fields(health: dict[str, Any]) -> dict[str, Any]:
 def stop_machine(argv: list[str]) -> str:
     """Stop this machine unless a run or another endpoint uses it; returns the outcome."""
     with run_lock() as free:
-        if not free:
+        if not free or run_is_closing():
             return "left to a run"
         if others := other_endpoints():
             return f"left to endpoint {others[0]}"
@@ -243,6 +247,20 @@ def run_lock() -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+def run_is_closing() -> bool:
+    """Whether a run that has ended still uploads its results, or will stop the machines.
+
+    It has no lock, and the other hosts would keep running if this machine stopped before it did.
+    """
+    runs = os.fsencode(os.path.expanduser("~/.railhead/runs/"))
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            program = file.read().rstrip(b"\0").rpartition(b"\0")[2]
+            if program.startswith(runs) and program.endswith(b"/stop_machines.py"):
+                return True
+    return False
 
 
 def other_endpoints() -> list[str]:
