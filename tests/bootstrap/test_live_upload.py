@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -105,6 +106,18 @@ def test_the_bucket_keeps_what_the_folder_keeps_and_nothing_is_deleted(
         assert all(text in ("{}", f"arrays {int(n[5:13])}") for n, text in texts.items())
     objects = [name for name in names(s3) if "/files/" in name]
     assert len(objects) == 6  # two checkpoints, and the place of the one that is uploaded next
+
+
+def test_a_folder_that_was_removed_leaves_what_was_uploaded(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    checkpoint(run, 10)
+    sender = uploads(run)
+    assert sender.step()
+    shutil.rmtree(run / "checkpoints")
+    assert sender.step()
+    texts, _ = restored(tmp_path)
+    assert texts["step-00000010/state.npz"] == "arrays 10"
 
 
 def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(

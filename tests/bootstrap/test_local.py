@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from e2e.local_hosts import wait_until
 from hosts.operator import line
 
 from bootstrap.clouds.local import cluster, processes
@@ -167,14 +168,20 @@ setsid nohup sleep 4002 >/dev/null 2>&1 </dev/null &
 """
 
 
+def sleeping(machine: LocalHost) -> list[int]:
+    """The pids of a host's background processes; a new one is a shell for a moment."""
+    found = processes.of(machine.folder)
+    return [pid for pid in found if "sleep" in processes.command_line(pid)]
+
+
 def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHost]) -> None:
     other = subprocess.Popen(["sleep", "4009"])
     try:
         ask(BACKGROUND + "true")
+        wait_until(lambda: all(len(sleeping(m)) >= 3 for m in pair), 30, "they have started")
         theirs = [processes.of(machine.folder) for machine in pair]
         assert all(len(pids) >= 5 for pids in theirs)
-        neighbour = [pid for pid in theirs[1] if "sleep" in processes.command_line(pid)]
-        assert len(neighbour) >= 3
+        neighbour = sleeping(pair[1])
         output = cluster.stop("pair", ["h1"])
         assert output == {"h1": {"ended": output["h1"]["ended"], "left": [], "port_closed": True}}
         assert output["h1"]["ended"] >= 5

@@ -13,6 +13,8 @@ import pytest
 from hosts.operator import Cluster
 
 from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan.internet import Internet
 from bootstrap.provision.apply import KEY, _Installation
 from bootstrap.remote.agent import files
 from bootstrap.runs import start
@@ -88,7 +90,8 @@ def test_a_part_of_a_file_is_private_before_it_has_content(
 def test_the_key_of_the_cluster_is_the_users_alone(session: Session, host: Path) -> None:
     facts = {"h1": SimpleNamespace(cluster_key=None)}
     cluster = SimpleNamespace(
-        inventory=SimpleNamespace(name="c"),
+        inventory=Inventory("c", (Host("h1", "127.0.0.1"),)),
+        internet=Internet(),
         sessions=SimpleNamespace(chief=session),
         facts=facts,
         chief="h1",

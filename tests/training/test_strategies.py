@@ -63,7 +63,7 @@ TWO = {**SETTINGS, "batch_size": 32, "learning_rate": 0.1}
 ONE = {**SETTINGS, "batch_size": 64, "learning_rate": 0.2, "warmup_epochs": 0.0}
 # Without a warm-up the rate is the multiplied one from the first step, so the models compare.
 FLAT = {**TWO, "warmup_epochs": 0.0}
-RESULTS = {"evaluation.json", "model.keras", "saved_model", "tensorboard", "checkpoints"}
+RESULTS = {"checkpoints", "evaluation.json", "model.keras", "saved_model", "tensorboard", "worst"}
 
 
 @dataclass(frozen=True)

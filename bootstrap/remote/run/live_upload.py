@@ -59,8 +59,8 @@ class CheckpointUpload:
                 previous checkpoints.
         """
         found = checkpoint_files.complete_files(self.folder)
-        if found == {entry["path"]: stamp_of(entry) for entry in self.files}:
-            return True
+        if not found or found == {entry["path"]: stamp_of(entry) for entry in self.files}:
+            return True  # an emptied folder does not replace what was uploaded
         if not is_settled(found):
             return False
         try:
