@@ -1,7 +1,8 @@
 """Whether a host has outbound access: to its apt mirrors, and to a package index.
 
-POSIX sh that writes nothing. It tries one connection to each, for at most 3 s, in the background
-of all other facts, so that only a host without outbound access takes longer.
+POSIX sh that writes nothing. It tries to connect to each, for at most 3 s, in the background of all
+other facts, so that only a host without outbound access takes longer. Three connections are tried
+at once: where 5 % of the packets are lost, one alone, with its two DNS answers, often fails.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ railhead_try() {
   h=${1#*://}; h=${h%%/*}; h=${h##*@}
   case $h in *]:*) p=${h##*:}; h=${h%:*};; \\[*) ;; *:*) p=${h##*:}; h=${h%:*};; esac
   h=${h#\\[}; h=${h%]}
-  RES_OPTIONS='timeout:1 attempts:2' timeout 3 bash -c ': </dev/tcp/"$0"/"$1"' "$h" "$p"
+  RES_OPTIONS='timeout:1 attempts:2' timeout 3 bash -c '
+    for s in 0 0.4 0.8; do (sleep $s; : </dev/tcp/"$0"/"$1") & done
+    for s in 1 2 3; do wait -n && { kill $(jobs -p); exit 0; }; done; exit 1' "$h" "$p"
 }
 {
 railhead_mirrors=$(railhead_lists | tr '\\n' ' ')

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
+LINEAR = Path("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
 
 
@@ -72,6 +74,20 @@ def test_the_first_mirror_of_the_lists_is_tried(
     )
     write(tmp_path, name, text.format(nobody))
     assert ask(tmp_path, shell=shell).apt == EgressCheck(nobody, False)
+
+
+def test_a_mirror_whose_first_packets_are_lost_is_reached(tmp_path: Path) -> None:
+    """A full queue drops a connection's packets. The kernel sends them again after 1 s and 3 s, or
+    every second where it knows LINEAR: the next one of a single connection would be too late."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        address = "127.0.0.1:{}".format(*listening.getsockname()[1:2])
+        with socket.create_connection(listening.getsockname()):  # the only place in the queue
+            room = threading.Timer(2.2 if LINEAR.exists() else 1.2, listening.accept)
+            room.start()
+            write(tmp_path, "sources.list", f"deb http://{address} stable main\n")
+            found = ask(tmp_path)
+            room.join()
+    assert found.apt == EgressCheck(address, True)
 
 
 def test_the_systems_own_mirror_comes_before_a_makers(
