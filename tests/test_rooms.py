@@ -59,10 +59,12 @@ SDKS = {
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
     "bootstrap.remote.run.checkpoint_files",
+    "bootstrap.remote.run.json_file",
     "bootstrap.remote.run.manifest",
     "bootstrap.remote.run.mpirun_output",
     "bootstrap.remote.run.stop_policy",
     "bootstrap.remote.evaluation.thresholds",
+    "bootstrap.remote.serve.machine_use",
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]

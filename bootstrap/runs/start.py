@@ -32,15 +32,17 @@ from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
 
 REMOTE = Path(__file__).parents[1] / "remote"
-SUPERVISOR = (
-    *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
-    *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
-    "json_file.py",
-    "metric_lines.py",
-)
-EVALUATION = ("thresholds.py",)
+CHIEF_PROGRAMS = {  # by the folder of remote/
+    "run": (
+        *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
+        *("closing.py", "bounded.py", "checkpoint_files.py", "live_upload.py", "upload.py"),
+        *("json_file.py", "metric_lines.py", "stop_machines.py", "stop_policy.py"),
+        "restore_checkpoints.py",
+    ),
+    "evaluation": ("thresholds.py",),
+    "serve": ("machine_use.py",),
+}
 RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
-STOP_MACHINES = ("stop_machines.py", "stop_policy.py", "restore_checkpoints.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -327,12 +329,9 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
     slots = [h["slots"] for h in document["hosts"]]
     return [
         *(
-            [f"{run.folder}/{n}", 0o644, (REMOTE / "run" / n).read_text()]
-            for n in (*SUPERVISOR, *STOP_MACHINES)
-        ),
-        *(
-            [f"{run.folder}/{n}", 0o644, (REMOTE / "evaluation" / n).read_text()]
-            for n in EVALUATION
+            [f"{run.folder}/{n}", 0o644, (REMOTE / part / n).read_text()]
+            for part, names in CHIEF_PROGRAMS.items()
+            for n in names
         ),
         [f"{run.folder}/mpirun.json", 0o644, json.dumps(argv)],
         [f"{run.folder}/hostfile", 0o644, hostfile.hostfile(slots)],

@@ -14,12 +14,12 @@ from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
 from bootstrap.serving.state import (
-    ALIVE,
     EndpointState,
     clock_of,
     is_alive,
@@ -28,7 +28,8 @@ from bootstrap.serving.state import (
 )
 from bootstrap.ssh.session import Session
 
-SUPERVISOR = Path(__file__).parents[1] / "remote/serve/endpoint.py"
+REMOTE = Path(__file__).parents[1] / "remote"
+SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 
@@ -106,7 +107,7 @@ def lay_out(place: Place, endpoint: Deployed, document: Mapping[str, Any]) -> No
     folder = endpoint.folder
     files = [
         [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
-        [f"{folder}/endpoint.py", 0o644, SUPERVISOR.read_text()],
+        *([f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()] for n in SUPERVISOR),
         [f"{folder}/versions/.keep", 0o644, ""],
         [f"{folder}/logs/.keep", 0o644, ""],
     ]

@@ -13,11 +13,11 @@ from bootstrap.errors import RailheadError
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
+from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
 from bootstrap.serving.environment import home_of, python_version
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
 from bootstrap.serving.state import (
-    ALIVE,
     EndpointState,
     clock_of,
     is_alive,

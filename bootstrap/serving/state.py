@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.console.text import clean, count, duration
+from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import parsed
 from bootstrap.untrusted.unpack import Hostile
 
-ALIVE = ("starting", "ready", "restarting")
 STATES = (*ALIVE, "ended", "failed")
 LARGEST = 1e15  # of its numbers
 

@@ -17,6 +17,7 @@ from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, timer
 from bootstrap.provision.local_environment import runtime_here
+from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.runs.start import Run
 from bootstrap.serving import notebook, records
 from bootstrap.serving import predict as prediction
@@ -30,7 +31,7 @@ from bootstrap.serving.environment import (
 from bootstrap.serving.model import copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
-from bootstrap.serving.state import ALIVE, clock_of, read_document, read_state, status_line
+from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session

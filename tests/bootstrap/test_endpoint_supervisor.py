@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from e2e.local_hosts import wait_until
 
-SUPERVISOR = Path(__file__).parents[2] / "bootstrap/remote/serve/endpoint.py"
+from bootstrap.serving.deploy import REMOTE, SUPERVISOR
+
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
 SERVER = """
 import http.server, json, os, socket, sys, threading
@@ -56,7 +57,8 @@ class Endpoint:
     def __init__(self, home: Path, name: str = "m", **changes: Any) -> None:
         self.home, self.folder = home, home / ".railhead/endpoints" / name
         self.folder.mkdir(parents=True)
-        shutil.copy(SUPERVISOR, self.folder)
+        for name in SUPERVISOR:
+            shutil.copy(REMOTE / name, self.folder)
         (self.folder / "server.py").write_text(SERVER)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -21,9 +21,8 @@ from typing import Any
 import pytest
 
 from bootstrap.remote.run import stop_machines
-from bootstrap.remote.serve import endpoint
-from bootstrap.serving.state import ALIVE
 
+machine_use: Any = sys.modules["machine_use"]  # as stop_machines imports it
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
 # Notes what it is asked; a host that was stop command sent answers no more.
@@ -50,7 +49,7 @@ class Kept:
         self.home = home
         self.folder = home / ".railhead" / "runs" / "r1"
         self.folder.mkdir(parents=True)
-        for path in REMOTE.glob("*.py"):
+        for path in (*REMOTE.glob("*.py"), REMOTE.parent / "serve/machine_use.py"):
             shutil.copy(path, self.folder)
         here = ["sh", "-c", f"echo chief >>{home}/asked"]
         stop = {"argv": [here, ["off"], ["off"]], "keep_minutes": 20}
@@ -133,12 +132,6 @@ def test_a_chief_that_serves_an_endpoint_is_left_to_it(
     assert (output["stopped"]["a"] == "left to endpoint digits") is kept_on
     assert ("chief" in kept.requests) is not kept_on
     assert output["stopped"]["b"] == output["stopped"]["c"] == "ok"
-
-
-def test_all_programs_take_the_same_endpoints_for_alive() -> None:
-    here = (stop_machines.ENDPOINT_ALIVE, stop_machines.ENDPOINT_FRESH, stop_machines.LOCK)
-    assert here == (endpoint.ALIVE, endpoint.FRESH, endpoint.LOCK)
-    assert endpoint.ALIVE == ALIVE
 
 
 def test_a_host_that_goes_while_it_is_reported_to_is_stopped(home: Path) -> None:
@@ -235,8 +228,8 @@ def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
     kept = Kept(home)
     monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
     monkeypatch.setattr(stop_machines, "RUN_ID", "r1")
-    monkeypatch.setattr(stop_machines, "LOCK", str(kept.lock))
-    real = stop_machines.take_lock
+    monkeypatch.setattr(machine_use, "LOCK", str(kept.lock))
+    real = machine_use.run_lock
 
     @contextmanager
     def another_run_was_here() -> Iterator[bool]:
@@ -244,7 +237,7 @@ def test_a_run_that_began_before_the_lock_was_taken_keeps_its_machines(
         with real() as free:
             yield free
 
-    monkeypatch.setattr(stop_machines, "take_lock", another_run_was_here)
+    monkeypatch.setattr(machine_use, "run_lock", another_run_was_here)
     stop_machines.MachineStopper(
         json.loads((kept.folder / "run.json").read_text()), "succeeded"
     ).go()
@@ -260,7 +253,7 @@ def test_a_controller_that_fetches_for_long_is_still_connected(
     attached.write_text(f"{controller.pid}\n")
     os.utime(attached, (1, 1))
     monkeypatch.setattr(stop_machines, "RUN", str(kept.folder))
-    monkeypatch.setattr(stop_machines, "LOCK", str(kept.lock))
+    monkeypatch.setattr(machine_use, "LOCK", str(kept.lock))
     situation = stop_machines.MachineStopper(
         json.loads((kept.folder / "run.json").read_text()), "succeeded"
     ).situation()

@@ -16,9 +16,8 @@ import pytest
 
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 CASES = Path(__file__).parents[1] / "cases" / "mpirun"
-PARTS = [
-    path for name in ("run", "rank", "evaluation") for path in REMOTE.parent.glob(f"{name}/*.py")
-]
+FOLDERS = ("run", "rank", "evaluation", "serve")
+PARTS = [path for name in FOLDERS for path in REMOTE.parent.glob(f"{name}/*.py")]
 
 
 END = r"\036"

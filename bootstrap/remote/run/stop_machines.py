@@ -8,8 +8,6 @@ Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import glob
 import json
 import os
 import shlex
@@ -17,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -32,23 +29,22 @@ if TYPE_CHECKING:
         live_upload,
         stop_policy,
     )
+    from bootstrap.remote.serve import machine_use
 else:  # on a host they are in the same folder
     import bounded
     import checkpoint_files
     import controller
     import json_file
     import live_upload
+    import machine_use
     import stop_policy
 
 RUN = os.path.dirname(os.path.abspath(__file__))
 RUN_ID = os.path.basename(RUN)
-LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
-ENDPOINT_ALIVE = ("starting", "ready", "restarting")
-ENDPOINT_FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
 
 
@@ -84,7 +80,7 @@ class MachineStopper:
         if step.kind == "none":
             self.report("left to " + (self.successor() or "you"), until=None)
             return
-        with take_lock() as free:
+        with machine_use.run_lock() as free:
             if free and not self.successor():
                 self.stop()
             else:
@@ -114,7 +110,7 @@ class MachineStopper:
 
     def successor(self) -> str:
         """The id of a later run on these machines; "" if there is none."""
-        with contextlib.suppress(OSError), open(LOCK) as lock:
+        with contextlib.suppress(OSError), open(machine_use.LOCK) as lock:
             last = lock.read().strip()
             return last if last != RUN_ID else ""
         return ""
@@ -182,36 +178,13 @@ class MachineStopper:
         if argv is None:
             self.report("stopped", stopped={**done, name: "has no stop command"})
             return
-        if endpoint := live_endpoint():
+        if endpoint := machine_use.live_endpoint():
             self.report("stopped", stopped={**done, name: f"left to endpoint {endpoint}"})
             return
         self.report("stopping", stopped={**done, name: "stop command sent"})
         if self.shipped:
             shipped(self.run, STATE_SHIPPING, "state.json")
         self.report("stopping", stopped={**done, name: stop_this_host(argv)})
-
-
-def live_endpoint() -> str:
-    """The name of an endpoint that serves on this host, which it stops at its end; "" if none."""
-    for file in glob.glob(os.path.expanduser("~/.railhead/endpoints/*/state.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            state = json_file.load(file)
-            serves = state["state"] in ENDPOINT_ALIVE
-            if serves and time.time() - state["heartbeat"] < ENDPOINT_FRESH:
-                return os.path.basename(os.path.dirname(file))
-    return ""
-
-
-@contextlib.contextmanager
-def take_lock() -> Iterator[bool]:
-    """Hold the chief's lock, so that no run starts on stopping machines; False: a run has it."""
-    with open(LOCK, "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def shipped(run: dict[str, Any], seconds: float, *only: str) -> tuple[dict[str, Any] | None, str]:

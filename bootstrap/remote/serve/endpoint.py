@@ -18,38 +18,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.run import json_file
+    from bootstrap.remote.serve import machine_use
+else:  # on a host they are in the same folder
+    import json_file
+    import machine_use
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
 WINDOW = 600.0  # a crash that is older than this does not count
 NO_RESTART = (2, 3)  # exit codes of a server that will not start the next time either
 HUNG = 60.0  # seconds without a response after which a server is ended
 GRACE = 12.0  # seconds for the requests in progress when it ends
 LOG = 5_000_000  # bytes of the server's log; one older part is kept
-ALIVE = ("starting", "ready", "restarting")
-FRESH = 15.0  # seconds after which the heartbeat of another endpoint no longer counts
 
 
 def path(name: str) -> str:
     """A path in the endpoint's folder."""
     return os.path.join(FOLDER, name)
-
-
-def load(file: str) -> dict[str, Any]:
-    """A JSON object of this folder or another."""
-    with open(file, encoding="utf-8") as text:
-        found: dict[str, Any] = json.load(text)
-        return found
-
-
-def save(file: str, value: dict[str, Any]) -> None:
-    """Write a JSON object whole or not at all."""
-    with open(f"{file}.part", "w", encoding="utf-8") as text:
-        json.dump(value, text)
-    os.replace(f"{file}.part", file)
 
 
 class Log:
@@ -124,7 +115,7 @@ class Endpoint:
     """The states: starting, ready, restarting; at the end `ended` or `failed` with a reason."""
 
     def __init__(self) -> None:
-        self.document = load(path("endpoint.json"))
+        self.document = json_file.load(path("endpoint.json"))
         self.state: dict[str, Any] = {"pid": os.getpid(), "restarts": 0}
         self.log = Log(path("logs/server.log"))
         self.crashes: list[float] = []
@@ -195,14 +186,14 @@ class Endpoint:
     def seconds_left(self) -> float:
         """The rest of the time-to-live, which `fab deploy --update` may have moved."""
         with contextlib.suppress(OSError, ValueError, KeyError):
-            self.until = float(load(path("endpoint.json"))["until"])
+            self.until = float(json_file.load(path("endpoint.json"))["until"])
         return self.until - time.time()
 
     def report(self, state: str, **more: Any) -> None:
         """Write state.json."""
         self.state |= {"state": state, "heartbeat": time.time(), "until": self.until, **more}
         with contextlib.suppress(OSError):
-            save(path("state.json"), self.state)
+            json_file.save(path("state.json"), self.state)
 
     def end(self, reason: str) -> None:
         """Write the last state; stop a stack's machine, unless a person ended the endpoint or
@@ -223,11 +214,11 @@ def health_fields(health: dict[str, Any]) -> dict[str, Any]:
 
 def stop_machine(argv: list[str]) -> str:
     """Stop this machine unless a run or another endpoint uses it; returns the outcome."""
-    with run_lock() as free:
+    with machine_use.run_lock() as free:
         if not free or run_is_closing():
             return "left to a run"
-        if others := other_endpoints():
-            return f"left to endpoint {others[0]}"
+        if other := machine_use.live_endpoint(besides=os.path.basename(FOLDER)):
+            return f"left to endpoint {other}"
         try:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -235,18 +226,6 @@ def stop_machine(argv: list[str]) -> str:
     if done.returncode == 0:
         return "stop command sent"
     return f"not stopped: {done.stderr.decode(errors='replace').strip()[-300:]}"
-
-
-@contextlib.contextmanager
-def run_lock() -> Iterator[bool]:
-    """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
-    with open(LOCK, "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def run_is_closing() -> bool:
@@ -261,19 +240,6 @@ def run_is_closing() -> bool:
             if program.startswith(runs) and program.endswith(b"/stop_machines.py"):
                 return True
     return False
-
-
-def other_endpoints() -> list[str]:
-    """The names of the other endpoints of this home that are alive."""
-    above, own = os.path.split(FOLDER)
-    found = []
-    for name in sorted(os.listdir(above)):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            state = load(os.path.join(above, name, "state.json"))
-            fresh = time.time() - float(state["heartbeat"]) < FRESH
-            if name != own and state["state"] in ALIVE and fresh:
-                found.append(name)
-    return found
 
 
 def main() -> None:

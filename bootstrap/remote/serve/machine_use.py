@@ -1,0 +1,43 @@
+"""Who uses a machine: a run, by its lock, and endpoints, by their states. The programs that stop
+machines, of a run and of an endpoint, read it. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import time
+from collections.abc import Iterator
+
+LOCK = os.path.expanduser("~/.railhead/supervisor.lock")
+ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
+ALIVE = ("starting", "ready", "restarting")
+FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
+
+
+@contextlib.contextmanager
+def run_lock() -> Iterator[bool]:
+    """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
+    with open(LOCK, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def live_endpoint(besides: str = "") -> str:
+    """The name of an endpoint, other than `besides`, that serves on this host and stops it at its
+    end; "" if there is none."""
+    for file in sorted(glob.glob(f"{glob.escape(ENDPOINTS)}/*/state.json")):
+        name = os.path.basename(os.path.dirname(file))
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(file) as text:
+            state = json.load(text)
+            fresh = time.time() - float(state["heartbeat"]) < FRESH
+            if name != besides and state["state"] in ALIVE and fresh:
+                return name
+    return ""
