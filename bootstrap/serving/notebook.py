@@ -15,7 +15,7 @@ from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving.deploy import Place, lay_out, start_supervisor
-from bootstrap.serving.environment import home_of, python_version
+from bootstrap.serving.environment import home_of
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
 from bootstrap.serving.state import (
     EndpointState,
@@ -133,7 +133,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
     The wheels are fetched here by hash and sent, so that the host needs no outbound access.
     """
-    version = python_version(session, python)
+    version = wheels.python_version(session, python)
     lock = LOCK.read_text()
     digest = hashlib.sha256(f"{version} {lock}".encode()).hexdigest()[:16]
     dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
