@@ -56,7 +56,7 @@ CASES = {
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_pieces_become_lines(stream: bytes, lines: list[tuple[int, bytes]], step: int) -> None:
     splitter = MpirunOutput()
-    found = []
+    found: list[tuple[int, bytes]] = []
     for start in range(0, len(stream), step):
         found += splitter.feed(stream[start : start + step])
     assert [*found, *splitter.close()] == lines

@@ -111,8 +111,8 @@ def folder_of_two(home: Path, text: str) -> Path:
         file = folder / name
         assert old in file.read_text()
         file.write_text(file.read_text().replace(old, new))
-    with (folder / "rank_link.py").open("a") as file:
-        file.write(CUT)
+    with (folder / "rank_link.py").open("a") as link:
+        link.write(CUT)
     (folder / "end_processes.py").write_text(END.read_text())
     return folder
 

@@ -103,7 +103,7 @@ def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -
 class Heartbeat:
     """Sends ALIVE, at most every BEAT seconds; `check` is called as often."""
 
-    def __init__(self, check: Callable[[], None] | None) -> None:
+    def __init__(self, check: Callable[[], None] | None = None) -> None:
         self.due, self.check = 0.0, check
 
     def beat(self) -> None:
