@@ -1,0 +1,27 @@
+"""A cloud of a test in the registry of clouds: fab opens it as it opens EC2 or Compute Engine.
+
+Everything else of that cloud stays real: buckets, lists of machines, leftovers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bootstrap.clouds.base import Cloud
+from bootstrap.inventory.clouds import CLOUDS
+from bootstrap.inventory.hosts import Inventory
+
+_registered: dict[str, Cloud] = {}
+
+
+def register(patch: pytest.MonkeyPatch, name: str, cloud: Cloud) -> None:
+    """Let `cloud` have the instances of every inventory of the cloud `name`."""
+    patch.setitem(_registered, name, cloud)
+    patch.setitem(CLOUDS, name, replace(CLOUDS[name], instances=f"{__name__}:opened"))
+
+
+def opened(inventory: Inventory) -> Cloud:
+    """What the registry calls."""
+    return _registered[inventory.cloud]
