@@ -10,6 +10,7 @@ from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh.local_session import HERE
 
 NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
@@ -37,9 +38,14 @@ class Deployed:
         return folder_of(self.name)
 
 
+def is_endpoint_name(name: str) -> bool:
+    """Whether `name` can be part of a path and of a URL."""
+    return _NAMES.fullmatch(name) is not None
+
+
 def check_endpoint_name(name: str) -> str:
     """Return `name` if it can be part of a path and of a URL; UsageError otherwise."""
-    if not _NAMES.fullmatch(name):
+    if not is_endpoint_name(name):
         raise UsageError(
             f"{name!r} is not an endpoint's name: letters, digits, '_' and '-', at most 63",
             hint="fab deploy RUN --name digits",
@@ -48,8 +54,8 @@ def check_endpoint_name(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The folder of an endpoint on its host."""
-    return f"~/.railhead/endpoints/{name}"
+    """The folder of an endpoint on its host; UsageError if it is not an endpoint's name."""
+    return f"~/.railhead/endpoints/{check_endpoint_name(name)}"
 
 
 def _file(name: str) -> Path:
@@ -61,9 +67,16 @@ def save(endpoint: Deployed) -> None:
     atomic_write(_file(endpoint.name), json.dumps(asdict(endpoint)) + "\n")
 
 
-def forget(name: str) -> None:
-    """Remove a record."""
-    _file(name).unlink(missing_ok=True)
+def record_cluster(inventory: Inventory) -> None:
+    """Record the hosts of an endpoint, where no command has recorded them: it is found by them."""
+    if inventory.name not in local_state.clusters():
+        local_state.save_cluster(inventory)
+
+
+def forget(endpoint: Deployed) -> None:
+    """Remove the record of an endpoint; one of the same name at another place stays."""
+    if find(endpoint.name) == endpoint:
+        _file(endpoint.name).unlink()
 
 
 def names() -> list[str]:
@@ -91,9 +104,14 @@ def require(name: str) -> Deployed:
     """
     if found := find(name):
         return found
+    raise not_deployed(name)
+
+
+def not_deployed(name: str, where: str = "") -> UsageError:
+    """The error for an endpoint that is neither recorded nor `where` it was looked for."""
     known = ", ".join(names())
-    raise UsageError(
-        f"no endpoint {name!r} is deployed" + (f"; deployed: {known}" if known else ""),
+    return UsageError(
+        f"no endpoint {name!r} is deployed{where}" + (f"; deployed: {known}" if known else ""),
         hint=f"fab deploy --name {name}   # serves the model of the last run",
     )
 
