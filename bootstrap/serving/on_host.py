@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bootstrap.errors import UsageError
-from bootstrap.inventory.hosts import is_name
 from bootstrap.serving import records
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed, folder_of, is_endpoint_name
@@ -30,12 +29,11 @@ def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
         Hostile: that is missing or not valid.
     """
     found = read_document(session, folder_of(name))
-    port, run_id = found.get("port"), found.get("run_id")
-    valid = type(port) is int and 1 <= port <= 65535
-    if not valid or not (run_id is None or (isinstance(run_id, str) and is_name(run_id))):
+    host, port, run_id = session.host.name, found.get("port", 0), found.get("run_id")
+    endpoint = Deployed(name, cluster, host, port, run_id)
+    if not endpoint.is_valid():
         raise Hostile(f"an endpoint.json of {name} that is not valid")
-    assert isinstance(port, int)
-    return Deployed(name, cluster, session.host.name, port, run_id)
+    return endpoint
 
 
 def find(places: Mapping[str, Place], name: str, cluster: str) -> Deployed:

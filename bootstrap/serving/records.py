@@ -7,10 +7,11 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.hosts import Inventory, is_name
 from bootstrap.ssh.local_session import HERE
 
 NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
@@ -31,6 +32,13 @@ class Deployed:
     def place(self) -> str:
         """Where it is, for people."""
         return "this machine" if self.host == HERE else f"{self.host} of {self.cluster}"
+
+    def is_valid(self) -> bool:
+        """Whether all values have their types and can be parts of a path."""
+        given = [text for text in (self.cluster, self.run_id) if text is not None]
+        texts = [self.host, *given]
+        port = type(self.port) is int and 1 <= self.port <= 65535
+        return port and all(isinstance(text, str) and is_name(text) for text in texts)
 
     @property
     def folder(self) -> str:
@@ -81,19 +89,26 @@ def forget(endpoint: Deployed) -> None:
 
 def names() -> list[str]:
     """The names of the recorded endpoints, sorted."""
-    return sorted(path.stem for path in (local_state.home() / "deployed").glob("*.json"))
+    stems = [path.stem for path in (local_state.home() / "deployed").glob("*.json")]
+    return sorted(filter(is_endpoint_name, stems))
 
 
 def find(name: str) -> Deployed | None:
-    """The record of an endpoint; None if there is none."""
+    """The record of an endpoint; None if there is none.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    file = _file(name)
     try:
-        return Deployed(**json.loads(_file(name).read_text()))
+        found = Deployed(**json.loads(file.read_text()))
+        if found.name == name and found.is_valid():
+            return found
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):
-        raise UsageError(
-            f"the record of endpoint {name} is damaged: {_file(name)}", hint=f"rm {_file(name)}"
-        ) from None
+    except (OSError, ValueError, TypeError, RecursionError):
+        pass
+    raise UsageError(f"the record of endpoint {name} is damaged: {file}", hint=f"rm -r {file}")
 
 
 def require(name: str) -> Deployed:
@@ -117,6 +132,12 @@ def not_deployed(name: str, where: str = "") -> UsageError:
 
 
 def of_cluster(cluster: str | None) -> list[Deployed]:
-    """The recorded endpoints of a cluster; None: those of this machine."""
-    found = [find(name) for name in names()]
+    """The recorded endpoints of a cluster; None: those of this machine. A damaged record is named
+    and left out."""
+    found = []
+    for name in names():
+        try:
+            found.append(find(name))
+        except UsageError as damaged:
+            print_lines(damaged.message)
     return [endpoint for endpoint in found if endpoint and endpoint.cluster == cluster]

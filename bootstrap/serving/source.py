@@ -76,21 +76,33 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
-    if evaluated := run_document(last).get("evaluates"):  # it has no model of its own
+    evaluated = run_document(last).get("evaluates")
+    if isinstance(evaluated, str):  # it has no model of its own
         return source_of(evaluated, None)
     return Source(Run(last, results))
 
 
 def run_document(run_id: str) -> dict[str, Any]:
     """The recorded run document; {} in a record that was damaged or is of an older version."""
-    return local_state.recorded_run(run_id).get("document") or {}
+    found = local_state.recorded_run(run_id).get("document")
+    return found if isinstance(found, dict) else {}
 
 
 def run_data(run_id: str | None) -> dict[str, str]:
-    """The data of a run, as its chief reads it: {name: path or URI}; {} without a run."""
+    """The data of a run, as its chief reads it: {name: path or URI}; {} without a run.
+
+    Raises:
+        UsageError: the record of the run is damaged.
+    """
     if run_id is None:
         return {}
-    return {
-        item["name"]: item["paths"][0] if item["paths"] else item["uri"]
-        for item in run_document(run_id).get("data", ())
-    }
+    try:
+        return {
+            str(item["name"]): str(item["paths"][0] if item["paths"] else item["uri"])
+            for item in run_document(run_id).get("data", ())
+        }
+    except (KeyError, TypeError, IndexError):
+        raise UsageError(
+            f"the record of run {run_id} is damaged: its data is not known",
+            hint="the same command with --file x.png",
+        ) from None

@@ -107,9 +107,30 @@ def test_records_are_found_by_name_and_by_cluster() -> None:
     assert records.names() == ["n"]
 
 
-def test_a_damaged_record_is_named() -> None:
-    records.save(Deployed("m", "c", "h1", 8501, "r1"))
-    records._file("m").write_text("{")
+RECORD: dict[str, Any] = {"name": "m", "cluster": "c", "host": "h1", "port": 1, "run_id": None}
+WRONG: list[dict[str, Any]] = [
+    {"name": "n"}, {"cluster": "../c"}, {"host": None}, {"host": "a b"}, {"port": "1"},
+    {"port": True}, {"port": 0}, {"run_id": []}, {"more": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "[" * 100_000, *(json.dumps({**RECORD, **x}) for x in WRONG)]
+)
+def test_a_damaged_record_is_named(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    records.save(Deployed(**RECORD))
+    assert records.of_cluster("c") == [records.find("m")] != [None]
+    records._file("m").write_text(text)
+    with pytest.raises(UsageError, match="the record of endpoint m is damaged"):
+        records.find("m")
+    assert records.of_cluster("c") == [], "other commands go on"
+    assert "the record of endpoint m is damaged" in capsys.readouterr().out
+
+
+def test_a_record_that_cannot_be_read_is_named() -> None:
+    records.save(Deployed(**RECORD))
+    records._file("m").unlink()
+    records._file("m").symlink_to("m.json")
     with pytest.raises(UsageError, match="the record of endpoint m is damaged"):
         records.find("m")
 
@@ -135,10 +156,18 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path / "r1")
-    (local_state.cluster_folder("c") / "runs/r1.json").write_text("{")
+    record = local_state.cluster_folder("c") / "runs/r1.json"
+    record.write_text("{")
     assert run_data("r1") == {}
     source = source_of("r1", None)
     assert source.run_id == "r1"
+    whole = json.loads(record.read_text())
+    for document in ([], {"data": 1}, {"data": [{}]}, {"evaluates": 1, "runtime": []}):
+        record.write_text(json.dumps({**whole, "document": document}))
+        assert source_of(None, None, Inventory("c", (Host("h1", "a"),))).runtime is None
+        if isinstance(document, dict) and "data" in document:
+            with pytest.raises(UsageError, match="the record of run r1 is damaged"):
+                run_data("r1")
 
 
 def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
