@@ -90,7 +90,9 @@ class Sky:
     def __init__(self, machines: Machines, *states: str, takes: float = 30) -> None:
         self.machines = machines
         self.at_sleep: list[Callable[[], None]] = []
-        self.keys = {name: (host.public_key,) for name, host in machines.hosts.items()}
+        self.keys: dict[str, tuple[str, ...]] = {
+            name: (host.public_key,) for name, host in machines.hosts.items()
+        }
         self.states = dict(zip((ONE, TWO), states or ("running", "running"), strict=True))
         self.takes, self.time = takes, 0.0
         self.due: dict[str, tuple[float, str]] = {}
