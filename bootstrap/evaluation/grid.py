@@ -79,10 +79,10 @@ def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventor
     hosts = len(inventory.hosts)
     choices = [n for n in range(1, min(hosts, trials) + 1) if hosts % n == 0]
     if at_once not in choices:
-        there_are = f"there are {count(hosts, 'host')} and {count(trials, 'trial')}"
         raise UsageError(
-            f"--at-once {at_once}: {there_are}; each trial needs the same number of hosts, and no "
-            f"host may be left; choices: {', '.join(map(str, choices))}",
+            f"--at-once {at_once}: {count(hosts, 'host')} cannot be divided into so many equal "
+            f"slices, each with one of {count(trials, 'trial')}; choices: "
+            f"{', '.join(map(str, choices))}",
             hint=f"fab sweep --at-once {max(n for n in choices if n < at_once)}",
         )
     size = hosts // at_once
