@@ -310,7 +310,12 @@ def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs
     local_state.save_cluster(replace(on_gcs.inventory, name="c"))
     third, damaged = "20261122-120000-0003", "20261122-130000-0004"
     result = {"state": "succeeded", "seconds": 5.0, "evaluation": {"accuracy": 0.99}}
-    texts = {FIRST: json.dumps(result), SECOND: json.dumps(result), third: json.dumps(result), damaged: "["}
+    texts = {
+        FIRST: json.dumps(result),
+        SECOND: json.dumps(result),
+        third: json.dumps(result),
+        damaged: "[",
+    }
     for run_id, content in {**texts, "../x": json.dumps(result)}.items():
         on_gcs.put(f"runs/{run_id}/results/result.json", content.encode())
     out = io.StringIO()
