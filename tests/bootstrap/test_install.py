@@ -19,6 +19,7 @@ from standins.connected import connected
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
 from bootstrap.plan.cluster import Cluster, Options
@@ -29,7 +30,6 @@ from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
 from bootstrap.provision.survey import wheel_folder
-from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Reply
 from bootstrap.workflows.bootstrap import make_ready
 
@@ -103,11 +103,11 @@ def apply(cluster: Cluster, hosts: Mapping[str, RecordedHost], *steps: str) -> N
     apply_plan.apply(connected(cluster, hosts), plan, Board(io.StringIO(), tuple(hosts)))
 
 
-def test_the_installer_is_sent_as_a_folder_that_appears_whole(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "uv").write_text("an installer")
-    monkeypatch.setattr("bootstrap.provision.uv.uv_for_hosts", lambda: pack_folder(tmp_path))
+def test_the_installer_is_sent_as_a_folder_that_appears_whole(cluster: Cluster, home: Path) -> None:
+    """It was fetched before."""
+    installer = local_state.cache("uv-for-hosts") / uv_digest() / "uv"
+    installer.parent.mkdir(parents=True)
+    installer.write_text("an installer")
     host = RecordedHost("h1")
     apply(cluster, {"h1": host}, "uv")
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]

@@ -175,7 +175,7 @@ def test_an_sshd_gets_no_secret_of_who_starts_it(
     sshd.write_text(f"#!/bin/sh\nenv >{tmp_path / 'env'}\n")
     sshd.chmod(0o755)
     with monkeypatch.context() as patch:
-        patch.setattr(local_host, "program", lambda: str(sshd))
+        patch.setattr(local_host, "SSHD", (str(sshd),))
         local_host.run(pair[0])
     output = (tmp_path / "env").read_text()
     assert f"{processes.MARK}={pair[0].folder}" in output and "sesame" not in output
