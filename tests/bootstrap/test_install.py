@@ -1,6 +1,6 @@
 """The runtime and its Horovod wheel on hosts: in which order, and what a failure leaves.
 
-The hosts are sessions that write down what they are asked; real ones are in tests/e2e.
+The hosts are sessions that record each call; real ones are in tests/e2e.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RecordedHost:
         self.ran.append(list(argv))
         self.variables.append(env)
         if self.fails and argv[0] == self.fails:
-            return Reply(1, (f"the last words {env.get('HTTPS_PROXY', '')}".strip(),))
+            return Reply(1, (f"the last line {env.get('HTTPS_PROXY', '')}".strip(),))
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
@@ -153,7 +153,7 @@ def test_a_failure_behind_a_proxy_has_no_password(cluster: Cluster) -> None:
     behind = replace(cluster, internet=Internet(proxy="http://me:s3cret@p.example"))
     with pytest.raises(HostsFailed) as caught:
         apply(behind, {"h1": RecordedHost("h1", "sh"), "h2": RecordedHost("h2")}, "horovod")
-    assert "the last words http://me:[secret]@p.example" in caught.value.outcomes["h1"]
+    assert "the last line http://me:[secret]@p.example" in caught.value.outcomes["h1"]
 
 
 def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
@@ -178,7 +178,7 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fai
     hosts = {"h1": RecordedHost("h1", fails), "h2": RecordedHost("h2")}
     with pytest.raises(HostsFailed) as caught:
         apply(cluster, hosts, "horovod")
-    assert f"horovod: {fails} ended with 1\nthe last words" in caught.value.outcomes["h1"]
+    assert f"horovod: {fails} ended with 1\nthe last line" in caught.value.outcomes["h1"]
     assert caught.value.outcomes["h2"] == "no Horovod wheel: its build on h1 failed"
     assert not wheel_folder(cluster).exists()
     assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)
