@@ -19,7 +19,15 @@ import pytest
 TESTS = Path(__file__).parent
 FOLDERS = ("cloud", "e2e", "engine", "hosts")
 MARKERS = ("root", "slow")
-FIXTURES = {"cluster", "full_hosts", "gcs_store", "on_gcs", "one_host", "runtime_python"}
+FIXTURES = {
+    "aws_client",
+    "cluster",
+    "full_hosts",
+    "gcs_store",
+    "on_gcs",
+    "one_host",
+    "runtime_python",
+}
 FIXTURES |= {"ready", "s3_server", "s3_store", "shared_caches", "world"}
 STARTERS = {"subprocess", "multiprocessing", "moto", "pulumi"}
 

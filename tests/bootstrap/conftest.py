@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hosts.operator import Cluster, Operator
 from standins.agent_process import Agent
 from standins.gpu_hosts import with_cards
+from standins.pulumi_command import PulumiCommand
 
 from bootstrap.clouds.gcp import client as gcp_client
 from bootstrap.clouds.local import cluster as local_cluster
@@ -28,6 +30,37 @@ def debian() -> HostFacts:
     """The facts of a Debian 12 host, 192.0.2.2 in 192.0.2.0/24, that has every part."""
     held = json.loads((CASES / "facts/debian-12.json").read_text())
     return parse("\n".join(held["output"]))
+
+
+@pytest.fixture
+def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiCommand:
+    """A stand-in for the command `pulumi`, first on PATH."""
+    command = PulumiCommand(tmp_path / "pulumi-bin")
+    monkeypatch.setenv("PATH", str(command.folder), prepend=os.pathsep)
+    return command
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No credentials of AWS: each call fails at once, and nothing is sent."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def aws_client(no_aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """An AWS of this test's own (moto), with credentials; makes clients of its services."""
+    boto3 = pytest.importorskip("boto3", reason="scripts/setup --stacks installs boto3")
+    moto = pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+    from standins.aws import moto_plus
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    moto_plus.add()
+    moto_plus.reset()
+    with moto.mock_aws():
+        yield lambda service: boto3.client(service, region_name="us-east-1")
 
 
 @pytest.fixture

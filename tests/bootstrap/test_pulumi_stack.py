@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from standins.pulumi_command import PulumiCommand, exported, resource
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import pulumi_stack
@@ -33,127 +33,107 @@ LISTED = """echo '[{"name": "dev", "current": true}, {"name": "aws-g4dn", "curre
 
 
 @pytest.fixture
-def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on PATH for the stand-in, and a project that it is about."""
+def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiCommand:
+    """The stand-in on PATH, and a project that it is about."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(pulumi_stack, "PROJECT", tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railhead\n")
-    (tmp_path / "bin").mkdir()
-    return tmp_path / "bin" / "pulumi"
+    return PulumiCommand(tmp_path / "bin")
 
 
-def answers(pulumi: Path, **by_command: str) -> None:
-    """Write the stand-in: what it does by its words, joined with _."""
-    cases = "".join(f'"{" ".join(w.split("_"))}"*) {do};;\n' for w, do in by_command.items())
-    pulumi.write_text(
-        f'#!/bin/sh\necho "$*" >> {pulumi.parent}/asked\ncase "$*" in\n{cases}'
-        '*) echo "unknown: $*" >&2; exit 99;; esac\n'
-    )
-    pulumi.chmod(0o755)
+OWN = (resource("pulumi:pulumi:Stack"), resource("railhead:aws:Cluster"))
 
 
-OWN = ("pulumi:pulumi:Stack", "railhead:aws:Cluster")
-
-
-def exported(*kinds: str) -> str:
+def made(*kinds: str) -> str:
     """What answers `pulumi stack export` for a state with these kinds of resources."""
-    held: list[dict[str, Any]] = [{"type": k, "urn": f"urn::{k}::x"} for k in OWN]
-    held += [
-        {"type": k, "urn": f"urn::{k}::x", "custom": True, "id": f"i-{n}"}
-        for n, k in enumerate(kinds, 1)
-    ]
-    return f"echo '{json.dumps({'deployment': {'resources': held}})}'"
+    return exported(*OWN, *(resource(k, id=f"i-{n}") for n, k in enumerate(kinds, 1)))
 
 
-def calls(pulumi: Path) -> list[str]:
-    return (pulumi.parent / "asked").read_text().splitlines()
-
-
-def test_the_selected_stack_is_the_current_one(pulumi: Path) -> None:
-    answers(pulumi, stack=SELECTED)
+def test_the_selected_stack_is_the_current_one(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack=SELECTED)
     assert pulumi_stack.current() == "dev"
-    assert calls(pulumi) == ["stack --show-name --non-interactive"]
+    assert pulumi.calls == ["stack --show-name"]
 
 
-def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: Path) -> None:
+def test_without_pulumi_login_or_selection_there_is_no_current_stack(pulumi: PulumiCommand) -> None:
     assert pulumi_stack.current() is None
     for output in (NONE_SELECTED, LOGGED_OUT):
-        answers(pulumi, stack=output)
+        pulumi.answers(stack=output)
         assert pulumi_stack.current() is None
 
 
-def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: Path) -> None:
-    answers(pulumi, stack=SELECTED)
+def test_a_clone_without_a_project_does_not_ask_pulumi(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack=SELECTED)
     (pulumi_stack.PROJECT / "Pulumi.yaml").unlink()
     assert pulumi_stack.current() is None
-    assert not (pulumi.parent / "asked").exists()
+    assert pulumi.calls == []
 
 
 def test_pulumi_gets_no_input_and_a_limited_time(
-    pulumi: Path, monkeypatch: pytest.MonkeyPatch
+    pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(pulumi, stack="read word && echo prompted || echo closed")
+    pulumi.answers(stack="read word && echo prompted || echo closed")
     assert pulumi_stack.current() == "closed"
     monkeypatch.setattr(pulumi_stack, "SECONDS", 0.2)
-    answers(pulumi, stack="exec sleep 30")
+    pulumi.answers(stack="exec sleep 30")
     with pytest.raises(UsageError, match="does not answer") as caught:
         pulumi_stack.current()
     assert "--hosts" in caught.value.hint
 
 
-def test_a_stacks_document_becomes_an_inventory(pulumi: Path) -> None:
-    answers(pulumi, stack_output=f"cat {CASES}/documents/cluster-aws.json")
+def test_a_stacks_document_becomes_an_inventory(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_output=f"cat {CASES}/documents/cluster-aws.json")
     found = pulumi_stack.cluster_of("dev")
     assert (found.name, found.cloud, found.stack) == ("aws-g4dn", "aws", "dev")
     assert found.hosts[1].id == "i-0a1b2c3d4e5f60719"
-    assert calls(pulumi) == ["stack output cluster --json --stack dev --non-interactive"]
+    assert pulumi.calls == ["stack output cluster --json --stack dev"]
 
 
-def test_no_such_stack_names_those_that_there_are(pulumi: Path) -> None:
-    answers(pulumi, stack_output=NO_STACK, stack_ls=LISTED)
+def test_no_such_stack_names_those_that_there_are(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_output=NO_STACK, stack_ls=LISTED)
     with pytest.raises(UsageError, match="no stack 'nope'; there are: dev, aws-g4dn"):
         pulumi_stack.cluster_of("nope")
 
 
 @pytest.mark.parametrize("output", [LOCKED, WRONG_PASSPHRASE])
-def test_a_passphrase_is_requested_by_its_variable(pulumi: Path, output: str) -> None:
-    answers(pulumi, stack_output=output)
+def test_a_passphrase_is_requested_by_its_variable(pulumi: PulumiCommand, output: str) -> None:
+    pulumi.answers(stack_output=output)
     with pytest.raises(UsageError, match="passphrase") as caught:
         pulumi_stack.cluster_of("dev")
     assert "PULUMI_CONFIG_PASSPHRASE" in caught.value.hint
     assert caught.value.code == 2
 
 
-def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: Path) -> None:
-    answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported())
+def test_a_stack_that_was_never_made_names_pulumi_up(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_output=NEVER_UPPED, stack_export=made())
     with pytest.raises(UsageError, match="has no machines") as caught:
         pulumi_stack.cluster_of("dev")
     assert caught.value.hint.startswith("pulumi up --stack dev")
 
 
 @pytest.mark.parametrize("kind", MACHINES)
-def test_machines_of_an_up_that_broke_off_are_named(pulumi: Path, kind: str) -> None:
-    answers(pulumi, stack_output=NEVER_UPPED, stack_export=exported(kind, "aws:ec2/vpc:Vpc"))
+def test_machines_of_an_up_that_broke_off_are_named(pulumi: PulumiCommand, kind: str) -> None:
+    pulumi.answers(stack_output=NEVER_UPPED, stack_export=made(kind, "aws:ec2/vpc:Vpc"))
     with pytest.raises(UsageError, match=r"broke off: i-1 exist, and cost money") as caught:
         pulumi_stack.cluster_of("dev")
     assert "fab teardown --destroy --stack dev" in caught.value.hint
 
 
-def test_a_state_that_was_half_written_names_the_damaged_file(pulumi: Path) -> None:
-    answers(pulumi, stack_export="echo 'error: failed to load checkpoint: EOF' >&2; exit 255")
+def test_a_state_that_was_half_written_names_the_damaged_file(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_export="echo 'error: failed to load checkpoint: EOF' >&2; exit 255")
     with pytest.raises(UsageError, match="killed while it wrote it; machines may run") as caught:
         pulumi_stack.state("dev")
     assert caught.value.hint.startswith("remove dev.json.attrs, in .pulumi/stacks")
 
 
-def test_no_login_and_unknown_text(pulumi: Path) -> None:
-    answers(pulumi, stack_output=LOGGED_OUT)
+def test_no_login_and_unknown_text(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_output=LOGGED_OUT)
     with pytest.raises(UsageError, match="not logged in"):
         pulumi_stack.cluster_of("dev")
-    answers(pulumi, stack_output="echo 'error: the sky fell' >&2; exit 255")
+    pulumi.answers(stack_output="echo 'error: the sky fell' >&2; exit 255")
     with pytest.raises(UsageError, match="pulumi: error: the sky fell"):
         pulumi_stack.cluster_of("dev")
-    answers(pulumi, stack_output="echo Please choose:")
+    pulumi.answers(stack_output="echo Please choose:")
     with pytest.raises(UsageError, match="printed no JSON"):
         pulumi_stack.cluster_of("dev")
 
@@ -167,41 +147,43 @@ def test_no_login_and_unknown_text(pulumi: Path) -> None:
     ],
 )
 def test_another_document_names_the_way_out(
-    pulumi: Path, change: dict[str, object], output: str, hint: str
+    pulumi: PulumiCommand, change: dict[str, object], output: str, hint: str
 ) -> None:
-    (pulumi.parent / "out.json").write_text(json.dumps(GOLDEN | change))
-    answers(pulumi, stack_output=f"cat {pulumi.parent}/out.json")
+    (pulumi.folder / "out.json").write_text(json.dumps(GOLDEN | change))
+    pulumi.answers(stack_output=f"cat {pulumi.folder}/out.json")
     with pytest.raises(UsageError, match=output) as caught:
         pulumi_stack.cluster_of("dev")
     assert caught.value.hint.startswith(hint)
 
 
-def test_a_secret_output_is_no_document(pulumi: Path) -> None:
-    answers(pulumi, stack_output="""echo '"[secret]"'""")
+def test_a_secret_output_is_no_document(pulumi: PulumiCommand) -> None:
+    pulumi.answers(stack_output="""echo '"[secret]"'""")
     with pytest.raises(UsageError, match="is not an object"):
         pulumi_stack.cluster_of("dev")
 
 
-def test_stack_without_pulumi_reports_where_to_get_it(pulumi: Path) -> None:
+def test_stack_without_pulumi_reports_where_to_get_it(pulumi: PulumiCommand) -> None:
     with pytest.raises(UsageError, match="no pulumi on PATH") as caught:
         pulumi_stack.cluster_of("dev")
     assert "pulumi.com" in caught.value.hint
 
 
 def test_destroy_asks_nothing_and_reports_a_failure(
-    pulumi: Path, capfd: pytest.CaptureFixture[str]
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    answers(pulumi, destroy="echo Destroying")
+    pulumi.answers(destroy="echo Destroying")
     pulumi_stack.destroy("dev")
     assert capfd.readouterr().out == "Destroying\n"
-    assert calls(pulumi) == ["destroy --yes --skip-preview --stack dev --non-interactive"]
-    answers(pulumi, destroy="exit 255")
+    assert pulumi.calls == ["destroy --yes --skip-preview --stack dev"]
+    pulumi.answers(destroy="exit 255")
     with pytest.raises(RailheadError, match="could not destroy all of dev"):
         pulumi_stack.destroy("dev")
 
 
-def test_a_pulumi_that_does_not_end_is_ended(pulumi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(pulumi, up="trap '' INT; exec sleep 600")
+def test_a_pulumi_that_does_not_end_is_ended(
+    pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulumi.answers(up="trap '' INT; exec sleep 600")
     monkeypatch.setattr(pulumi_stack, "UP_SECONDS", 0.1)
     monkeypatch.setattr(pulumi_stack, "ENDING_SECONDS", 0.1)
     assert pulumi_stack.up("dev", refresh=False).code == -9

@@ -1,77 +1,172 @@
-"""`fab up` tries another zone only where it gives up nothing. tests/engine runs it."""
+"""`fab up` with a stand-in for Pulumi: what it does after a break. tests/engine runs the engine."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
-from bootstrap.clouds import machines
-from bootstrap.clouds.machines import Machine, Place
 from bootstrap.errors import RailheadError
-from bootstrap.inventory import pulumi_stack
-from bootstrap.inventory.document import from_document
-from bootstrap.inventory.pulumi_stack import Streamed
-from bootstrap.inventory.stack_state import StateMachine, read_state
-from bootstrap.lifecycle import power, stack_machines, up
-from bootstrap.lifecycle.stack_machines import StackMachines
+from bootstrap.lifecycle import up
 
-CASES = Path(__file__).parents[1] / "cases"
-GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-NONE = StackMachines(read_state("dev", {}), None, None)
-REFUSED = Streamed(255, "error: InsufficientInstanceCapacity")
+ID = "0a1b2c3d4e5f"
+EMPTY = exported()
+ZONES = "echo us-east-1a,us-east-1b"
+NO_ZONES = "echo 'error: configuration key zones not found' >&2; exit 1"
+REFUSED = "echo 'error: InsufficientInstanceCapacity'; exit 255"
+EXISTS = "echo \"error: 409: The resource 'instances/t4-1' already exists\"; exit 255"
+NO_RIGHT = "echo 'error: UnauthorizedOperation'; exit 255"
+# Interrupted by the user when its output has been printed (fd 1 of pytest is a file, with capfd).
+INTERRUPTED = """echo 'error: InsufficientInstanceCapacity'
+until grep -q Insufficient /proc/$PPID/fd/1; do sleep 0.02; done
+kill -INT $PPID
+exit 255"""
+CHANGES = ("up", "destroy", "config set")  # the calls that change something
+UP, DESTROY = ("up --yes --skip-preview --stack dev", "destroy --yes --skip-preview --stack dev")
+MOVE = "config set zones us-east-1b,us-east-1a --stack dev"
+
+Clients = Callable[[str], Any]
+
+
+def run_up(report: Callable[[str], None] = lambda _: None) -> None:
+    up.up("dev", report, yes=True, refresh=False)
+
+
+def instance(aws_client: Clients, cluster_id: str = ID) -> str:
+    """A machine that runs, with the tags of a stack; its id."""
+    ec2 = aws_client("ec2")
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    tags = {"Name": "g4dn-9", "railhead:cluster": "g4dn", "railhead:id": cluster_id}
+    specification = {
+        "ResourceType": "instance",
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+    }
+    made = ec2.run_instances(
+        ImageId=image, MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge",
+        TagSpecifications=[specification],
+    )  # fmt: skip
+    return str(made["Instances"][0]["InstanceId"])
 
 
 @pytest.mark.parametrize(
-    ("before", "done", "moves"),
-    [
-        (NONE, REFUSED, True),
-        (NONE, Streamed(255, "error: UnauthorizedOperation"), False),
-        (NONE, replace(REFUSED, interrupted=True), False),
-        (replace(NONE, unlisted="AWS does not answer"), REFUSED, False),
-        (replace(NONE, inventory=GOLDEN), REFUSED, False),
-    ],
-    ids=["no machine", "another error", "Ctrl-C", "not listed", "machines before"],
+    ("first", "changes"),
+    [(REFUSED, [UP, DESTROY, MOVE, UP]), (NO_RIGHT, [UP]), (INTERRUPTED, [UP])],
+    ids=["no capacity", "another error", "Ctrl-C"],
 )
-def test_another_zone_is_tried_only_where_nothing_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, before: StackMachines, done: Streamed, moves: bool
+def test_another_zone_is_tried_after_a_refusal_for_capacity_only(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], first: str, changes: list[str]
 ) -> None:
-    found, tried = iter([before]), list[tuple[str, ...]]()
-    monkeypatch.setattr(stack_machines, "find", lambda _: next(found, NONE))
-    monkeypatch.setattr(pulumi_stack, "zones", lambda _: ("us-east-1a", "us-east-1b"))
-    monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: done)
-    monkeypatch.setattr(pulumi_stack, "set_zones", lambda _, zones: tried.append(zones))
-    monkeypatch.setattr(up, "_remove", lambda *_: None)
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=first, destroy="true"
+    )
     with pytest.raises(RailheadError, match="broke off"):
-        up.up("dev", print, yes=True, refresh=False)
-    assert tried == ([("us-east-1b", "us-east-1a")] if moves else [])
+        run_up()
+    assert pulumi.called(*CHANGES) == changes
 
 
-STRAY = Machine("t4-1", "t4-1", "running", "z", "n1", None, None, "t4", end="gcloud delete t4-1")
-EXISTS = Streamed(255, "error: 409: The resource 'instances/t4-1' already exists")
+def test_another_zone_that_has_room_is_written_into_the_config(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = list[str]()
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=ZONES, config_set="", up=[REFUSED, "true"],
+        destroy="true",
+    )  # fmt: skip
+    run_up(lines.append)
+    assert pulumi.called(*CHANGES) == [UP, DESTROY, MOVE, UP]
+    assert (
+        "no capacity in us-east-1a: now in us-east-1b; `zones` of the stack is set to it" in lines
+    )
+
+
+def test_what_was_made_and_stays_keeps_another_zone_from_being_tried(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left = exported(resource("aws:ec2/vpc:Vpc", id="vpc-1"))
+    pulumi.answers(
+        stack_export=left, config_get_zones=ZONES, config_set="", up=REFUSED, destroy="exit 255"
+    )
+    with pytest.raises(RailheadError, match=r"could not be removed: .*aws:ec2/vpc:Vpc") as caught:
+        run_up()
+    assert caught.value.hint == "fab teardown --destroy --stack dev"
+    assert pulumi.called(*CHANGES) == [UP, DESTROY]
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, EXISTS], ids=["no capacity", "in the way"])
+def test_nothing_is_removed_where_the_cloud_did_not_list_its_machines(
+    pulumi: PulumiCommand, no_aws: None, capfd: pytest.CaptureFixture[str], refusal: str
+) -> None:
+    """Some may run."""
+    pulumi.answers(stack_export=exported(*on_aws()), config_get_zones=ZONES, up=refusal)
+    lines = list[str]()
+    with pytest.raises(RailheadError, match="broke off"):
+        run_up(lines.append)
+    assert pulumi.called(*CHANGES) == [UP]
+    assert lines[0].startswith("machines in no state of Pulumi are not known: AWS call failed")
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, EXISTS], ids=["no capacity", "in the way"])
+def test_machines_that_there_were_before_are_not_given_up(
+    pulumi: PulumiCommand,
+    aws_client: Clients,
+    capfd: pytest.CaptureFixture[str],
+    refusal: str,
+) -> None:
+    machine = instance(aws_client)
+    state = on_aws(machine, cluster_id=ID)
+    pulumi.answers(stack_export=exported(*state), config_get_zones=ZONES, up=refusal)
+    with pytest.raises(RailheadError, match="broke off; 1 machine of it run now"):
+        run_up()
+    assert pulumi.called(*CHANGES) == [UP]
+    found = aws_client("ec2").describe_instances(InstanceIds=[machine])["Reservations"][0]
+    assert found["Instances"][0]["State"]["Name"] == "running"
+
+
+def test_what_a_killed_up_left_in_the_way_is_removed_where_no_machine_was(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pulumi.answers(
+        stack_export=EMPTY, config_get_zones=NO_ZONES, up=[EXISTS, "true"], destroy="true"
+    )
+    run_up()
+    assert pulumi.called(*CHANGES) == [UP, DESTROY, UP]
 
 
 @pytest.mark.parametrize(
-    ("found", "done", "next_"),
+    ("refusal", "next_"),
     [
-        (NONE, EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
-        (replace(NONE, strays=(STRAY,)), EXISTS, "gcloud delete t4-1 && fab up --stack dev"),
-        (NONE, Streamed(255, "error: UnauthorizedOperation"), "fab up --stack dev   # goes on"),
+        (EXISTS, "fab teardown --destroy --stack dev && fab up --stack dev"),
+        (NO_RIGHT, "fab up --stack dev   # goes on"),
+        (
+            "echo 'error: the stack is currently locked'; exit 255",
+            "pulumi cancel --yes --stack dev",
+        ),
     ],
-    ids=["a rule of the network", "a machine in no state", "another error"],
+    ids=["a rule of the network", "another error", "a lock"],
 )
-def test_what_a_killed_up_left_in_the_way_has_its_command(
-    monkeypatch: pytest.MonkeyPatch, found: StackMachines, done: Streamed, next_: str
+def test_a_break_names_the_next_command(
+    pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str], refusal: str, next_: str
 ) -> None:
-    monkeypatch.setattr(stack_machines, "find", lambda _: found)
-    monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
-    monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: done)
-    monkeypatch.setattr(up, "_remove", lambda *_: None)
-    with pytest.raises(RailheadError, match="broke off") as caught:
-        up.up("dev", print, yes=True, refresh=False)
+    pulumi.answers(stack_export=EMPTY, config_get_zones=NO_ZONES, up=refusal, destroy="true")
+    with pytest.raises(RailheadError, match="broke off; no machine of it exists") as caught:
+        run_up()
     assert caught.value.hint.startswith(next_)
+
+
+def test_a_machine_in_no_state_that_is_in_the_way_has_its_own_command(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine = instance(aws_client)
+    pulumi.answers(
+        stack_export=exported(*on_aws(cluster_id=ID)), config_get_zones=NO_ZONES, up=EXISTS
+    )
+    with pytest.raises(RailheadError, match="broke off; 1 machine of it run now") as caught:
+        run_up()
+    end = f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}"
+    assert caught.value.hint == f"{end} && fab up --stack dev"
 
 
 @pytest.mark.parametrize(
@@ -88,44 +183,36 @@ def test_refusals_of_what_exists(text: str, conflict: bool) -> None:
     assert up.is_conflict(text) == conflict
 
 
-@pytest.mark.parametrize("before", [NONE, replace(NONE, inventory=GOLDEN)])
-def test_what_is_in_the_way_is_removed_where_no_machine_was(
-    monkeypatch: pytest.MonkeyPatch, before: StackMachines
+def test_a_schedule_in_no_state_is_removed_before_an_up(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    runs, removed = iter([EXISTS, Streamed(0, "")]), list[str]()
-    monkeypatch.setattr(stack_machines, "find", lambda _: before)
-    monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
-    monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: next(runs))
-    monkeypatch.setattr(power, "cluster_status", lambda _: power.ClusterStatus(GOLDEN, {}, ""))
-    monkeypatch.setattr(power, "print_status", lambda *_: None)
-    monkeypatch.setattr(up, "_remove", lambda stack, _: removed.append(stack))
-    if before is NONE:
-        up.up("dev", print, yes=True, refresh=False)
-    else:
-        with pytest.raises(RailheadError, match="broke off"):
-            up.up("dev", print, yes=True, refresh=False)
-    assert removed == (["dev"] if before is NONE else [])
-
-
-def test_a_schedule_in_no_state_is_removed_before_an_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name is in use: Pulumi could not make it. Schedules in the state stay."""
-    one = StateMachine("i-1", "g4dn-1", None, None, None)
-    state = replace(
-        NONE.state, cloud="aws", cluster="g4dn", schedules=("railhead-g4dn-i-1",),
-        machines=(one, replace(one, id="i-2")),
+    scheduler, lines = aws_client("scheduler"), list[str]()
+    for name in ("railhead-g4dn-i-1", "railhead-g4dn-i-2"):
+        add_schedule(scheduler, name)
+    recorded = resource(
+        "aws:scheduler/schedule:Schedule", id="default/s", inputs={"name": "railhead-g4dn-i-1"}
+    )
+    state = [*on_aws("i-1", "i-2"), recorded]
+    pulumi.answers(stack_export=exported(*state), config_get_zones=NO_ZONES, up="true")
+    run_up(lines.append)
+    left = scheduler.list_schedules()["Schedules"]
+    assert [one["Name"] for one in left] == ["railhead-g4dn-i-1"]
+    assert "left railhead-g4dn-i-2: removed" in lines[0]
+
+
+def add_schedule(scheduler: Any, name: str) -> None:
+    """A schedule as a stack makes it."""
+    at = datetime.now(timezone.utc) + timedelta(hours=1)
+    target = {
+        "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
+        "RoleArn": "arn:aws:iam::123456789012:role/stop",
+        "Input": f'{{"InstanceIds": ["{name.removeprefix("railhead-g4dn-")}"]}}',
+    }
+    scheduler.create_schedule(
+        Name=name, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"}, Target=target,
     )  # fmt: skip
-    asked, lines = list[tuple[str, list[str]]](), list[str]()
-
-    def remove(_: Place, cluster: str, ids: list[str]) -> list[str]:
-        asked.append((cluster, ids))
-        return [f"railhead-{cluster}-{one}" for one in ids]
-
-    monkeypatch.setattr(machines, "remove_deadlines", remove)
-    monkeypatch.setattr(stack_machines, "find", lambda _: replace(NONE, state=state))
-    monkeypatch.setattr(pulumi_stack, "zones", lambda _: ())
-    monkeypatch.setattr(pulumi_stack, "up", lambda *_, **__: Streamed(0, ""))
-    up.up("dev", lines.append, yes=True, refresh=False)
-    assert asked == [("g4dn", ["i-2"])] and "left railhead-g4dn-i-2: removed" in lines[0]
 
 
 def test_the_stack_and_fab_know_the_same_refusals_for_capacity() -> None:
