@@ -32,6 +32,7 @@ from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
 from bootstrap.runs.plots import Record
 from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
@@ -254,7 +255,7 @@ class Run:
         from bootstrap.serving.request import read_request as read_deployment
 
         request = read_deployment(name, _text(port), _text(hours), None, None, update=False)
-        source = serving.source_of(self.run_id, None)
+        source = source_of(self.run_id, None)
         if here:
             serving.deploy_here(request, source)
         else:
@@ -280,14 +281,21 @@ class Endpoint:
     name: str
 
     def predict(self, samples: Any) -> Any:
-        """The outputs of the model for samples: an array [batch, ...], or the path of a file."""
+        """The outputs of the model for samples: an array [batch, ...], or the path of a file.
+
+        Raises:
+            UsageError: the samples are no array, or the endpoint does not serve.
+        """
         if isinstance(samples, (str, Path)):
             return serving.predict(self.name, str(samples), None).outputs
         import numpy as np
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "samples.npy"
-            np.save(path, np.asarray(samples), allow_pickle=False)
+            try:
+                np.save(path, np.asarray(samples), allow_pickle=False)
+            except ValueError as error:
+                raise UsageError(f"the samples are no array of numbers: {error}") from None
             return serving.predict(self.name, str(path), None).outputs
 
     def delete(self) -> None:

@@ -5,10 +5,15 @@ The fabfile adds them to those of `tasks.py`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from invoke import Context
 
 from bootstrap.cli.options import target_of, task
 from bootstrap.console.output import json_output, print_lines
+
+if TYPE_CHECKING:
+    from bootstrap.inventory.hosts import Inventory
 
 
 @task()
@@ -29,17 +34,16 @@ def deploy(
 ) -> None:
     """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
     from bootstrap.serving.request import read_request
+    from bootstrap.serving.source import source_of
     from bootstrap.workflows import serving
 
     request = read_request(name, port, hours, max_batch, max_delay, update=update)
     if here:
-        serving.deploy_here(request, serving.source_of(run, model))
+        serving.deploy_here(request, source_of(run, model))
     else:
-        source = serving.source_of(run, model) if run or model else None
+        source = source_of(run, model) if run or model else None
         inventory = target_of(hosts, stack, start=start, run=run).running()
-        serving.deploy_on_host(
-            inventory, request, source or serving.source_of(run, model, inventory)
-        )
+        serving.deploy_on_host(inventory, request, source or source_of(run, model, inventory))
 
 
 @task(positional=("name",))
@@ -49,6 +53,8 @@ def predict(
     file: str | None = None,
     samples: str | None = None,
     json: bool = False,
+    hosts: str | None = None,
+    stack: str | None = None,
 ) -> None:
     """Send a file, or held-out samples with the right answers, through an endpoint."""
     from bootstrap.inventory.hosts import whole_number
@@ -56,18 +62,33 @@ def predict(
     from bootstrap.workflows import serving
 
     with json_output(json) as out:
-        found = serving.predict(name, file, whole_number(samples, "--samples", 1, 10_000))
+        number = whole_number(samples, "--samples", 1, 10_000)
+        found = serving.predict(name, file, number, _hosts_of(name, hosts, stack))
         print_lines(*found.lines())
         if out:
             print(dumped(found), file=out)
 
 
 @task(positional=("name",))
-def undeploy(c: Context, name: str) -> None:
+def undeploy(c: Context, name: str, hosts: str | None = None, stack: str | None = None) -> None:
     """End an endpoint, and verify that nothing of it is left."""
     from bootstrap.workflows import serving
 
-    serving.undeploy(name)
+    serving.undeploy(name, _hosts_of(name, hosts, stack))
+
+
+def _hosts_of(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
+    """The hosts among which an endpoint is that another computer may have deployed; None for one
+    that is recorded here, and where no hosts are known."""
+    from bootstrap.inventory import local_state, pulumi_stack
+    from bootstrap.lifecycle import power
+    from bootstrap.serving import records
+
+    if hosts is None and stack is None:
+        known = local_state.clusters() or pulumi_stack.current()
+        if records.find(name) or not known:
+            return None
+    return power.running_part(target_of(hosts, stack).status())
 
 
 @task(positional=("port",))
@@ -82,7 +103,7 @@ def tunnel(
     """Forward a port of this machine to a port of a host, over SSH, until Ctrl-C."""
     from bootstrap.cli import shell
     from bootstrap.inventory.hosts import whole_number
-    from bootstrap.workflows import serving
+    from bootstrap.workflows import notebook
 
     number = whole_number(port, "PORT", 1, 65535)
     local = whole_number(local_port, "--local-port", 0, 65535)
@@ -90,7 +111,7 @@ def tunnel(
     inventory = target_of(hosts, stack).running()
     if host is not None:
         inventory = inventory.only([shell.known(inventory, host)])
-    serving.open_tunnel(inventory, number, local)
+    notebook.open_tunnel(inventory, number, local)
 
 
 @task()
@@ -108,10 +129,10 @@ def notebook(
     from bootstrap.inventory.hosts import whole_number
     from bootstrap.serving.notebook import PORT
     from bootstrap.serving.request import read_hours
-    from bootstrap.workflows import serving
+    from bootstrap.workflows.notebook import open_notebook
 
     seconds = read_hours(hours) * 3600
     number = whole_number(port, "--port", 1024, 65535) or PORT
     local = whole_number(local_port, "--local-port", 0, 65535)
     inventory = target_of(hosts, stack, start=start, run=run).running()
-    serving.open_notebook(inventory, run, number, local, seconds)
+    open_notebook(inventory, run, number, local, seconds)

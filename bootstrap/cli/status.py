@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bootstrap.clouds.base import UNKNOWN
@@ -14,12 +14,13 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.runs import bucket_results, checkpoints, start
-from bootstrap.serving import records
+from bootstrap.serving import on_host, records
 from bootstrap.serving.state import status_line
 from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
 
 
 def show(
@@ -58,12 +59,19 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
 
 
 def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
-    inventory = power.running_part(status)
+    inventory, chief = power.running_part(status), _chief(status.inventory, run_id)
     if inventory:
         power.pin_host_keys(replace(status, inventory=inventory), print_lines)
-        _show_hosts(inventory, run_id, status.inventory.chief.name)
-    if status.inventory.chief.name in status.not_running:
+        _show_hosts(inventory, run_id, chief)
+    if chief in status.not_running:
         print_lines(bucket_results.run_line(status.inventory, run_id))
+
+
+def _chief(inventory: Inventory, run_id: str | None) -> str:
+    """The name of the chief of the run, else of the cluster."""
+    if run_id is None and not local_state.runs(inventory.name):
+        return inventory.chief.name
+    return start.find_run(inventory, run_id).part_of(inventory).chief.name
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
@@ -73,9 +81,10 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
             print_lines(f"[{name}] {line}")
         if inventory.kind.in_cloud:
             _show_timers(sessions)
+        there = connect.everywhere(sessions, on_host.names_on, what="reading the endpoints")
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
-        _show_endpoints(inventory.name, sessions)
+        _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
         raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
 
@@ -90,22 +99,33 @@ def _show_timers(sessions: connect.Sessions) -> None:
         print_lines(f"[{name}] deadline {timer.KIND}: {UNKNOWN}: the machine cannot be reached")
 
 
-def _show_endpoints(cluster: str | None, sessions: Mapping[str, Session]) -> None:
-    """The endpoints that this user has deployed on these hosts."""
-    for endpoint in records.of_cluster(cluster):
-        session = sessions.get(endpoint.host)
+def _show_endpoints(
+    cluster: str | None,
+    sessions: Mapping[str, Session],
+    there: Mapping[str, Sequence[str]],
+) -> None:
+    """The endpoints that this user has deployed on these hosts, and others that are `there`: their
+    names by host."""
+    known = {(endpoint.host, endpoint.name): endpoint for endpoint in records.of_cluster(cluster)}
+    others = [(host, name) for host, names in there.items() for name in names]
+    for host, name in dict.fromkeys([*known, *others]):
+        session, endpoint = sessions.get(host), known.get((host, name))
         if session is None:
-            print_lines(f"endpoint {endpoint.name} on {endpoint.place}: the host is not reached")
+            print_lines(f"endpoint {name} on {host} of {cluster}: the host is not reached")
             continue
         if not session.has_agent:
             start_agent(session)
-        print_lines(status_line(session, endpoint))
+        try:
+            endpoint = endpoint or on_host.read_endpoint(session, name, cluster)
+            print_lines(status_line(session, endpoint))
+        except Hostile as error:
+            print_lines(f"endpoint {name} on {host} of {cluster}: {error.message}")
 
 
 def _show_endpoints_here() -> None:
     if records.of_cluster(None):
         with local_session() as session:
-            _show_endpoints(None, {HERE: session})
+            _show_endpoints(None, {HERE: session}, {})
 
 
 def _host(session: Session) -> str:

@@ -8,14 +8,19 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TextIO
 
 from bootstrap.console import notebook
+from bootstrap.console.output import printing_with
 from bootstrap.console.text import clean, columns_of, fit
 
 PAINTS_PER_SECOND = 10
+_prefix: ContextVar[str] = ContextVar("prefix", default="")
+_common: ContextVar[Board | None] = ContextVar("common", default=None)
 _UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
 
 
@@ -68,14 +73,28 @@ class Board:
         with self._lock:
             if self.live:
                 self._paint()
-            for name in self._texts if not self.live else ():
+            self.flush(self.names)
+
+    def add(self, names: Sequence[str]) -> None:
+        """Make a line for each of these hosts that has none."""
+        with self._lock:
+            for name in names:
+                for texts in (self._texts, self._states, self._printed):
+                    texts.setdefault(name, "")
+                self._printed_at.setdefault(name, -math.inf)
+            self.names = tuple(self._texts)
+
+    def flush(self, names: Sequence[str]) -> None:
+        """Outside of a terminal: print the last lines of these hosts that were not printed."""
+        with self._lock:
+            for name in names if not self.live else ():
                 self._print(name)
 
     def line(self, name: str, text: str, *, state: str = "") -> None:
         """Replace the text of a host; KeyError for a name that the board was not made with."""
         with self._lock:
             changed = self._states[name] != state
-            self._texts[name], self._states[name] = clean(text), state
+            self._texts[name], self._states[name] = _prefix.get() + clean(text), state
             if self.live:
                 self._changed.set()
             elif changed or self._clock() - self._printed_at[name] >= self._every:
@@ -84,7 +103,7 @@ class Board:
     def print_lines(self, text: str) -> None:
         """Print lines that stay, above the board."""
         with self._lock:
-            lines = [clean(line) for line in text.splitlines() or [""]]
+            lines = [_prefix.get() + clean(line) for line in text.splitlines() or [""]]
             if self.live:
                 self._lines += lines
                 self._changed.set()
@@ -143,6 +162,41 @@ class Board:
             self._stream.flush()
         except (OSError, ValueError):  # a closed pipe or stream
             return
+
+
+@contextmanager
+def board_of(names: Sequence[str]) -> Iterator[Board]:
+    """A board on stdout with a line for each name; in a `common_board`, that one."""
+    if common := _common.get():
+        common.add(names)
+        try:
+            yield common
+        finally:
+            common.flush(names)
+    else:
+        with Board(sys.stdout, names) as board:
+            yield board
+
+
+@contextmanager
+def common_board(names: Sequence[str]) -> Iterator[None]:
+    """One board for all runs in this block and in its threads; `print_lines` prints above it."""
+    with Board(sys.stdout, names) as board, printing_with(board.print_lines):
+        token = _common.set(board)
+        try:
+            yield
+        finally:
+            _common.reset(token)
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Put `prefix` before each line that this block writes to a board."""
+    token = _prefix.set(prefix)
+    try:
+        yield
+    finally:
+        _prefix.reset(token)
 
 
 def _is_terminal(stream: TextIO) -> bool:

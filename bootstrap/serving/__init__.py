@@ -2,6 +2,9 @@
 
 request      the options of `fab deploy`, checked
 records      which endpoints this user has deployed, and where
+place        a host, or this machine, on which endpoints are made and ended
+on_host      finds endpoints on the hosts themselves
+source       what is deployed: a run, or a folder or file
 state        state.json of an endpoint, checked: it comes from a host
 model        finds the model of a run
 environment  the runtime and the packages that serve it

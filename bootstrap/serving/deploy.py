@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bootstrap.clouds.base import Deadline
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
-from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import records
 from bootstrap.serving.environment import SERVER, Environment
+from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
 from bootstrap.serving.state import (
@@ -25,6 +22,7 @@ from bootstrap.serving.state import (
     is_alive,
     read_document,
     read_state,
+    wait_for,
 )
 from bootstrap.ssh.session import Session
 
@@ -34,30 +32,31 @@ LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where an endpoint is made: an open session with its agent, and how its machine stops."""
-
-    session: Session
-    python: str  # that runs the supervisor
-    stop: Sequence[str] | None = None
-
-
-def check_deadline(found: Deadline, seconds: float) -> None:
+def check_deadline(place: Place, seconds: float) -> None:
     """Refuse a time-to-live beyond the deadline of the machine.
 
     Raises:
         UsageError: the machine powers itself off before.
     """
-    if found.at is None:
+    if place.deadline is None or place.deadline.at is None:
         return
-    left = (found.at - datetime.now(timezone.utc)).total_seconds()
+    left = (place.deadline.at - datetime.now(timezone.utc)).total_seconds()
     if left < seconds:
         hours = seconds / 3600 + 0.5
         raise UsageError(
             f"the machine powers itself off in {duration(max(0.0, left))}, before the time-to-live "
             f"of {duration(seconds)} is over",
             hint=f"fab extend --hours {hours:.1f}   # or a shorter --hours",
+        )
+
+
+def refuse_elsewhere(endpoint: Deployed) -> None:
+    """UsageError when an endpoint of this name is recorded at another place."""
+    other = records.find(endpoint.name)
+    if other and (other.cluster, other.host) != (endpoint.cluster, endpoint.host):
+        raise UsageError(
+            f"endpoint {other.name} is on {other.place} already",
+            hint=f"fab undeploy {other.name}   # or another name: --name {other.name}-2",
         )
 
 
@@ -69,11 +68,12 @@ def refuse_second(place: Place, request: DeployRequest) -> bool:
     """
     folder = records.folder_of(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
+    options = "" if records.find(request.name) else place.options
     if alive and not request.update:
         raise UsageError(
             f"endpoint {request.name} is deployed already",
             hint=f"fab deploy --name {request.name} --update   # a new version; or: "
-            f"fab undeploy {request.name}",
+            f"fab undeploy {request.name}{options}",
         )
     if request.update and not alive:
         raise UsageError(
@@ -92,7 +92,7 @@ def deploy(
     Raises:
         RailheadError: it does not serve; the message has the last lines of its log.
     """
-    served = f"{endpoint.folder.replace('~', environment.home, 1)}/versions"
+    served = place.absolute(f"{endpoint.folder}/versions")
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
     lay_out(place, endpoint, {"argv": argv, "until": clock_of(place.session) + request.seconds})
     _link_version(place.session, endpoint.folder, model, 1)
@@ -131,15 +131,15 @@ def start_supervisor(place: Place, endpoint: Deployed) -> None:
 def update(
     place: Place, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
 ) -> EndpointState:
-    """Give an endpoint a new version and a new time-to-live; the old version serves until the new
-    one is warm.
+    """Give an endpoint a new version and a new time-to-live, and record its run; the old version
+    serves until the new one is warm.
 
     Raises:
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
     document = {**read_document(session, folder), "until": clock_of(session) + request.seconds}
-    session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
+    _write_document(session, folder, document)
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)
     used = [*listed.tail, *(state.failed if state else ())]
@@ -147,7 +147,14 @@ def update(
     number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")
-    return _wait(session, endpoint, number)
+    state = _wait(session, endpoint, number)
+    _write_document(session, folder, {**document, "run_id": endpoint.run_id})
+    records.save(endpoint)
+    return state
+
+
+def _write_document(session: Session, folder: str, document: Mapping[str, Any]) -> None:
+    session.call("write", files=[[f"{folder}/endpoint.json", 0o600, json.dumps(document)]])
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:
@@ -159,15 +166,12 @@ def _link_version(session: Session, folder: str, model: str, number: int) -> Non
 
 def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
     """The state when this version serves."""
-
-    def settled() -> EndpointState | None:
-        state = read_state(session, endpoint.folder)
-        if state is None:
-            return None
-        settled = state.state not in ALIVE or state.version == number
-        return state if settled or str(number) in state.failed else None
-
-    state = wait_until(settled, seconds=LOADING, every=0.3)
+    state = wait_for(
+        session,
+        endpoint.folder,
+        lambda state: state.version == number or str(number) in state.failed,
+        LOADING,
+    )
     if state and state.version == number and state.state == "ready":
         return state
     why = f"it does not answer within {LOADING:.0f} s"

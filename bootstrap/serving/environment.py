@@ -7,38 +7,35 @@ folder named by a digest, so that a host needs no outbound access for them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.console import log
-from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
-from bootstrap.provision import uv
+from bootstrap.provision import uv, wheels
+from bootstrap.serving.place import Place
 from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
 
 LOCK = LOCKS / "serving.txt"
-# The packages come last: nothing of the runtime is replaced by them. The server ends when its
-# standard input closes, so that none outlives its supervisor.
-START = """
-import os, sys, threading
-code, packages, module = sys.argv[1:4]
-sys.path[:0] = [code]
-sys.path.append(packages)
-sys.argv = sys.argv[3:]
+# A server ends when its standard input closes, so that none outlives its supervisor.
+END_WITH_PARENT = """
+import os, threading
 def end_with_parent():
     while os.read(0, 1):
         pass
     os._exit(0)
-if module == "serving.__main__":
-    threading.Thread(target=end_with_parent, daemon=True).start()
-import importlib
+threading.Thread(target=end_with_parent, daemon=True).start()
+"""
+# The packages come last: nothing of the runtime is replaced by them.
+START = """
+import importlib, sys
+code, packages, module = sys.argv[1:4]
+sys.path[:0] = [code]
+sys.path.append(packages)
+sys.argv = sys.argv[3:]
 sys.exit(importlib.import_module("training." + module).main())
 """
 SERVER, CLIENT = "serving.__main__", "serving.client"
@@ -52,51 +49,24 @@ class Environment:
     code: str
     packages: str
 
-    @property
-    def home(self) -> str:
-        """The home folder of the host's user."""
-        return self.code.rpartition("/.railhead/")[0]
-
     def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
-        return [self.python, "-I", "-c", START, self.code, self.packages, module, *options]
+        start = END_WITH_PARENT + START if module == SERVER else START
+        return [self.python, "-I", "-c", start, self.code, self.packages, module, *options]
 
 
-def place_environment(session: Session, python: str) -> Environment:
+def place_environment(place: Place, python: str) -> Environment:
     """Send what a host lacks to serve with this Python of a runtime.
 
     Raises:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
-    packages, code = _packages(python_version(session, python)), pack_training(REPO)
+    minor = wheels.python_version(place.session, python).rpartition(".")[0]
+    packages, code = _packages(minor), pack_training(REPO)
     paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
     for bundle, path in zip((packages, code), paths, strict=True):
-        session.send_folder(bundle, path)
-    home = home_of(session)
-    return Environment(*(path.replace("~", home, 1) for path in (python, *reversed(paths))))
-
-
-def python_version(session: Session, python: str) -> str:
-    """The version of a runtime's Python on a host, such as "3.12".
-
-    Raises:
-        RailheadError: it does not work.
-    """
-    version = "import sys; print('%d.%d' % sys.version_info[:2])"
-    reply = session.run([python, "-I", "-c", version])
-    found = reply.tail[-1].strip() if reply.tail else ""
-    if reply.rc or not re.fullmatch(r"3\.\d{1,3}", found, re.ASCII):
-        shown = clean("; ".join(reply.tail[-2:]))
-        raise RailheadError(f"the runtime's Python does not work: {shown}")
-    return found
-
-
-def home_of(session: Session) -> str:
-    """The home folder of the host's user; Hostile if that is no path."""
-    tail = session.run(["sh", "-c", 'echo "$HOME"']).tail
-    if not tail or not tail[-1].startswith("/"):
-        raise Hostile("a home folder that is no path")
-    return tail[-1]
+        place.session.send_folder(bundle, path)
+    return Environment(*(place.absolute(path) for path in (python, *reversed(paths))))
 
 
 def _packages(python: str) -> Bundle:
@@ -123,7 +93,7 @@ def _fetch(name: str, python: str) -> None:
             )
 
 
-def python_on_host(facts: HostFacts, host: str, run_digest: str | None) -> str:
+def python_on_host(place: Place, run_digest: str | None) -> str:
     """The Python of the run's runtime, else of the one that `fab bootstrap` installs there.
 
     Raises:
@@ -131,8 +101,8 @@ def python_on_host(facts: HostFacts, host: str, run_digest: str | None) -> str:
     """
     wanted = [run_digest] if run_digest else []
     for launcher in (None, "tensorflow"):
-        wanted.append(choose_runtime({host: facts}, launcher, None).digest)
+        wanted.append(choose_runtime({place.host: place.facts}, launcher, None).digest)
     for digest in wanted:
-        if digest in facts.envs:
+        if digest in place.facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
-    raise UsageError(f"{host} has no runtime to serve with", hint="fab bootstrap")
+    raise UsageError(f"{place.host} has no runtime to serve with", hint="fab bootstrap")

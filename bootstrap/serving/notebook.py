@@ -8,22 +8,15 @@ import secrets
 from dataclasses import dataclass
 
 from bootstrap.console.output import Reporter, printable
-from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
-from bootstrap.remote.serve.machine_use import ALIVE
-from bootstrap.serving.deploy import Place, lay_out, start_supervisor
-from bootstrap.serving.environment import home_of, python_version
+from bootstrap.serving.deploy import lay_out, start_supervisor
+from bootstrap.serving.environment import END_WITH_PARENT
+from bootstrap.serving.place import Place
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
-from bootstrap.serving.state import (
-    EndpointState,
-    clock_of,
-    is_alive,
-    read_document,
-    read_state,
-)
+from bootstrap.serving.state import clock_of, is_alive, read_document, read_state, wait_for
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
@@ -32,16 +25,11 @@ PORT = 8888
 LOCK = LOCKS / "notebook.txt"
 STARTING = 120.0
 # The packages come last: nothing of the runtime is replaced by them.
-START = """
-import os, sys, threading
+START = f"""{END_WITH_PARENT}
+import sys
 packages = sys.argv[1]
 sys.path.append(packages)
 sys.argv = ["jupyter-lab", *sys.argv[2:]]
-def end_with_parent():
-    while os.read(0, 1):
-        pass
-    os._exit(0)
-threading.Thread(target=end_with_parent, daemon=True).start()
 from jupyterlab.labapp import main
 sys.exit(main())
 """
@@ -83,11 +71,10 @@ def start(
         RailheadError: it does not answer; the message has the last lines of its log.
     """
     session = place.session
-    home = home_of(session)
-    packages = _install(session, python, report).replace("~", home, 1)
-    python, folder = (text.replace("~", home, 1) for text in (python, endpoint.folder))
+    installed = _install(session, python, report)
+    packages, python, folder = map(place.absolute, (installed, python, endpoint.folder))
     token = secrets.token_hex(24)
-    argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, home)]
+    argv = [python, "-I", "-c", START, packages, *_options(notebook, packages, place)]
     document = {
         "argv": argv,
         "until": clock_of(session) + notebook.seconds,
@@ -118,11 +105,10 @@ def start(
     return token
 
 
-def _options(notebook: Notebook, packages: str, home: str) -> list[str]:
-    shown = notebook.folder.replace("~", home, 1)
+def _options(notebook: Notebook, packages: str, place: Place) -> list[str]:
     return [
         "--no-browser", "--ip=127.0.0.1", f"--port={notebook.port}", "--allow-root",
-        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={shown}",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={place.absolute(notebook.folder)}",
         f"--LabApp.app_dir={packages}/share/jupyter/lab",
         "--KernelManager.transport_encryption=required",
     ]  # fmt: skip
@@ -133,7 +119,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
     The wheels are fetched here by hash and sent, so that the host needs no outbound access.
     """
-    version = python_version(session, python)
+    version = wheels.python_version(session, python)
     lock = LOCK.read_text()
     digest = hashlib.sha256(f"{version} {lock}".encode()).hexdigest()[:16]
     dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
@@ -155,12 +141,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
 
 def _wait(session: Session, endpoint: Deployed) -> None:
-    def settled() -> EndpointState | None:
-        state = read_state(session, endpoint.folder)
-        done = state is not None and (state.state == "ready" or state.state not in ALIVE)
-        return state if done else None
-
-    state = wait_until(settled, seconds=STARTING, every=0.3)
+    state = wait_for(session, endpoint.folder, lambda state: state.state == "ready", STARTING)
     if state is None or state.state != "ready":
         why = state.reason if state else f"no answer within {STARTING:.0f} s"
         raise RailheadError(

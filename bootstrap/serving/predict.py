@@ -17,9 +17,9 @@ from typing import Any
 from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.serving.environment import CLIENT, Environment
+from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import parsed
 from bootstrap.untrusted.unpack import Hostile
 
@@ -93,18 +93,18 @@ def check_file(path: Path) -> None:
 
 
 def predict_file(
-    session: Session, endpoint: Deployed, environment: Environment, path: Path
+    place: Place, endpoint: Deployed, environment: Environment, path: Path
 ) -> Predictions:
     """The predictions for a file of this machine."""
     with tempfile.TemporaryDirectory() as folder:
         name = f"input{path.suffix.lower()}"
         shutil.copy(path, Path(folder) / name)
-        session.send_tree(pack_folder(Path(folder)), f"{endpoint.folder}/input")
-    return _predict(session, endpoint, environment, ["--file", f"{endpoint.folder}/input/{name}"])
+        place.session.send_tree(pack_folder(Path(folder)), f"{endpoint.folder}/input")
+    return _predict(place, endpoint, environment, ["--file", f"{endpoint.folder}/input/{name}"])
 
 
 def predict_samples(
-    session: Session,
+    place: Place,
     endpoint: Deployed,
     environment: Environment,
     samples: int,
@@ -114,19 +114,18 @@ def predict_samples(
     options = ["--samples", str(samples)]
     for name, uri in data.items():
         options += ["--data", f"{name}={uri}"]
-    return _predict(session, endpoint, environment, options)
+    return _predict(place, endpoint, environment, options)
 
 
 def _predict(
-    session: Session, endpoint: Deployed, environment: Environment, options: Sequence[str]
+    place: Place, endpoint: Deployed, environment: Environment, options: Sequence[str]
 ) -> Predictions:
     argv = ["--port", str(endpoint.port), "--name", endpoint.name]
     argv += ["--versions", f"{endpoint.folder}/versions", *options]
-    argv = [
-        text.replace("~", environment.home, 1) if text.startswith("~/") else text for text in argv
-    ]
-    reply = session.run(
-        environment.argv(CLIENT, argv), timeout=SECONDS, env={"TF_CPP_MIN_LOG_LEVEL": "3"}
+    reply = place.session.run(
+        environment.argv(CLIENT, list(map(place.absolute, argv))),
+        timeout=SECONDS,
+        env={"TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     if reply.rc:
         why = [clean(line) for line in reply.tail[-6:]]

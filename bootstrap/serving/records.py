@@ -7,9 +7,11 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Inventory, is_name
 from bootstrap.ssh.local_session import HERE
 
 NOTEBOOK = "notebook"  # the name of JupyterLab, which is kept as an endpoint is
@@ -31,15 +33,27 @@ class Deployed:
         """Where it is, for people."""
         return "this machine" if self.host == HERE else f"{self.host} of {self.cluster}"
 
+    def is_valid(self) -> bool:
+        """Whether all values have their types and can be parts of a path."""
+        given = [text for text in (self.cluster, self.run_id) if text is not None]
+        texts = [self.host, *given]
+        port = type(self.port) is int and 1 <= self.port <= 65535
+        return port and all(isinstance(text, str) and is_name(text) for text in texts)
+
     @property
     def folder(self) -> str:
         """Its folder on its host."""
         return folder_of(self.name)
 
 
+def is_endpoint_name(name: str) -> bool:
+    """Whether `name` can be part of a path and of a URL."""
+    return _NAMES.fullmatch(name) is not None
+
+
 def check_endpoint_name(name: str) -> str:
     """Return `name` if it can be part of a path and of a URL; UsageError otherwise."""
-    if not _NAMES.fullmatch(name):
+    if not is_endpoint_name(name):
         raise UsageError(
             f"{name!r} is not an endpoint's name: letters, digits, '_' and '-', at most 63",
             hint="fab deploy RUN --name digits",
@@ -48,8 +62,8 @@ def check_endpoint_name(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The folder of an endpoint on its host."""
-    return f"~/.railhead/endpoints/{name}"
+    """The folder of an endpoint on its host; UsageError if it is not an endpoint's name."""
+    return f"~/.railhead/endpoints/{check_endpoint_name(name)}"
 
 
 def _file(name: str) -> Path:
@@ -61,26 +75,40 @@ def save(endpoint: Deployed) -> None:
     atomic_write(_file(endpoint.name), json.dumps(asdict(endpoint)) + "\n")
 
 
-def forget(name: str) -> None:
-    """Remove a record."""
-    _file(name).unlink(missing_ok=True)
+def record_cluster(inventory: Inventory) -> None:
+    """Record the hosts of an endpoint, where no command has recorded them: it is found by them."""
+    if inventory.name not in local_state.clusters():
+        local_state.save_cluster(inventory)
+
+
+def forget(endpoint: Deployed) -> None:
+    """Remove the record of an endpoint; one of the same name at another place stays."""
+    if find(endpoint.name) == endpoint:
+        _file(endpoint.name).unlink()
 
 
 def names() -> list[str]:
     """The names of the recorded endpoints, sorted."""
-    return sorted(path.stem for path in (local_state.home() / "deployed").glob("*.json"))
+    stems = [path.stem for path in (local_state.home() / "deployed").glob("*.json")]
+    return sorted(filter(is_endpoint_name, stems))
 
 
 def find(name: str) -> Deployed | None:
-    """The record of an endpoint; None if there is none."""
+    """The record of an endpoint; None if there is none.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    file = _file(name)
     try:
-        return Deployed(**json.loads(_file(name).read_text()))
+        found = Deployed(**json.loads(file.read_text()))
+        if found.name == name and found.is_valid():
+            return found
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):
-        raise UsageError(
-            f"the record of endpoint {name} is damaged: {_file(name)}", hint=f"rm {_file(name)}"
-        ) from None
+    except (OSError, ValueError, TypeError, RecursionError):
+        pass
+    raise UsageError(f"the record of endpoint {name} is damaged: {file}", hint=f"rm -r {file}")
 
 
 def require(name: str) -> Deployed:
@@ -91,14 +119,25 @@ def require(name: str) -> Deployed:
     """
     if found := find(name):
         return found
+    raise not_deployed(name)
+
+
+def not_deployed(name: str, where: str = "") -> UsageError:
+    """The error for an endpoint that is neither recorded nor `where` it was looked for."""
     known = ", ".join(names())
-    raise UsageError(
-        f"no endpoint {name!r} is deployed" + (f"; deployed: {known}" if known else ""),
+    return UsageError(
+        f"no endpoint {name!r} is deployed{where}" + (f"; deployed: {known}" if known else ""),
         hint=f"fab deploy --name {name}   # serves the model of the last run",
     )
 
 
 def of_cluster(cluster: str | None) -> list[Deployed]:
-    """The recorded endpoints of a cluster; None: those of this machine."""
-    found = [find(name) for name in names()]
+    """The recorded endpoints of a cluster; None: those of this machine. A damaged record is named
+    and left out."""
+    found = []
+    for name in names():
+        try:
+            found.append(find(name))
+        except UsageError as damaged:
+            print_lines(damaged.message)
     return [endpoint for endpoint in found if endpoint and endpoint.cluster == cluster]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.console.text import clean, count, duration
-from bootstrap.remote.serve.machine_use import ALIVE
+from bootstrap.console.wait import wait_until
+from bootstrap.remote.serve.machine_use import ALIVE, FRESH
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import parsed
@@ -24,6 +25,7 @@ class EndpointState:
 
     state: str
     pid: int
+    heartbeat: float
     until: float
     restarts: int
     version: int
@@ -42,7 +44,7 @@ class EndpointState:
         what = "a state.json of an endpoint that is not valid"
         found = parsed(text, what)
         numbers = {}
-        for key in ("pid", "until", "restarts", "version", "requests"):
+        for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not abs(value) < LARGEST:  # nor NaN
@@ -56,8 +58,8 @@ class EndpointState:
         if not valid or texts["state"] not in STATES or not 1 < numbers["pid"] < 1 << 31:
             raise Hostile(what)
         return EndpointState(
-            pid=int(numbers["pid"]), until=float(numbers["until"]),
-            restarts=int(numbers["restarts"]),
+            pid=int(numbers["pid"]), heartbeat=float(numbers["heartbeat"]),
+            until=float(numbers["until"]), restarts=int(numbers["restarts"]),
             version=int(numbers["version"]), requests=int(numbers["requests"]), failed=failed,
             **texts,
         )  # fmt: skip
@@ -70,6 +72,11 @@ class EndpointState:
             return clean(f"{self.state}: {self.reason}{machine}")
         if not alive:
             return "LOST: its supervisor died, or the host restarted"
+        if now - self.heartbeat > FRESH:
+            return (
+                f"does not answer: no heartbeat for {duration(now - self.heartbeat)}; "
+                "its supervisor is stopped or hangs, and will not end it in time"
+            )
         left = duration(max(0.0, self.until - now))
         parts = [self.state, f"ends in {left}"]
         if self.version:
@@ -84,6 +91,18 @@ def read_state(session: Session, folder: str) -> EndpointState | None:
     path = f"{folder}/state.json"
     text = session.call("read", paths=[path])[path]
     return EndpointState.read(text) if text else None
+
+
+def wait_for(
+    session: Session, folder: str, settled: Callable[[EndpointState], bool], seconds: float
+) -> EndpointState | None:
+    """The state of an endpoint when it is `settled` or over; None after so many seconds."""
+
+    def found() -> EndpointState | None:
+        state = read_state(session, folder)
+        return state if state and (state.state not in ALIVE or settled(state)) else None
+
+    return wait_until(found, seconds=seconds, every=0.3)
 
 
 def read_document(session: Session, folder: str) -> dict[str, Any]:

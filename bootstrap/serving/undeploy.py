@@ -8,9 +8,9 @@ from bootstrap.errors import RailheadError
 from bootstrap.runs.cancel import ENDPOINT, sweep
 from bootstrap.serving import records
 from bootstrap.serving.model import remove_unused_models
+from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.state import is_alive, read_state
-from bootstrap.ssh.session import Session
 
 ENDING = 20.0  # seconds for the requests in progress
 # Succeeds if nothing listens on port $1 of 127.0.0.1.
@@ -19,15 +19,13 @@ _CLOSED = (
 )
 
 
-def undeploy(session: Session, endpoint: Deployed, python: str) -> str:
+def undeploy(place: Place, endpoint: Deployed) -> str:
     """End an endpoint and remove its folder; returns what was verified, as text.
-
-    Args:
-        python: a Python of the host.
 
     Raises:
         RailheadError: a process of it is left, or its port is still open.
     """
+    session, python = place.session, place.python
     state = read_state(session, endpoint.folder)
     served = is_alive(session, endpoint.folder, state)
     if state and served:
@@ -46,7 +44,7 @@ def undeploy(session: Session, endpoint: Deployed, python: str) -> str:
         )
     session.call("remove", paths=[endpoint.folder])
     remove_unused_models(session)
-    records.forget(endpoint.name)
+    records.forget(endpoint)
     requests = f" after {count(state.requests, 'request')}" if state else ""
     before = f"ended{requests}" if served else "had ended before"
     return f"endpoint {endpoint.name} {before}; no process of it is left, nothing listens"

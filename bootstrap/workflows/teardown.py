@@ -59,7 +59,7 @@ def teardown_stack(machines: StackMachines, options: TeardownOptions) -> None:
 def _forget_endpoints(cluster: str) -> None:
     """The receipt has verified that none of them is left."""
     for endpoint in records.of_cluster(cluster):
-        records.forget(endpoint.name)
+        records.forget(endpoint)
 
 
 def _no_bucket() -> UsageError:

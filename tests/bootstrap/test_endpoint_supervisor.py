@@ -71,6 +71,12 @@ class Endpoint:
         self.document = document
         (self.folder / "endpoint.json").write_text(json.dumps(document))
 
+    def change(self, constant: str, value: str) -> None:
+        """Give a constant of the supervisor another value."""
+        program = self.folder / "endpoint.py"
+        changed = re.sub(rf"(?m)^{constant} = .*", f"{constant} = {value}", program.read_text())
+        program.write_text(changed)
+
     @contextmanager
     def runs(self) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
@@ -133,6 +139,18 @@ def test_requests_during_a_restart_wait_and_are_answered(endpoint: Endpoint) -> 
         endpoint.wait("ready")
 
 
+def test_its_heartbeat_goes_on_while_it_waits_before_a_restart(endpoint: Endpoint) -> None:
+    endpoint.change("PAUSES", "(600.0,)")
+    endpoint.change("BEAT", "0.1")
+    with endpoint.runs():
+        endpoint.wait("ready")
+        with pytest.raises(OSError):
+            endpoint.get("/crash")
+        before = endpoint.wait("restarting")["heartbeat"]
+        wait_until(lambda: endpoint.state["heartbeat"] > before, 30, "a later heartbeat")
+        assert endpoint.state["state"] == "restarting"
+
+
 def test_a_model_that_does_not_load_ends_it_with_the_reason(endpoint: Endpoint) -> None:
     (endpoint.folder / "broken").touch()
     with endpoint.runs():
@@ -186,9 +204,7 @@ def test_a_server_that_cannot_be_kept_stops_the_machine_if_it_has_served(
 ) -> None:
     """Nobody may be there to see it; who starts an endpoint sees that it does not start."""
     endpoint = Endpoint(home, stop=["sh", "-c", f"echo stopped >{home}/stopped"])
-    code = (endpoint.folder / "endpoint.py").read_text()
-    pauses = re.sub(r"(?m)^PAUSES = .*", "PAUSES = (0.0, 0.1)", code)
-    (endpoint.folder / "endpoint.py").write_text(pauses)
+    endpoint.change("PAUSES", "(0.0, 0.1)")
     broken = endpoint.folder / "broken"
     if not ready:
         broken.touch()

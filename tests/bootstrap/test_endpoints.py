@@ -11,31 +11,39 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from invoke.exceptions import Exit
 
+from bootstrap.cli import serving_tasks, status
 from bootstrap.clouds.base import Deadline
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.lifecycle import reach, timer
+from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
-from bootstrap.serving.deploy import Place, check_deadline
-from bootstrap.serving.environment import Environment, home_of, python_version
+from bootstrap.serving.deploy import check_deadline
+from bootstrap.serving.environment import Environment
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
     remove_unused_models,
     send_model,
 )
+from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
+from bootstrap.serving.source import Source, run_data, source_of
 from bootstrap.serving.state import EndpointState, clock_of, is_alive
+from bootstrap.ssh import connect
 from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
-from bootstrap.workflows.serving import Source, _data_of, deploy_on_host, source_of, undeploy
+from bootstrap.workflows.serving import deploy_on_host, undeploy
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 
@@ -45,6 +53,12 @@ STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 
     [
         ({"version": 2, "requests": 5}, True, "ready, version 2, 5 requests, ends in 1 h 6 min"),
         ({"restarts": 1, "state": "restarting"}, True, "restarting, ends in 1 h 6 min, 1 restart"),
+        (
+            {"heartbeat": -240.0},
+            True,
+            "does not answer: no heartbeat for 4 min; its supervisor is stopped or hangs, "
+            "and will not end it in time",
+        ),
         ({}, False, "LOST: its supervisor died, or the host restarted"),
         ({"state": "failed", "reason": "port 1 is in use"}, False, "failed: port 1 is in use"),
         (
@@ -88,13 +102,36 @@ def test_records_are_found_by_name_and_by_cluster() -> None:
     assert (records.of_cluster("c"), records.of_cluster(None)) == ([one], [two])
     with pytest.raises(UsageError, match="deployed: m, n"):
         records.require("x")
-    records.forget("m")
+    records.forget(Deployed("m", "other", "h1", 8501, "r1"))
+    assert records.names() == ["m", "n"], "one of the same name at another place stays"
+    records.forget(one)
     assert records.names() == ["n"]
 
 
-def test_a_damaged_record_is_named() -> None:
-    records.save(Deployed("m", "c", "h1", 8501, "r1"))
-    records._file("m").write_text("{")
+RECORD: dict[str, Any] = {"name": "m", "cluster": "c", "host": "h1", "port": 1, "run_id": None}
+WRONG: list[dict[str, Any]] = [
+    {"name": "n"}, {"cluster": "../c"}, {"host": None}, {"host": "a b"}, {"port": "1"},
+    {"port": True}, {"port": 0}, {"run_id": []}, {"more": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "[" * 100_000, *(json.dumps({**RECORD, **x}) for x in WRONG)]
+)
+def test_a_damaged_record_is_named(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    records.save(Deployed(**RECORD))
+    assert records.of_cluster("c") == [records.find("m")] != [None]
+    records._file("m").write_text(text)
+    with pytest.raises(UsageError, match="the record of endpoint m is damaged"):
+        records.find("m")
+    assert records.of_cluster("c") == [], "other commands go on"
+    assert "the record of endpoint m is damaged" in capsys.readouterr().out
+
+
+def test_a_record_that_cannot_be_read_is_named() -> None:
+    records.save(Deployed(**RECORD))
+    records._file("m").unlink()
+    records._file("m").symlink_to("m.json")
     with pytest.raises(UsageError, match="the record of endpoint m is damaged"):
         records.find("m")
 
@@ -120,10 +157,18 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path / "r1")
-    (local_state.cluster_folder("c") / "runs/r1.json").write_text("{")
-    assert _data_of(Deployed("m", "c", "h1", 8501, "r1")) == {}
+    record = local_state.cluster_folder("c") / "runs/r1.json"
+    record.write_text("{")
+    assert run_data("r1") == {}
     source = source_of("r1", None)
     assert source.run_id == "r1"
+    whole = json.loads(record.read_text())
+    for document in ([], {"data": 1}, {"data": [{}]}, {"evaluates": 1, "runtime": []}):
+        record.write_text(json.dumps({**whole, "document": document}))
+        assert source_of(None, None, Inventory("c", (Host("h1", "a"),))).runtime is None
+        if isinstance(document, dict) and "data" in document:
+            with pytest.raises(UsageError, match="the record of run r1 is damaged"):
+                run_data("r1")
 
 
 def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
@@ -147,8 +192,7 @@ def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
     tool.write_text("#!/bin/sh\necho stops=7200 now=0 late=no timer=active\n")
     tool.chmod(0o755)
     monkeypatch.setattr(timer, "TOOL", str(tool))
-    monkeypatch.setattr(reach, "sessions", lambda _: one_session())
-    monkeypatch.setattr(reach, "agents", lambda _: one_agent())
+    monkeypatch.setattr(reach, "sessions", one_session)
     machine = Inventory("c", (Host("h1", "localhost"),), cloud="aws")
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
         deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
@@ -157,22 +201,78 @@ def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
         deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
 
 
+def place(session: Any = None, home: str = "/h", deadline: Deadline | None = None) -> Place:
+    facts: Any = SimpleNamespace(home=home)
+    return Place(session, "python3", facts, deadline=deadline)
+
+
 @contextmanager
-def one_session() -> Iterator[Any]:
+def one_session(inventory: Inventory) -> Iterator[Sessions]:
     """A session with this machine, as that of the chief."""
     with local_session() as session:
-        yield SimpleNamespace(chief=session)
+        session.host = inventory.chief
+        yield Sessions(inventory, {inventory.chief.name: session})
 
 
-@contextmanager
-def one_agent() -> Iterator[Any]:
-    """The same with an agent, and the path of its Python."""
-    with one_session() as sessions:
-        yield sessions, {"h1": start_agent(sessions.chief)}
+DOCUMENT = {"schema": 1, "name": "m", "run_id": "r1", "port": 8501, "until": 9e9, "argv": []}
+
+
+@pytest.fixture
+def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
+    """A host with an endpoint `m` that another computer has deployed."""
+    folder = home / ".railhead/endpoints/m"
+    folder.mkdir(parents=True)
+    (folder / "endpoint.json").write_text(json.dumps(DOCUMENT))
+    (folder / "state.json").write_text(json.dumps({**STATE, "state": "ended", "reason": "over"}))
+    for module in (reach, connect):
+        name = "sessions" if module is reach else "open_sessions"
+        monkeypatch.setattr(module, name, one_session)
+    return parse_hosts("h1")
+
+
+def test_an_endpoint_of_another_computer_is_shown_and_ended_by_its_hosts(
+    elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local_state.save_cluster(elsewhere)
+    status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
+    assert (
+        f"endpoint m on h1 of {elsewhere.name}, port 8501: ended: over" in capsys.readouterr().out
+    )
+    with pytest.raises(Exit, match=f"no endpoint 'x' is deployed on h1 of {elsewhere.name}"):
+        serving_tasks.undeploy.body(None, "x")
+    mine = Deployed("m", "other", "h2", 8501, None)
+    records.save(mine)
+    serving_tasks.undeploy.body(None, "m", hosts="h1")
+    assert "had ended before; no process of it is left" in capsys.readouterr().out
+    assert not (home / ".railhead/endpoints/m").exists()
+    assert records.find("m") == mine, "one of this name at another place stays recorded"
+
+
+@pytest.mark.parametrize("change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}])
+def test_an_endpoint_of_another_computer_is_checked(
+    change: dict[str, Any],
+    elsewhere: Inventory,
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    local_state.save_cluster(elsewhere)
+    file = home / ".railhead/endpoints/m/endpoint.json"
+    file.write_text(json.dumps({**DOCUMENT, **change}))
+    (home / ".railhead/endpoints/\x1b[31m").mkdir()
+    with pytest.raises(Exit, match="an endpoint.json of m that is not valid"):
+        serving_tasks.undeploy.body(None, "m")
+    status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
+    shown = capsys.readouterr().out
+    assert "an endpoint.json of m that is not valid" in shown and "\x1b" not in shown
+
+
+def test_without_hosts_only_recorded_endpoints_are_known() -> None:
+    with pytest.raises(Exit, match="no endpoint 'm' is deployed\n"):
+        serving_tasks.undeploy.body(None, "m")
 
 
 def test_without_a_timer_any_time_to_live_is_allowed() -> None:
-    check_deadline(Deadline("timer", None, "MISSING", "the machine"), 10 * 3600)
+    check_deadline(place(deadline=Deadline("timer", None, "MISSING", "the machine")), 10 * 3600)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +319,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
 
 
-ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12",)), (0, ("3.12; rm",))]
+ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12.3",)), (0, ("3.12",)), (0, ("3.12.3; rm",))]
 
 
 @pytest.mark.parametrize(("code", "tail"), ANSWERS)
@@ -228,9 +328,9 @@ def test_what_a_host_says_of_its_python_and_home_is_checked(
 ) -> None:
     session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
     with pytest.raises(RailheadError, match="the runtime's Python does not work"):
-        python_version(session, "python3")
+        wheels.python_version(session, "python3")
     with pytest.raises(Hostile):
-        home_of(session)
+        place(home=tail[0] if tail else "").absolute("~/x")
 
 
 def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,9 +341,7 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
     session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
     environment = Environment("/h/python", "/h/.railhead/serving/a", "/h/.railhead/serving/b")
     endpoint = Deployed("m", "c", "h1", 8501, None)
-    deploying.deploy(
-        Place(session, "python3"), DeployRequest("m", hours=1), endpoint, "/m", environment
-    )
+    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", environment)
     assert documents[0]["until"] == 5000 + 3600
     broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):

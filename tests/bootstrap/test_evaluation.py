@@ -24,7 +24,7 @@ from bootstrap.runs.metric_options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.start import Run
-from bootstrap.workflows import serving
+from bootstrap.serving.source import source_of
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
@@ -218,7 +218,7 @@ def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Pa
     document = {"run_id": "r2", "cluster": "c", "evaluates": "r1"}
     local_state.save_run(document, project / "results/r1/evaluations/r2")
     cluster = Inventory("c", (Host("h1", "10.0.0.1"),))
-    assert serving.source_of(None, None, cluster).run_id == "r1"
+    assert source_of(None, None, cluster).run_id == "r1"
 
 
 # --- Here ------------------------------------------------------------------------------------

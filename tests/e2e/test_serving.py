@@ -105,7 +105,11 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
     assert rest(port, f"/v1/models/{NAME}:predict", {"instances": [picture()]})[0] == 200
     operator.fab("status").ended(0, "1 restart")
 
+    record = operator.home / f".railhead/deployed/{NAME}.json"
+    record.unlink()  # as on another computer
+    operator.fab(*deploy).ended(2, "is deployed already", f"fab undeploy {NAME}")
     operator.fab("deploy", "--name", NAME, "--update").ended(0, "serves version 2")
+    record.unlink()
     assert rest(port, f"/v1/models/{NAME}/versions/2")[1]["model_version_status"][0]["state"] == (
         "AVAILABLE"
     )

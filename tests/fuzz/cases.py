@@ -19,9 +19,11 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.request import TrainArgs
+from bootstrap.serving import records
+from bootstrap.serving.records import Deployed
 
 from . import chief
-from .chief import RUN
+from .chief import ENDPOINT, RUN
 from .damage import damaged
 from .sandbox import Sandbox
 
@@ -58,6 +60,9 @@ COMMANDS = [
     ["fetch", "--checkpoints"], ["fetch", "--to", "there"], ["cancel", "--run", RUN], ["teardown"],
     ["teardown", "--purge", "--discard-results"], ["prune", "--keep", "0"], ["ssh-config"],
     ["exec", "--cmd", "echo hello"], ["plan"], ["teardown", "--destroy", "--yes"],
+    ["undeploy", ENDPOINT], ["undeploy", ENDPOINT, "--hosts", HERE], ["deploy", "--name", ENDPOINT],
+    ["deploy", "--name", ENDPOINT, "--update"], ["predict", ENDPOINT, "--samples", "1"],
+    ["predict", ENDPOINT, "--file", "x.json"], ["notebook"],
 ]  # fmt: skip
 MANAGED = [
     ["start"], ["stop", "--yes"], ["extend", "--hours", "2"], ["status"], ["teardown", "--yes"],
@@ -148,16 +153,21 @@ def state_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
     if last in DOCUMENTS:
         argv = rng.choice([*COMMANDS, *MANAGED])
     folder = "home/.railhead" if rng.random() < 0.3 else f"home/.railhead/clusters/{last}"
+    if any(word in argv for word in (ENDPOINT, "status", "teardown")) and rng.random() < 0.5:
+        folder = "home/.railhead/deployed"
     file = rng.choice(_files(template, folder))
     way = _way(rng, (*["data"] * 5, "missing", "folder", "loop"))
     return _with_chief("state", argv, file, way, box, template, last)
 
 
 def chief_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
-    """A damaged file of the run on the chief."""
-    file = rng.choice(_files(template, f"chief/.railhead/runs/{RUN}", skip=(".py", ".pyc")))
+    """A damaged file of the run, or of the endpoint, on the chief."""
+    argv = rng.choice(COMMANDS)
+    of_endpoint = any(word in argv for word in (ENDPOINT, "status")) and rng.random() < 0.7
+    folder = f"endpoints/{ENDPOINT}" if of_endpoint else f"runs/{RUN}"
+    file = rng.choice(_files(template, f"chief/.railhead/{folder}", skip=(".py", ".pyc")))
     way = _way(rng, (*["data"] * 5, "missing", "folder", "loop", "pipe", "outside"))
-    return _with_chief("chief's file", rng.choice(COMMANDS), file, way, box, template)
+    return _with_chief("chief's file", argv, file, way, box, template)
 
 
 def chief_answer(rng: random.Random, box: Sandbox, template: Path) -> Case:
@@ -218,7 +228,8 @@ def _break(path: Path, way: str, change: Callable[[bytes], bytes]) -> None:
 
 
 def make_template(folder: Path, box: Sandbox) -> None:
-    """The folders before anything is damaged: a chief with a run, and its record here. Paths in
+    """The folders before anything is damaged: a chief with a run and an endpoint, and their records
+    here. Paths in
     the record are those of `box`, into which the template is copied."""
     made = Sandbox(folder)
     made.make()
@@ -234,9 +245,11 @@ def make_template(folder: Path, box: Sandbox) -> None:
         run = {**run_document, "cluster": inventory.name}
         given = {**TrainArgs(script="train.py", outputs=("*",)).record(), "folder": str(box.cwd)}
         local_state.save_run(run, box.cwd / "results" / RUN, given)
+        records.save(Deployed(ENDPOINT, inventory.name, inventory.chief.name, 8501, RUN))
     finally:
         os.environ["HOME"] = before
     (made.cwd / "train.py").write_text("print('hello')\n")
+    (made.cwd / "x.json").write_text("[[1, 2]]")
     known = made.home / ".railhead" / "known_hosts"
     known.write_text(f"{HERE} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG== comment\n")
     shutil.rmtree(made.tmp)

@@ -1,10 +1,12 @@
 """A chief on this machine without ssh: the real `Session` and agent over the pipes of a shell.
 
-Its home has one run that has ended. Its answers pass through `Answers`, which can damage one.
+Its home has one run that has ended, and an endpoint whose supervisor is gone. Its answers pass
+through `Answers`, which can damage one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -20,7 +22,7 @@ from standins.supervised_run import Run, says
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.ssh import connect
 
-RUN = "20261121-112656-c507"
+RUN, ENDPOINT = "20261121-112656-c507", "digits"
 SILENCE = 3.0  # seconds without an answer, after a damaged one, until the connection breaks
 TOOLS = (
     *("awk", "cat", "chmod", "cut", "date", "df", "dirname", "echo", "env", "expr", "grep", "head"),
@@ -41,6 +43,16 @@ DOCUMENT = {
     "stop": None, "bucket": None, "data": [], "env": {"A": "b"}, "tf_cluster": None,
     "hosts": [{"name": "h1", "peer_address": "127.0.0.1", "interface": "lo", "slots": 2}],
 }  # fmt: skip
+ENDPOINT_FILES: dict[str, dict[str, Any]] = {
+    "endpoint.json": {
+        "schema": 1, "name": ENDPOINT, "run_id": RUN, "port": 8501, "stop": None, "until": 2e9,
+        "argv": ["~/.railhead/envs/none/bin/python", "-I", "-c", "", "~/code", "~/packages"],
+    },
+    "state.json": {
+        "state": "ready", "pid": 2_000_000_000, "heartbeat": 1.8e9, "until": 2e9, "restarts": 1,
+        "version": 2, "requests": 9, "reason": "", "failed": {"1": "why"},
+    },
+}  # fmt: skip
 PROGRAM = "; ".join(
     [
         says(0, "begun"),
@@ -53,12 +65,17 @@ PROGRAM = "; ".join(
 
 
 def make(home: Path) -> dict[str, Any]:
-    """Fill a chief's home with a run that the real supervisor ended; returns its run.json."""
+    """Fill a chief's home with a run that the real supervisor ended, and with an endpoint; returns
+    the run.json."""
     run = Run(home, PROGRAM, RUN, **DOCUMENT)
     run.result()
     step = run.folder / "checkpoints" / "step-5"
     step.mkdir(parents=True)
     (step / "weights").write_text("w")
+    endpoint = home / ".railhead/endpoints" / ENDPOINT
+    endpoint.mkdir(parents=True)
+    for name, content in ENDPOINT_FILES.items():
+        (endpoint / name).write_text(json.dumps(content))
     shutil.rmtree(home / "bin")
     (home / "bin").mkdir()
     for tool in TOOLS:

@@ -31,6 +31,7 @@ else:  # on a host they are in the same folder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
+BEAT = 5.0  # seconds between two heartbeats in a pause
 WINDOW = 600.0  # a crash that is older than this does not count
 NO_RESTART = (2, 3)  # exit codes of a server that will not start the next time either
 HUNG = 60.0  # seconds without a response after which a server is ended
@@ -157,7 +158,7 @@ class Endpoint:
                 return f"the server ended with {code}: {why}"
             self.state["restarts"] += 1
             self.report("restarting", reason=f"the server ended with {code}")
-            if self.wait(PAUSES[len(self.crashes) - 1]):
+            if self.pause(PAUSES[len(self.crashes) - 1]):
                 return ""
 
     def watch(self, server: Server) -> int | None:
@@ -177,6 +178,16 @@ class Endpoint:
             return server.process.returncode
         finally:
             server.end()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait as `wait` does, and go on writing the heartbeat: without one, the machine would
+        count as free."""
+        end = time.monotonic() + seconds
+        while not self.wait(min(BEAT, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+            self.report(self.state["state"])
+        return True
 
     def wait(self, seconds: float) -> bool:
         """Wait; whether the endpoint shall end: by a signal, or because its time is over."""

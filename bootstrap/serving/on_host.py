@@ -1,0 +1,55 @@
+"""Finds endpoints on the hosts themselves, such as those that another computer deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bootstrap.errors import UsageError
+from bootstrap.serving import records
+from bootstrap.serving.place import Place
+from bootstrap.serving.records import Deployed, folder_of, is_endpoint_name
+from bootstrap.serving.state import read_document
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
+
+MOST = 100  # endpoints of a host that are shown
+_LIST = f'ls "$HOME/.railhead/endpoints" 2>/dev/null | head -n {MOST}'
+
+
+def names_on(session: Session) -> list[str]:
+    """The names of the endpoints on a host; called before its agent has the channel."""
+    return [name for name in session.sh(_LIST).split() if is_endpoint_name(name)]
+
+
+def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
+    """An endpoint, as its endpoint.json on a host of the cluster describes it;
+    None: on this machine.
+
+    Raises:
+        Hostile: that is missing or not valid.
+    """
+    found = read_document(session, folder_of(name))
+    host, port, run_id = session.host.name, found.get("port", 0), found.get("run_id")
+    endpoint = Deployed(name, cluster, host, port, run_id)
+    if not endpoint.is_valid():
+        raise Hostile(f"an endpoint.json of {name} that is not valid")
+    return endpoint
+
+
+def find(places: Mapping[str, Place], name: str, cluster: str) -> Deployed:
+    """The endpoint of this name on one of the hosts.
+
+    Raises:
+        UsageError: none of them has it, or several have.
+    """
+    folder = folder_of(name)
+    there = [p for p in places.values() if not p.session.run(["test", "-d", folder]).rc]
+    if not there:
+        raise records.not_deployed(name, f" on {', '.join(places)} of {cluster}")
+    if len(there) > 1:
+        hosts = ", ".join(place.host for place in there)
+        raise UsageError(
+            f"several hosts have an endpoint {name}: {hosts}",
+            hint="the same command with one of them: --hosts HOST",
+        )
+    return read_endpoint(there[0].session, name, cluster)

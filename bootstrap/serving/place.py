@@ -1,0 +1,99 @@
+"""A host, or this machine, on which endpoints are made and ended: its session, agent and facts."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bootstrap.clouds.base import Deadline
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach, timer
+from bootstrap.ssh import connect
+from bootstrap.ssh.agents import STARTING, start_agent
+from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.unpack import Hostile
+
+
+@dataclass(frozen=True)
+class Place:
+    """An open session with its agent, and what was read of the host before the agent started.
+
+    `python` runs the supervisor of an endpoint; `stop` stops the machine, and `deadline` is when it
+    powers itself off. `options` of `fab` name the host.
+    """
+
+    session: Session
+    python: str
+    facts: HostFacts
+    stop: Sequence[str] | None = None
+    deadline: Deadline | None = None
+    options: str = ""
+
+    @property
+    def host(self) -> str:
+        """The name of the host."""
+        return self.session.host.name
+
+    @property
+    def home(self) -> str:
+        """The home folder of the host's user; Hostile if that is no path."""
+        if not self.facts.home.startswith("/"):
+            raise Hostile("a home folder that is no path")
+        return self.facts.home
+
+    def absolute(self, path: str) -> str:
+        """A path of the host with its home in place of a `~` at the start."""
+        return self.home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+@contextlib.contextmanager
+def chief_place(inventory: Inventory) -> Iterator[Place]:
+    """The chief of these hosts, to make an endpoint there."""
+    chief = inventory.chief
+    with reach.sessions(inventory.only([chief.name])) as sessions:
+        open_place = partial(_machine, inventory=inventory)
+        yield connect.everywhere(sessions, open_place, what=STARTING)[chief.name]
+
+
+@contextlib.contextmanager
+def places(inventory: Inventory) -> Iterator[dict[str, Place]]:
+    """All these hosts by name, to find the endpoints that are there."""
+    with reach.sessions(inventory) as sessions:
+        yield connect.everywhere(sessions, _place, what=STARTING)
+
+
+@contextlib.contextmanager
+def place_here() -> Iterator[Place]:
+    """This machine."""
+    with local_session() as session:
+        yield _place(session)
+
+
+def _place(session: Session) -> Place:
+    facts = session.facts()
+    return Place(session, start_agent(session, facts), facts)
+
+
+def _machine(session: Session, inventory: Inventory) -> Place:
+    """A host with its timer, which is read before the agent has the channel."""
+    deadline = timer.read(session) if inventory.kind.in_cloud else None
+    facts = session.facts()
+    return Place(
+        session,
+        start_agent(session, facts),
+        facts,
+        session.host.stop if inventory.is_managed else None,
+        deadline,
+        _options(session, inventory),
+    )
+
+
+def _options(session: Session, inventory: Inventory) -> str:
+    if inventory.stack:
+        return f" --stack {shlex.quote(inventory.stack)}"
+    return f" --hosts {shlex.quote(str(session.host))}" if inventory.is_ad_hoc else ""

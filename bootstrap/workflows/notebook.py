@@ -1,0 +1,73 @@
+"""`fab notebook` and `fab tunnel`: forward ports of a host, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from bootstrap.console.output import print_lines
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
+from bootstrap.serving import notebook, on_host
+from bootstrap.serving.deploy import check_deadline, refuse_elsewhere
+from bootstrap.serving.environment import python_on_host
+from bootstrap.serving.place import chief_place
+from bootstrap.serving.records import Deployed, record_cluster
+from bootstrap.serving.source import Source, source_of
+from bootstrap.serving.state import status_line
+from bootstrap.ssh.session import Session
+from bootstrap.ssh.tunnel import require_open, tunnel
+
+
+def open_notebook(
+    inventory: Inventory, run_id: str | None, port: int, local_port: int | None, seconds: float
+) -> None:
+    """Start JupyterLab on the chief unless it runs there, and forward a local port to it until
+    Ctrl-C; the notebook itself goes on until its time-to-live is over."""
+    source = _run_or_none(run_id, inventory)
+    with chief_place(inventory) as place:
+        session = place.session
+        endpoint = Deployed(notebook.NAME, inventory.name, place.host, port, source.run_id)
+        refuse_elsewhere(endpoint)
+        token = notebook.running(session)
+        if token is None:
+            check_deadline(place, seconds)
+            folder = source.run.folder if source.run else "~"
+            wanted = notebook.Notebook(port, seconds, folder)
+            python = python_on_host(place, source.runtime)
+            record_cluster(inventory)
+            token = notebook.start(place, endpoint, wanted, python, print_lines)
+        else:
+            endpoint = on_host.read_endpoint(session, notebook.NAME, inventory.name)
+        print_lines(status_line(session, endpoint))
+        _forward(session, endpoint.port, local_port, f"lab?token={token}")
+    print_lines(
+        f"the notebook goes on   # fab notebook opens it again, fab undeploy {notebook.NAME}"
+    )
+
+
+def _run_or_none(run_id: str | None, inventory: Inventory) -> Source:
+    """The run, else the last one of these hosts, else none."""
+    if run_id is None and not local_state.runs(inventory.name):
+        return Source(None)
+    return source_of(run_id, None, inventory)
+
+
+def open_tunnel(inventory: Inventory, port: int, local_port: int | None) -> None:
+    """Forward a local port to a port of the chief until Ctrl-C."""
+    host = inventory.chief
+    with reach.sessions(inventory.only([host.name])) as sessions:
+        _forward(sessions.chief, port, local_port)
+    print_lines("the tunnel has ended")
+
+
+def _forward(session: Session, port: int, local_port: int | None, path: str = "") -> None:
+    """Forward a local port until Ctrl-C; with a `path` its address is printed."""
+    wanted = port if local_port is None else local_port
+    with contextlib.suppress(KeyboardInterrupt), tunnel(session, port, wanted) as local:
+        address = f"http://127.0.0.1:{local}/{path}" if path else f"127.0.0.1:{local}"
+        print_lines(f"{address} leads to port {port} of {session.host.name}", "Ctrl-C ends it")
+        while True:
+            time.sleep(0.5)
+            require_open(session)
