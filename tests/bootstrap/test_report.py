@@ -310,13 +310,19 @@ def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs
     local_state.save_cluster(replace(on_gcs.inventory, name="c"))
     third, damaged = "20261122-120000-0003", "20261122-130000-0004"
     result = {"state": "succeeded", "seconds": 5.0, "evaluation": {"accuracy": 0.99}}
-    texts = {FIRST: "{}", SECOND: json.dumps(result), third: json.dumps(result), damaged: "["}
+    texts = {
+        FIRST: json.dumps(result),
+        SECOND: json.dumps(result),
+        third: json.dumps(result),
+        damaged: "[",
+    }
     for run_id, content in {**texts, "../x": json.dumps(result)}.items():
         on_gcs.put(f"runs/{run_id}/results/result.json", content.encode())
     out = io.StringIO()
     listing.show("accuracy", out)
-    rows = {row["run_id"]: row for row in json.loads(out.getvalue())}
-    assert [*rows] == [third, SECOND, FIRST]
+    listed = json.loads(out.getvalue())
+    assert [row["run_id"] for row in listed] == [third, SECOND, FIRST]
+    rows = {row["run_id"]: row for row in listed}
     assert rows[SECOND]["results"] == f"gs://results-b/runs/{SECOND}"
     assert rows[third]["metrics"] == {"accuracy": 0.99}
     assert rows[FIRST]["results"].endswith(FIRST), "the results that are here"
