@@ -197,7 +197,8 @@ class _Installation:
             return
         report = step_host.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
-        python = self.environment.python
+        interpreter = step_host.facts.pythons[self.environment.python]
+        python = wheels.python_version(step_host.session, interpreter)
         folder = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
         with wheels.deliver(step_host.session, folder, report):
             yield wheels.FOR_UV

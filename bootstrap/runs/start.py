@@ -42,7 +42,7 @@ CHIEF_PROGRAMS = {  # by the folder of remote/
     "evaluation": ("thresholds.py",),
     "serve": ("machine_use.py",),
 }
-RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
+RANK = ("rank.py", "rank_data.py", "rank_link.py", "rank_sagemaker.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")

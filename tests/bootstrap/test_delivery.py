@@ -30,6 +30,7 @@ from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
+PYTHON = "3.11.4"  # of the hosts
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
 
@@ -59,8 +60,10 @@ class RecordedHost:
         yield 4711
         self.forwarded.append(False)
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
-        self.ran.append((list(argv), env))
+    def run(self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> Reply:
+        if "sys.version_info" in argv[-1]:
+            return Reply(0, (PYTHON,))
+        self.ran.append((list(argv), env or {}))
         return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
@@ -139,7 +142,7 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     cluster: Cluster, house: Path, no_index: None
 ) -> None:
     lock = cluster.environment.runtime.lock.read_text()
-    shutil.move(house, there(wheels.wheel_folder([lock, "extra==1.0"], "3.11")))
+    shutil.move(house, there(wheels.wheel_folder([lock, "extra==1.0"], PYTHON)))
     hosts = apply(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
@@ -167,7 +170,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
 ) -> None:  # fmt: skip
     place("horovod.txt", wheels.source_folder((LOCKS / "horovod.txt").read_text()))
     for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
-        place(name, wheels.wheel_folder([(LOCKS / name).read_text()], "3.11"))
+        place(name, wheels.wheel_folder([(LOCKS / name).read_text()], PYTHON))
     monkeypatch.setattr(
         "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )

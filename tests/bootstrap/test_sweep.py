@@ -132,6 +132,7 @@ class Runs:
         self.cancelled: list[str] = []
         self.fault: dict[str, Callable[[], Exception]] = {}
         self.hosts: dict[str, str] = {}
+        self.whole = INVENTORY
         self.lock = threading.Lock()
         self.before_records: Callable[[], object] = lambda: None
         patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
@@ -156,8 +157,8 @@ class Runs:
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
         folder = options.results / run_id
         local_state.save_run(document, folder, {"folder": "/", "options": {}})
-        assert options.detach and options.whole in (None, INVENTORY)
-        assert options.whole or inventory == INVENTORY, "a part would replace the record"
+        assert options.detach and options.whole in (None, self.whole)
+        assert options.whole or inventory == self.whole, "a part would replace the record"
         return SimpleNamespace(run_id=run_id, results=folder)
 
     @contextmanager
@@ -338,6 +339,19 @@ def test_machines_of_a_stack_stop_after_the_last_run(
             if error:
                 raise error
     assert len(calls) == stopped and len(lines) == 1 - stopped
+
+
+def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    hosts.whole = replace(INVENTORY, cloud="aws")
+    results = Path("results/sweep-1")
+    monkeypatch.setattr(
+        stop, "stop", lambda *_, **__: ended.append(len([*results.glob("*/result.json")]))
+    )
+    sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
+    assert ended == [4]
 
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:

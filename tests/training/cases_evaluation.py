@@ -11,9 +11,10 @@ import numpy as np
 from samples.trainings import DEFAULTS, folder_with, run
 from standins.case_runner import case, refused, replaced
 
-from training import evaluation, job
+from training import job, process
 from training.config import resolve
 from training.data.uri import Given
+from training.evaluation.exported import evaluate_exported
 from training.results import Records
 
 
@@ -24,8 +25,8 @@ def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
         strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
         model=exported,
     )  # fmt: skip
-    with replaced(evaluation, prepare=lambda job: None):  # TensorFlow runs already
-        evaluation.evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
+    with replaced(process, prepare=lambda job: None):  # TensorFlow runs already
+        evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
     found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
     return found
 
