@@ -152,7 +152,7 @@ class Runs:
             run_id = f"20261122-10000{len(self.started)}-0001"
             self.started.append(run_id)
         self.hosts[run_id] = " ".join(inventory.names)
-        document = {"run_id": run_id, "cluster": "c", "created": "", "size": len(inventory.hosts)}
+        document = {"run_id": run_id, "cluster": inventory.name, "size": len(inventory.hosts)}
         document |= {"program": {"kind": "training", "settings": dict(settings)}}
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
         folder = options.results / run_id
@@ -238,6 +238,18 @@ def test_the_same_command_goes_on_where_it_was_interrupted(hosts: Runs) -> None:
     assert len(hosts.started) == 2
     sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 3, "the second one was followed, only the third was started"
+
+
+def test_a_trial_on_hosts_that_are_given_up_is_trained_again(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts.fault["follow on h1"] = lambda: LOST
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(INVENTORY, of_rates(0.5))
+    hosts.whole = Inventory("d", INVENTORY.hosts[1:])
+    sweep.sweep(hosts.whole, of_rates(0.5))
+    assert "was on other hosts" in capsys.readouterr().out
+    assert [*hosts.hosts.values()] == ["h1 h2", "h2"]
 
 
 def test_trials_at_once_are_each_on_their_own_hosts(
