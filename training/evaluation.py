@@ -24,7 +24,7 @@ from training.job import Job
 from training.process import prepare
 from training.results import MODEL, Evaluation, Records, TrainingError, judge, write_evaluation
 from training.scores import means, per_class
-from training.tasks import task_of
+from training.tasks import names_of, task_of
 from training.worst import write_worst
 
 
@@ -53,7 +53,8 @@ def evaluate_exported(job: Job, records: Records) -> Evaluation | None:
         model = load(path)
     check_fit(model, held_out, job)
     task = task_of(job.config.task)
-    classes = len(held_out.names) or int(model.output_shape[-1])
+    # A binary model has one output.
+    classes = len(held_out.names) or max(2, int(model.output_shape[-1]))
     if strategy.rank == 0:
         count, source = len(held_out.samples), f"{held_out.split} data"
         records.emit("message", text=f"evaluating {path.name} on {count} samples of {source}")
@@ -118,9 +119,10 @@ def write(
     result: Result,
 ) -> None:
     """Write evaluation.json and the worst pictures, and emit the record `evaluation`."""
-    task, samples, names = task_of(job.config.task), held_out.samples, held_out.names
+    task, samples = task_of(job.config.task), held_out.samples
+    names = names_of(held_out.names, len(result.counts))
     own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
-    classes = per_class(result.confusion, names) if result.confusion else []
+    classes = per_class(result.counts, names)
     figures = {**own, **means(classes)}
     more: dict[str, Any] = {"split": held_out.split, **figures}
     if result.confusion:
