@@ -79,9 +79,9 @@ def exported_model(job: Job) -> Path:
 
 
 def load(path: Path) -> Any:
-    """The model in a .keras file."""
+    """The model in a .keras file; TrainingError also for one that brings Python code."""
     try:
-        return keras.saving.load_model(path, compile=False)
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
     except (ValueError, TypeError, OSError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None

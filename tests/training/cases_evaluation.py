@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from samples.trainings import DEFAULTS, folder_with, run
 from standins.case_runner import case, refused, replaced
@@ -15,6 +16,7 @@ from training import evaluation, job
 from training.config import resolve
 from training.data.uri import Given
 from training.results import Records
+from training.serving import model as serving
 
 
 def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
@@ -71,6 +73,21 @@ def a_model_that_does_not_load_is_named(folder: Path) -> None:
     for name, message in (("torn.keras", "does not load"), ("none.keras", "there is no model")):
         with refused(message, name):
             evaluated(folder / "e", folder / name, data="digits")
+
+
+@case
+def a_model_that_brings_python_code_is_refused(folder: Path) -> None:
+    """It may come from a host: neither the evaluation nor the server runs its code."""
+    code = keras.layers.Lambda(lambda x: x * 2)
+    keras.Sequential([keras.Input((2,)), code]).save(folder / "model.keras")
+    with refused("does not load", "Lambda"):
+        evaluation.load(folder / "model.keras")
+    try:
+        serving.load(folder)
+    except serving.ModelError as error:
+        assert "Lambda" in str(error)
+    else:
+        raise AssertionError("the server loaded it")
 
 
 @case
