@@ -15,7 +15,7 @@ import numpy as np
 
 from training.config import TrainConfig, resolve
 from training.data.uri import Given
-from training.evaluate import Result
+from training.evaluation.evaluator import Result
 from training.job import Job, share_of_cores
 from training.results import Metrics, Records
 from training.strategies.distributed import Distributed, one_device

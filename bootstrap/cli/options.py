@@ -56,6 +56,7 @@ HELP = {
     "counts": "numbers of hosts, comma-separated: 1,2,4",
     "of": "ids of runs that exist, comma-separated: compare them, train nothing",
     "random": "draw so many combinations instead of all",
+    "at-once": "trials at the same time, each on an equal slice of the hosts (1)",
     "to-end": "also train hopeless combinations to their end",
     "runs": "ids of runs, comma-separated, or folders of results",
     "by": "the metric that names the best run; default: accuracy, else loss",

@@ -99,6 +99,7 @@ def sweep(
     stack: str | None = None,
     set: list[str] | None = None,
     random: str | None = None,
+    at_once: str | None = None,
     to_end: bool = False,
     preset: str | None = None,
     script: str | None = None,
@@ -114,9 +115,11 @@ def sweep(
     runtime: str | None = None,
     slots: str | None = None,
 ) -> None:
-    """Train each combination of --set NAME=A,B, one after another; name the best one."""
+    """Train each combination of --set NAME=A,B, one by one or --at-once N; name the best one."""
+    from bootstrap.console.output import print_lines
     from bootstrap.evaluation.grid import read_trials
     from bootstrap.inventory.hosts import whole_number
+    from bootstrap.lifecycle import power
     from bootstrap.runs.request import TrainArgs, read_request
     from bootstrap.workflows import sweep as workflow
 
@@ -130,8 +133,11 @@ def sweep(
     chosen = requests[0][1].options.launcher
     options = options_of(False, requirements, None, runtime, chosen, mixed=True)
     folder = workflow.folder_of(Path.cwd() / "results", base, trials)
-    inventory = target_of(hosts, stack, slots, start=True).running()
-    workflow.sweep(inventory, workflow.Sweep(requests, options, folder, not to_end))
+    number = whole_number(at_once, "--at-once", 1, 100) or 1
+    sweep = workflow.Sweep(requests, options, folder, not to_end, number)
+    status = target_of(hosts, stack, slots).status()
+    workflow.check(status.inventory, sweep)  # before machines of a stack are started
+    workflow.sweep(power.ensure_running(status, print_lines, start_them=True), sweep)
 
 
 @task(lists=SERIES)

@@ -59,12 +59,19 @@ def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.C
 
 
 def _show_documented(status: power.ClusterStatus, run_id: str | None) -> None:
-    inventory = power.running_part(status)
+    inventory, chief = power.running_part(status), _chief(status.inventory, run_id)
     if inventory:
         power.pin_host_keys(replace(status, inventory=inventory), print_lines)
-        _show_hosts(inventory, run_id, status.inventory.chief.name)
-    if status.inventory.chief.name in status.not_running:
+        _show_hosts(inventory, run_id, chief)
+    if chief in status.not_running:
         print_lines(bucket_results.run_line(status.inventory, run_id))
+
+
+def _chief(inventory: Inventory, run_id: str | None) -> str:
+    """The name of the chief of the run, else of the cluster."""
+    if run_id is None and not local_state.runs(inventory.name):
+        return inventory.chief.name
+    return start.find_run(inventory, run_id).part_of(inventory).chief.name
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:

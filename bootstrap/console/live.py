@@ -8,14 +8,19 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TextIO
 
 from bootstrap.console import notebook
+from bootstrap.console.output import printing_with
 from bootstrap.console.text import clean, columns_of, fit
 
 PAINTS_PER_SECOND = 10
+_prefix: ContextVar[str] = ContextVar("prefix", default="")
+_common: ContextVar[Board | None] = ContextVar("common", default=None)
 _UP, _CLEAR_RIGHT, _CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
 
 
@@ -41,6 +46,7 @@ class Board:
         self.live = _is_terminal(stream) or self._in_notebook is not None
         self.names = tuple(names)
         self._texts = dict.fromkeys(names, "")
+        self._prefixes = dict.fromkeys(names, "")
         self._states = dict.fromkeys(names, "")
         self._printed = dict.fromkeys(names, "")
         self._printed_at = dict.fromkeys(names, -math.inf)
@@ -68,13 +74,28 @@ class Board:
         with self._lock:
             if self.live:
                 self._paint()
-            for name in self._texts if not self.live else ():
+            self.flush(self.names)
+
+    def add(self, names: Sequence[str]) -> None:
+        """Make a line for each of these hosts that has none."""
+        with self._lock:
+            for name in names:
+                for texts in (self._texts, self._prefixes, self._states, self._printed):
+                    texts.setdefault(name, "")
+                self._printed_at.setdefault(name, -math.inf)
+            self.names = tuple(self._texts)
+
+    def flush(self, names: Sequence[str]) -> None:
+        """Outside of a terminal: print the last lines of these hosts that were not printed."""
+        with self._lock:
+            for name in names if not self.live else ():
                 self._print(name)
 
     def line(self, name: str, text: str, *, state: str = "") -> None:
         """Replace the text of a host; KeyError for a name that the board was not made with."""
         with self._lock:
             changed = self._states[name] != state
+            self._prefixes[name] = _prefix.get()
             self._texts[name], self._states[name] = clean(text), state
             if self.live:
                 self._changed.set()
@@ -84,7 +105,7 @@ class Board:
     def print_lines(self, text: str) -> None:
         """Print lines that stay, above the board."""
         with self._lock:
-            lines = [clean(line) for line in text.splitlines() or [""]]
+            lines = [_prefix.get() + clean(line) for line in text.splitlines() or [""]]
             if self.live:
                 self._lines += lines
                 self._changed.set()
@@ -94,9 +115,10 @@ class Board:
     def _print(self, name: str) -> None:
         """Print a host's line, unless it is what was printed last."""
         text = self._texts[name]
-        if text and text != self._printed[name]:
-            self._write(f"[{name}] {text}\n")
-            self._printed[name], self._printed_at[name] = text, self._clock()
+        line = f"{self._prefixes[name]}[{name}] {text}\n"
+        if text and line != self._printed[name]:
+            self._write(line)
+            self._printed[name], self._printed_at[name] = line, self._clock()
 
     def _paint_changes(self) -> None:
         """The painting thread: so that a change is seen even when no other one follows it."""
@@ -129,7 +151,8 @@ class Board:
         """The lines of the hosts, cut to the terminal: what scrolls out cannot be painted over."""
         width = max((columns_of(name) for name in self._texts), default=0)
         lines = [
-            f"{name}{' ' * (width - columns_of(name))}  {t}" for name, t in self._texts.items()
+            f"{name}{' ' * (width - columns_of(name))}  {self._prefixes[name]}{text}"
+            for name, text in self._texts.items()
         ]
         room = max(rows - 2, 1)
         if len(lines) > room:
@@ -143,6 +166,41 @@ class Board:
             self._stream.flush()
         except (OSError, ValueError):  # a closed pipe or stream
             return
+
+
+@contextmanager
+def board_of(names: Sequence[str]) -> Iterator[Board]:
+    """A board on stdout with a line for each name; in a `common_board`, that one."""
+    if common := _common.get():
+        common.add(names)
+        try:
+            yield common
+        finally:
+            common.flush(names)
+    else:
+        with Board(sys.stdout, names) as board:
+            yield board
+
+
+@contextmanager
+def common_board(names: Sequence[str]) -> Iterator[None]:
+    """One board for all runs in this block and in its threads; `print_lines` prints above it."""
+    with Board(sys.stdout, names) as board, printing_with(board.print_lines):
+        token = _common.set(board)
+        try:
+            yield
+        finally:
+            _common.reset(token)
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Put `prefix` before each line that this block writes to a board."""
+    token = _prefix.set(prefix)
+    try:
+        yield
+    finally:
+        _prefix.reset(token)
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from typing import TextIO
 
 from bootstrap.console.text import clean
 from bootstrap.errors import UsageError
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
+_printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 
 def print_lines(*lines: str) -> None:
@@ -19,7 +21,20 @@ def print_lines(*lines: str) -> None:
     Each is made printable: file names, output and ids may come from a host.
     """
     for line in lines:
-        print(printable(line), flush=True)
+        if printer := _printer.get():
+            printer(printable(line))
+        else:
+            print(printable(line), flush=True)
+
+
+@contextmanager
+def printing_with(printer: Reporter) -> Iterator[None]:
+    """In the block and in its threads, `print_lines` gives each line to `printer`."""
+    token = _printer.set(printer)
+    try:
+        yield
+    finally:
+        _printer.reset(token)
 
 
 def printable(text: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bootstrap.console.live import Board
+from bootstrap.console.live import board_of
 from bootstrap.console.output import print_lines
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData
@@ -43,7 +42,7 @@ def place_data(inputs: Sequence[DataInput], cluster: ConnectedCluster) -> list[d
     if local:
         lacks = find_missing(shares, sessions)
         downloads = upload_missing(shares, lacks, cluster)
-        with Board(sys.stdout, tuple(sessions)) as board:
+        with board_of(tuple(sessions)) as board:
             send_missing(shares, sessions, lacks, board, downloads.fetch)
         _report_present(shares, {name: lack.names for name, lack in lacks.items()})
     return [item.document(_paths(item, shares, len(sessions))) for item in inputs]
@@ -54,7 +53,7 @@ def hashed_input(item: DataInput) -> LocalData:
     assert item.files is not None
     name = f"data {item.spec.name}"
     progress = Progress(item.files.total_bytes)
-    with Board(sys.stdout, (name,)) as board:
+    with board_of((name,)) as board:
         board.line(name, f"{folders.summary(item.files)} in {item.files.root}")
         return folders.hashed(
             item.files, lambda done: board.line(name, f"read {progress.add(done - progress.done)}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bootstrap.clouds.storage import Store
-from bootstrap.console.live import Board
+from bootstrap.console.live import board_of
 from bootstrap.data.folders import DataFile, LocalData
 from bootstrap.data.send import Progress
 from bootstrap.errors import RailheadError
@@ -33,7 +32,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
     Raises:
         RailheadError: a file changed or an upload failed; the next attempt sends only the rest.
     """
-    with Board(sys.stdout, ("upload",)) as board:
+    with board_of(("upload",)) as board:
         board.line("upload", f"looking at {store.url}/{prefix}")
         sizes = {item.key: item.size for page in store.objects(prefix) for item in page}
         missing = _missing(data.files, store, prefix, sizes)

@@ -11,8 +11,9 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-from bootstrap.console.text import number
+from bootstrap.console.text import count, number
 from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.request import TrainArgs
 
 MOST = 100  # trials
@@ -67,6 +68,26 @@ def _values(text: str) -> tuple[str, tuple[str, ...]]:
     if not equals or not name or not values:
         raise UsageError(f"--set {text!r}: write NAME=VALUE,VALUE,...")
     return name, values
+
+
+def slices_of(inventory: Inventory, at_once: int, trials: int) -> tuple[Inventory, ...]:
+    """The hosts in equal slices, in their order, for so many trials at the same time.
+
+    Raises:
+        UsageError: they cannot be divided so, or there are fewer trials.
+    """
+    hosts = len(inventory.hosts)
+    choices = [n for n in range(1, min(hosts, trials) + 1) if hosts % n == 0]
+    if at_once not in choices:
+        raise UsageError(
+            f"--at-once {at_once}: {count(hosts, 'host')} cannot be divided into so many equal "
+            f"slices, each with one of {count(trials, 'trial')}; choices: "
+            f"{', '.join(map(str, choices))}",
+            hint=f"fab sweep --at-once {max(n for n in choices if n < at_once)}",
+        )
+    size = hosts // at_once
+    starts = range(0, hosts, size)
+    return tuple(inventory.only(inventory.names[n : n + size]) for n in starts)
 
 
 class Course:

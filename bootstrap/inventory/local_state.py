@@ -168,6 +168,13 @@ def cluster_of_run(run_id: str) -> Inventory | None:
     return load_cluster(known[0].parents[1].name) if known else None
 
 
+def hosts_of_run(run_id: str) -> tuple[str, ...]:
+    """The names of the hosts of a recorded run, the chief first; empty if they are not known."""
+    document = recorded_run(run_id).get("document")
+    hosts = document.get("hosts") if isinstance(document, dict) else None
+    return tuple(str(host.get("name")) for host in hosts or () if isinstance(host, dict))
+
+
 def move_results(run_id: str, folder: Path) -> None:
     """Record another folder for the results of a run."""
     for path in _records(run_id):

@@ -70,7 +70,11 @@ def _at_current_address(host: Host, state: InstanceState) -> Host:
 
 
 def ensure_running(
-    status: ClusterStatus, report: Reporter, *, start_them: bool = False
+    status: ClusterStatus,
+    report: Reporter,
+    *,
+    start_them: bool = False,
+    clock: Clock | None = None,
 ) -> Inventory:
     """Return the inventory when all its machines run and their keys are pinned.
 
@@ -81,15 +85,15 @@ def ensure_running(
         return status.inventory
     if status.not_running:
         _confirm_start(status, start_them)
-        return start(status.inventory, report)
-    pin_host_keys(status, report)
+        return start(status.inventory, report, clock=clock)
+    pin_host_keys(status, report, clock=clock)
     return status.inventory
 
 
-def pin_host_keys(status: ClusterStatus, report: Reporter) -> None:
+def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | None = None) -> None:
     """Pin the keys of running machines that have no pin yet, and replace injected keys."""
     if status.instance_states:
-        _pin_host_keys(status, base.cloud_of(status.inventory), report, Clock())
+        _pin_host_keys(status, base.cloud_of(status.inventory), report, clock or Clock())
 
 
 def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from bootstrap.console.live import Board
 from bootstrap.console.text import size
 from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.facts.host import HostFacts
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import cluster_line
 from bootstrap.plan.internet import CA
@@ -50,10 +51,21 @@ def apply_system_changes(cluster: ConnectedCluster, plan: Plan, board: Board) ->
     if not wanted:
         return cluster
     seen = change_system(cluster.sessions, cluster.facts, wanted, board)
+    return check_changed(cluster, list(wanted), seen)
+
+
+def check_changed(
+    cluster: ConnectedCluster, changed: Sequence[str], seen: Mapping[str, HostFacts]
+) -> ConnectedCluster:
+    """The cluster with the facts that were read after system changes on the hosts `changed`.
+
+    Raises:
+        HostsFailed: a host still needs a change.
+    """
     # The plan already chose which downloads go over SSH: keep that choice.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
-    if left := {name: text for name in wanted if (text := _still_needed(cluster, name))}:
+    if left := {name: text for name in changed if (text := _still_needed(cluster, name))}:
         outcomes = {name: left.get(name, "ok") for name in cluster.sessions}
         what = f"{WHAT} on {len(left)} of {len(outcomes)} hosts did not have the expected effect"
         raise HostsFailed(what, outcomes)
@@ -185,7 +197,8 @@ class _Installation:
             return
         report = step_host.reporter(step)
         fetched = f"of about {planned[0].sends} MB fetched here"
-        python = self.environment.python
+        interpreter = step_host.facts.pythons[self.environment.python]
+        python = wheels.python_version(step_host.session, interpreter)
         folder = wheels.fetch(locks, python, lambda count: report(f"{size(count)} {fetched}"))
         with wheels.deliver(step_host.session, folder, report):
             yield wheels.FOR_UV

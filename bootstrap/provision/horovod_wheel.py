@@ -77,9 +77,11 @@ def _wheel_folders(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:
         report(f"{size(count)} fetched here")
 
     yield wheels.fetch_source((runtimes.LOCKS / "horovod.txt").read_text(), report_bytes)
-    for name in runtimes.CUDA_LOCKS if with_nvcc else ():  # separate: some versions conflict
-        lock = (runtimes.LOCKS / name).read_text()
-        yield wheels.fetch([lock], step_host.cluster.environment.python, report_bytes)
+    if with_nvcc:
+        interpreter = step_host.facts.pythons[step_host.cluster.environment.python]
+        python = wheels.python_version(step_host.session, interpreter)
+        for name in runtimes.CUDA_LOCKS:  # separate: some versions conflict
+            yield wheels.fetch([(runtimes.LOCKS / name).read_text()], python, report_bytes)
 
 
 def _test(step_host: HostStep) -> None:

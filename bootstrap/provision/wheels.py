@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from bootstrap.console import log
 from bootstrap.console.output import Reporter
-from bootstrap.console.text import size
+from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
@@ -44,14 +45,30 @@ AT_ONCE = 16_000_000  # bytes per transfer; each transfer costs two network roun
 ByteReporter = Callable[[int], None]  # gets the number of bytes so far
 
 
+def python_version(session: Session, python: str) -> str:
+    """The version of a Python on a host, such as "3.11.4".
+
+    Raises:
+        RailheadError: it does not work.
+    """
+    version = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    reply = session.run([python, "-I", "-c", version])
+    found = reply.tail[-1].strip() if reply.tail else ""
+    if reply.rc or not re.fullmatch(r"3(\.\d{1,3}){2}", found, re.ASCII):
+        shown = clean("; ".join(reply.tail[-2:]))
+        raise RailheadError(f"the runtime's Python does not work: {shown}")
+    return found
+
+
 def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
-    """The folder with every wheel that a host with this Python needs from these locks; `report`
-    gets the bytes downloaded so far.
+    """The folder with every wheel that a host with this Python, such as "3.11.4", needs from these
+    locks; `report` gets the bytes downloaded so far.
 
     Raises:
         RailheadError: a download failed, its hash is not in the lock, or it is not a wheel.
     """
-    options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
+    minor = python.rpartition(".")[0]
+    options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", minor]
     options += [arg for name in PLATFORMS for arg in ("--platform", name)]
     return _fetched(applying(locks, python), options, report)
 
@@ -79,11 +96,12 @@ def _packed(folder: Path) -> Bundle:
 
 
 def applying(locks: Sequence[str], python: str) -> str:
-    """The entries of locks that apply on a host with this Python, each once, without markers,
-    which pip would evaluate for the machine that it runs on."""
+    """The entries of locks that apply on a host with this Python ("3.11.4"), each once, without
+    markers, which pip would evaluate for the machine that it runs on."""
     from packaging.requirements import Requirement  # 40 ms, not for hosts that are ready
 
-    markers = HOST | {"python_version": python, "python_full_version": f"{python}.0"}
+    minor = python.rpartition(".")[0]
+    markers = HOST | {"python_version": minor, "python_full_version": python}
     found: dict[str, str] = {}
     for entry in "\n".join(locks).replace("\\\n", " ").splitlines():
         requirement, *hashes = entry.split(" --hash=")
@@ -116,6 +134,7 @@ def _download(
     incoming.mkdir()
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     argv += ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes", *options]
+    argv += ["--ignore-requires-python"]  # pip takes "3.11" for 3.11.0; the lock decides
     argv += ["--dest", str(folder), "--requirement", str(lock)]
     # pip copies the files to --dest at the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(incoming)}

@@ -28,7 +28,7 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
     run = find_run(inventory, run_id)
     if result := result_of(run.results):
         return f"run {run.run_id}: {result['state']}; results fetched to {run.results}"
-    return f"run {run.run_id}: results {_place(inventory, run.run_id)}"
+    return f"run {run.run_id}: results {_place(run.part_of(inventory), run.run_id)}"
 
 
 def _place(inventory: Inventory, run_id: str) -> str:
@@ -53,6 +53,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
         UsageError: they are not in the bucket.
         RailheadError: a file differs from the manifest, or is no longer in the bucket.
     """
+    inventory = run.part_of(inventory)
     source = bucket.bucket_of(inventory)
     manifest = source.manifest(run.run_id)
     if manifest is None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bootstrap.console.live import Board
+from bootstrap.console.live import board_of
 from bootstrap.console.output import print_lines
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData
@@ -123,7 +122,7 @@ def _from_here(chief: Session, run: Run, source: Source) -> None:
     data = folders.hashed(LocalData(listed.root, kept), lambda _: None)
     share = {chief.host.name: {FOLDER: data}}
     opened = {chief.host.name: chief}
-    with Board(sys.stdout, (chief.host.name,)) as board:
+    with board_of((chief.host.name,)) as board:
         send_missing(share, opened, find_missing(share, opened), board)
     sent, folder = folder_of(data), f"{run.folder}/{FOLDER}"
     _refuse_failure(_shell(chief, run, COPY, sent, folder))

@@ -42,7 +42,7 @@ CHIEF_PROGRAMS = {  # by the folder of remote/
     "evaluation": ("thresholds.py",),
     "serve": ("machine_use.py",),
 }
-RANK = ("rank.py", "rank_data.py", "rank_sagemaker.py")
+RANK = ("rank.py", "rank_data.py", "rank_link.py", "rank_sagemaker.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
 FINAL = ("succeeded", "failed", "cancelled")
@@ -50,15 +50,22 @@ FINAL = ("succeeded", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its id, and the local folder of its results."""
+    """One run: its id, the local folder of its results, and the names of its hosts (the chief
+    first; empty if they are not known)."""
 
     run_id: str
     results: Path
+    hosts: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
         """The run's folder on every host."""
         return f"~/.railhead/runs/{self.run_id}"
+
+    def part_of(self, inventory: Inventory) -> Inventory:
+        """The hosts of the run, where they are a part of the inventory; else all of it."""
+        known = self.hosts and set(self.hosts) <= set(inventory.names)
+        return inventory.only(self.hosts) if known else inventory
 
 
 Restore = Callable[[ConnectedCluster, Run], None]
@@ -66,7 +73,8 @@ Restore = Callable[[ConnectedCluster, Run], None]
 
 def find_run(inventory: Inventory, run_id: str | None) -> Run:
     """The run with this id, by default the last run on these hosts; UsageError if none exists."""
-    return Run(*local_state.find_run(inventory, run_id))
+    found, results = local_state.find_run(inventory, run_id)
+    return Run(found, results, local_state.hosts_of_run(found))
 
 
 def refuse_second(cluster: Cluster) -> None:

@@ -7,20 +7,17 @@ folder named by a digest, so that a host needs no outbound access for them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.console import log
-from bootstrap.console.text import clean
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
-from bootstrap.provision import uv
+from bootstrap.provision import uv, wheels
 from bootstrap.serving.place import Place
 from bootstrap.ssh.bundle import Bundle, pack_folder, pack_training
-from bootstrap.ssh.session import Session
 
 LOCK = LOCKS / "serving.txt"
 # A server ends when its standard input closes, so that none outlives its supervisor.
@@ -64,26 +61,12 @@ def place_environment(place: Place, python: str) -> Environment:
     Raises:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
-    packages, code = _packages(python_version(place.session, python)), pack_training(REPO)
+    minor = wheels.python_version(place.session, python).rpartition(".")[0]
+    packages, code = _packages(minor), pack_training(REPO)
     paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
     for bundle, path in zip((packages, code), paths, strict=True):
         place.session.send_folder(bundle, path)
     return Environment(*(place.absolute(path) for path in (python, *reversed(paths))))
-
-
-def python_version(session: Session, python: str) -> str:
-    """The version of a runtime's Python on a host, such as "3.12".
-
-    Raises:
-        RailheadError: it does not work.
-    """
-    version = "import sys; print('%d.%d' % sys.version_info[:2])"
-    reply = session.run([python, "-I", "-c", version])
-    found = reply.tail[-1].strip() if reply.tail else ""
-    if reply.rc or not re.fullmatch(r"3\.\d{1,3}", found, re.ASCII):
-        shown = clean("; ".join(reply.tail[-2:]))
-        raise RailheadError(f"the runtime's Python does not work: {shown}")
-    return found
 
 
 def _packages(python: str) -> Bundle:

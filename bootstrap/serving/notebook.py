@@ -13,7 +13,7 @@ from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv, wheels
 from bootstrap.provision.host_step import UV
 from bootstrap.serving.deploy import lay_out, start_supervisor
-from bootstrap.serving.environment import END_WITH_PARENT, python_version
+from bootstrap.serving.environment import END_WITH_PARENT
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import NOTEBOOK, Deployed, folder_of
 from bootstrap.serving.state import clock_of, is_alive, read_document, read_state, wait_for
@@ -119,7 +119,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
 
     The wheels are fetched here by hash and sent, so that the host needs no outbound access.
     """
-    version = python_version(session, python)
+    version = wheels.python_version(session, python)
     lock = LOCK.read_text()
     digest = hashlib.sha256(f"{version} {lock}".encode()).hexdigest()[:16]
     dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))

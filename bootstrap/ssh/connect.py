@@ -9,6 +9,7 @@ import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -227,7 +228,8 @@ def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
     pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
     wait = True
     try:
-        list(pool.map(work, items))
+        contexts = [copy_context() for _ in items]
+        list(pool.map(lambda context, item: context.run(work, item), contexts, items))
     except KeyboardInterrupt:
         wait = False  # the caller closes the sessions, and that ends the work
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.clouds.bucket import bucket_of
-from bootstrap.console.live import Board
+from bootstrap.console.live import board_of
 from bootstrap.console.output import confirm, print_lines
 from bootstrap.errors import RailheadError, RunFailed, Terminated, UsageError
 from bootstrap.inventory import local_state
@@ -56,7 +55,7 @@ def fetch(
     results.require_writable(run.results)
     if to is not None:
         local_state.move_results(run.run_id, run.results)
-    if inventory.bucket and inventory.chief.name in status.not_running:
+    if inventory.bucket and run.part_of(inventory).chief.name in status.not_running:
         state = "no result"
         if with_checkpoint:
             checkpoints.fetch_from_bucket(bucket_of(inventory), run, print_lines)
@@ -93,6 +92,7 @@ def cancel(inventory: Inventory, run_id: str | None) -> None:
 
 
 def _cancel(inventory: Inventory, run: Run) -> None:
+    inventory = run.part_of(inventory)
     chief = inventory.chief.name
     with reach.agents(inventory) as (sessions, pythons):
         outcomes = cancellation.cancel(sessions, run, pythons, chief)
@@ -102,7 +102,8 @@ def _cancel(inventory: Inventory, run: Run) -> None:
 
 @contextmanager
 def connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
-    """Connect to the chief only and start an agent there."""
+    """Connect to the chief of the run only and start an agent there."""
+    inventory = run.part_of(inventory)
     with reach.agents(inventory.only([inventory.chief.name])) as (sessions, _):
         yield RunConnection(run, inventory, sessions.chief)
 
@@ -110,7 +111,7 @@ def connected(inventory: Inventory, run: Run) -> Iterator[RunConnection]:
 def follow(connection: RunConnection) -> None:
     """Show the run until it ends."""
     try:
-        with Board(sys.stdout, connection.inventory.names) as board:
+        with board_of(connection.inventory.names) as board:
             follow_to_end(connection, board)
     except ConnectionLost as lost:
         raise RunFailed(f"{lost}; the run itself continues", hint=_again(connection.run)) from None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TextIO
 
-from bootstrap.console.live import Board
+from bootstrap.console.live import board_of
 from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
@@ -21,6 +20,15 @@ def bootstrap(inventory: Inventory, options: Options, json_out: TextIO | None = 
         make_ready(cluster, options, json_out)
 
 
+def bootstrap_idle(inventory: Inventory, options: Options) -> None:
+    """As `bootstrap`, but change nothing while a run is in progress on a host: the chief of that
+    run may be another one, whose key must stay."""
+    with surveyed(inventory, options) as cluster:
+        local_state.save_cluster(cluster.inventory)
+        if not any(facts.run_processes for facts in cluster.facts.values()):
+            make_ready(cluster, options)
+
+
 def make_ready(
     cluster: ConnectedCluster, options: Options, json_out: TextIO | None = None
 ) -> ConnectedCluster:
@@ -32,5 +40,5 @@ def make_ready(
         return cluster
     from bootstrap.provision import apply  # not for hosts that are ready: a run starts sooner
 
-    with Board(sys.stdout, decided.hosts) as board:
+    with board_of(decided.hosts) as board:
         return apply.apply(cluster, decided, board)

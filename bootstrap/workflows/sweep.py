@@ -1,19 +1,24 @@
-"""`fab sweep`: trains one combination of values after the other, ends hopeless ones early, and
-compares them. The same command goes on where it was interrupted."""
+"""`fab sweep`: trains each combination of values, one after another or several at once on slices of
+the hosts; ends hopeless ones early; compares them. The same command goes on after a break."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
+from bootstrap.console.live import common_board, prefixed
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
-from bootstrap.errors import BelowThreshold, RunFailed, UsageError
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless
+from bootstrap.console.threads import side_by_side
+from bootstrap.data.inputs import check_shares
+from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
@@ -22,12 +27,12 @@ from bootstrap.report import write
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.report.page import figure
-from bootstrap.runs.follow import Watch
 from bootstrap.runs.request import RunRequest, TrainArgs
 from bootstrap.runs.start import find_run
-from bootstrap.workflows import attach, train
+from bootstrap.workflows import attach, bootstrap, train
 
 FILE = "sweep.json"
+AGAIN = "the same command again   # it goes on where it was"
 
 
 class Hopeless(Exception):
@@ -36,79 +41,254 @@ class Hopeless(Exception):
 
 @dataclass(frozen=True)
 class Sweep:
-    """Trials with their requests, and the folder of their results."""
+    """Trials with their requests, and the folder of their results. `at_once`: the number of trials
+    at the same time, each on a slice of the hosts."""
 
     trials: Sequence[tuple[Trial, RunRequest]]
     options: Options
     folder: Path
     early_end: bool = True
+    at_once: int = 1
 
 
 def folder_of(results: Path, args: TrainArgs, trials: Sequence[Trial]) -> Path:
-    """The folder of a sweep: the same command has the same one."""
+    """The folder of a sweep: the same command has the same one, on whichever hosts."""
     content = json.dumps([args.record(), [dict(trial.values) for trial in trials]], sort_keys=True)
     return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
+def check(inventory: Inventory, chosen: Sweep) -> None:
+    """UsageError if the hosts cannot be divided, or a trial cannot run on a slice of them."""
+    hosts = len(slices_of(inventory, chosen.at_once, len(chosen.trials))[0].hosts)
+    for _, request in chosen.trials:
+        request.options.resolved_strategy(hosts)
+        check_shares(request.data, hosts)
+
+
 def sweep(inventory: Inventory, chosen: Sweep) -> Path:
-    """Run all trials and write the report; returns its page."""
+    """Run all trials and write the report; returns its page.
+
+    Raises:
+        RunFailed: some trials did not end; their runs may be in progress. RailheadError: some
+            trials did not end, and no run is left.
+    """
+    trials = _Trials(inventory, chosen)
     with stop.after_all_runs(inventory, print_lines):
-        for number, (trial, request) in enumerate(chosen.trials, 1):
-            print_lines(f"trial {number} of {len(chosen.trials)}: {trial.name}")
-            _run(inventory, chosen, trial, request)
+        if trials.some_are_new():
+            bootstrap.bootstrap_idle(inventory, chosen.options)
+        with common_board(inventory.names):
+            trials.run()
+        print_lines("trials:", *trials.outcome_lines())
+        if error := trials.error():
+            with suppress(UsageError):
+                report(chosen)
+            raise error
     return report(chosen)
 
 
-def _run(inventory: Inventory, chosen: Sweep, trial: Trial, request: RunRequest) -> None:
-    """Start a trial, or go on with it where it was interrupted; follow it to its end."""
-    run_id = _recorded(chosen.folder).get(trial.name)
-    if run_id and read_run(run_id).result:
-        print_lines(f"run {run_id} has ended before")
-        return
-    if run_id is None:
+class _Trials:
+    """The trials of a sweep; one thread for each slice of the hosts runs them."""
+
+    def __init__(self, inventory: Inventory, chosen: Sweep) -> None:
+        self.inventory, self.chosen = inventory, chosen
+        self.slices = slices_of(inventory, chosen.at_once, len(chosen.trials))
+        self.lock = RLock()
+        self.left = list(enumerate(chosen.trials, 1))
+        self.in_progress: dict[str, tuple[Inventory, str]] = {}
+        self.outcomes: dict[str, str] = {}
+        self.errors: dict[str, RailheadError] = {}
+        self.interrupted = False
+        self.courses = {
+            name: _course(run)
+            for name, run_id in _recorded(chosen.folder).items()
+            if (run := read_run(run_id)).state == "succeeded"
+        }
+
+    def some_are_new(self) -> bool:
+        """Whether a trial has not been started."""
+        recorded = _recorded(self.chosen.folder)
+        return any(trial.name not in recorded for trial, _ in self.chosen.trials)
+
+    def run(self) -> None:
+        """Run the trials on all slices. Ctrl-C cancels those in progress, SIGTERM leaves them."""
+        wait = side_by_side(self._run_on, self.slices)
+        try:
+            wait()
+        except Terminated:
+            raise RunFailed("terminated; the runs continue", hint=AGAIN) from None
+        except KeyboardInterrupt:
+            running = self._interrupt()
+            print_lines(
+                "",
+                f"Ctrl-C: cancelling {count(len(running), 'run')} on every host; press Ctrl-C "
+                "again to stop waiting",
+            )
+            try:
+                side_by_side(self._cancel, running)()
+                wait()
+            except KeyboardInterrupt:
+                what = "stopped waiting: the runs are being cancelled, and may still have processes"
+                raise RunFailed(what, hint="fab status   # shows which runs are left") from None
+
+    def _interrupt(self) -> list[tuple[Inventory, str]]:
+        """Begin no trial any more, and forget those in progress; returns them."""
+        with self.lock:
+            self.interrupted = True
+            for name in self.in_progress:
+                self.outcomes[name] = "interrupted"
+                _record(self.chosen.folder, name, None)
+            return list(self.in_progress.values())
+
+    def _cancel(self, running: tuple[Inventory, str]) -> None:
+        part, run_id = running
+        try:
+            attach.cancel(part, run_id)
+        except RailheadError as error:
+            print_lines(*str(error).splitlines())
+            hint = f"fab cancel --run {run_id}   # then the same command again"
+            self.errors[run_id] = RunFailed(f"run {run_id} was not cancelled", hint=hint)
+
+    def _run_on(self, part: Inventory) -> None:
+        """Run trials on one slice until none is left. A lost host ends the slice."""
+        while item := self._next(part):
+            number, (trial, request) = item
+            several = len(self.slices) > 1
+            place = f" on {', '.join(part.names)}" if several else ""
+            print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
+            with prefixed(f"trial {number}: " if several else ""):
+                try:
+                    outcome = self._run(part, trial, request)
+                except RailheadError as error:
+                    print_lines(*str(error).splitlines())
+                    if not self.interrupted:
+                        self.errors[trial.name] = error
+                    why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
+                    outcome = f"did not end: {why}"
+            self._end(trial, outcome)
+            if trial.name in self.errors:
+                return
+
+    def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
+        """The next trial of a slice, first those that it has in progress; None if none is left."""
+        with self.lock:
+            chiefs = {number: self._chief(trial) for number, (trial, _) in self.left}
+            free = [item for item in self.left if chiefs[item[0]] in ("", *part.names)]
+            if not free or self.interrupted:
+                return None
+            first = min(free, key=lambda item: chiefs[item[0]] == "")
+            self.left.remove(first)
+            return first
+
+    def _chief(self, trial: Trial) -> str:
+        """The chief of the run of a trial that was started on these hosts and has not ended; "" if
+        there is none."""
+        run_id = _recorded(self.chosen.folder).get(trial.name)
+        run = read_run(run_id) if run_id else None
+        if run is None or run.result or run.cluster != self.inventory.name or not run.hosts:
+            return ""
+        chief = str(run.hosts[0].get("name"))
+        return chief if chief in self.inventory.names else ""
+
+    def _run(self, part: Inventory, trial: Trial, request: RunRequest) -> str:
+        """Start a trial, or go on with it; follow it to its end. Returns its outcome.
+
+        Raises:
+            RunFailed: the connection was lost, and the run goes on. RailheadError: it was not
+                started, or its hosts cannot be reached.
+        """
+        run_id = _recorded(self.chosen.folder).get(trial.name)
+        if run_id and read_run(run_id).result:
+            print_lines(f"run {run_id} has ended before")
+            return _outcome(run_id)
+        if not run_id or not self._chief(trial):
+            if run_id:
+                print_lines(f"run {run_id} was on other hosts, and is not followed")
+            run_id = self._start(part, request)
+        if self._begin(trial, part, run_id):
+            self._cancel((part, run_id))
+            return "interrupted"
+        return self._follow(part, trial, run_id)
+
+    def _start(self, part: Inventory, request: RunRequest) -> str:
+        chosen, policy = self.chosen, stop.policy_between(self.inventory)
         options = train.TrainOptions(
-            request, chosen.options, chosen.folder, True, stop.policy_between(inventory)
+            request, chosen.options, chosen.folder, True, policy, whole=self.inventory
         )
-        run_id = train.train(inventory, options).run_id
-        _record(chosen.folder, trial, run_id)
-    try:
-        _follow(inventory, run_id, _watch(chosen, trial))
-    except Hopeless:
-        print_lines(f"run {run_id} is worse than the median of the trials before: it is ended")
-        attach.cancel(inventory, run_id)
-        with attach.connected(inventory, find_run(inventory, run_id)) as connection:
-            attach.fetch_ended(connection)
-    except BelowThreshold as error:
-        print_lines(error.message)
-    except RunFailed as error:
-        if not read_run(run_id).result:  # the connection was lost: the run itself goes on
-            raise
-        print_lines(str(error))
+        return train.train(part, options).run_id
+
+    def _begin(self, trial: Trial, part: Inventory, run_id: str) -> bool:
+        """Record the run of a trial; whether the sweep was interrupted while it was started."""
+        with self.lock:
+            if not self.interrupted:
+                self.in_progress[trial.name] = part, run_id
+                _record(self.chosen.folder, trial.name, run_id)
+            return self.interrupted
+
+    def _end(self, trial: Trial, outcome: str) -> None:
+        with self.lock:
+            self.outcomes.setdefault(trial.name, outcome)
+            self.in_progress.pop(trial.name, None)
+            run_id = _recorded(self.chosen.folder).get(trial.name)
+            if run_id and (run := read_run(run_id)).state == "succeeded":
+                self.courses[trial.name] = _course(run)
+
+    def _follow(self, part: Inventory, trial: Trial, run_id: str) -> str:
+        try:
+            with attach.connected(part, find_run(part, run_id)) as connection:
+                if self.chosen.early_end:
+                    connection.watch = _Watch(self, trial)
+                attach.follow(connection)
+                try:
+                    attach.finish(connection)
+                except (RunFailed, BelowThreshold) as error:
+                    print_lines(*str(error).splitlines())
+        except Hopeless:
+            print_lines(f"run {run_id} is worse than the median of the trials before: it is ended")
+            attach.cancel(part, run_id)
+            with attach.connected(part, find_run(part, run_id)) as connection:
+                attach.fetch_ended(connection)
+            return f"ended early, run {run_id}"
+        return _outcome(run_id)
+
+    def others(self, trial: Trial) -> list[Course]:
+        """The courses of the other trials that have succeeded so far."""
+        with self.lock:
+            return [course for name, course in self.courses.items() if name != trial.name]
+
+    def outcome_lines(self) -> list[str]:
+        """A line for each trial: how it ended."""
+        names = [trial.name for trial, _ in self.chosen.trials]
+        width = max(map(len, names))
+        return [f"  {name:<{width}}  {self.outcomes.get(name, 'not begun')}" for name in names]
+
+    def error(self) -> RailheadError | None:
+        """The error of the sweep; None if all trials have ended."""
+        recorded = _recorded(self.chosen.folder)
+        first = next(iter(self.errors.values()), None)
+        if self.interrupted and first:
+            return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
+        if self.interrupted:
+            return RailheadError("the sweep was interrupted; no run of it is left", hint=AGAIN)
+        if first is None or not recorded:
+            return first
+        names = [trial.name for trial, _ in self.chosen.trials]
+        undone = [name for name in names if name in self.errors or name not in self.outcomes]
+        may_run = any(name in recorded for name in undone)
+        kind = RunFailed if may_run else RailheadError
+        what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
+        return kind(what, hint=AGAIN)
 
 
-def _follow(inventory: Inventory, run_id: str, watch: Watch | None) -> None:
-    with attach.connected(inventory, find_run(inventory, run_id)) as connection:
-        connection.watch = watch
-        attach.follow(connection)
-        attach.finish(connection)
+class _Watch:
+    """Looks at each record of a trial, and raises Hopeless."""
 
+    def __init__(self, trials: _Trials, trial: Trial) -> None:
+        self.trials, self.trial, self.course = trials, trial, Course()
 
-def _watch(chosen: Sweep, trial: Trial) -> Watch | None:
-    """What looks at each record of a trial, and raises Hopeless."""
-    if not chosen.early_end:
-        return None
-    names = [other.name for other, _ in chosen.trials if other is not trial]
-    recorded = _recorded(chosen.folder)
-    runs = [read_run(recorded[name]) for name in names if name in recorded]
-    finished = [_course(run) for run in runs if run.state == "succeeded"]
-    course = Course()
-
-    def look(record: Mapping[str, Any]) -> None:
-        course.add(record)
-        if is_hopeless(course, finished):
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        self.course.add(record)
+        if is_hopeless(self.course, self.trials.others(self.trial)):
             raise Hopeless
-
-    return look
 
 
 def _course(run: RunFacts) -> Course:
@@ -116,6 +296,12 @@ def _course(run: RunFacts) -> Course:
     for record in run.epochs:
         course.add(record)
     return course
+
+
+def _outcome(run_id: str) -> str:
+    """How the run of a trial ended, such as "ok, run 20261121-112656-c507"."""
+    state, names = read_run(run_id).state, {"succeeded": "ok", "not fetched": "failed"}
+    return f"{names.get(state, state)}, run {run_id}"
 
 
 def report(chosen: Sweep) -> Path:
@@ -141,6 +327,8 @@ def _recorded(folder: Path) -> dict[str, str]:
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-def _record(folder: Path, trial: Trial, run_id: str) -> None:
-    runs = {**_recorded(folder), trial.name: run_id}
-    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": runs}, indent=1) + "\n")
+def _record(folder: Path, name: str, run_id: str | None) -> None:
+    """Record the run of a trial; None: forget it."""
+    runs: dict[str, str | None] = {**_recorded(folder), name: run_id}
+    known = {name: run_id for name, run_id in runs.items() if run_id}
+    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": known}, indent=1) + "\n")

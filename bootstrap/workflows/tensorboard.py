@@ -84,7 +84,7 @@ class _Here:
 @contextlib.contextmanager
 def _source(status: power.ClusterStatus, run: Run) -> Iterator[_Here | _Following]:
     """What brings the events here: from the results, the bucket, or the chief."""
-    inventory = status.inventory
+    inventory = run.part_of(status.inventory)
     if (run.results / "result.json").exists():
         yield _Here()
     elif inventory.chief.name not in status.not_running:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from standins.connected import connected
@@ -22,7 +21,7 @@ from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.drivers import choose
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
-from bootstrap.plan.system_changes import Changes, changes
+from bootstrap.plan.system_changes import changes
 from bootstrap.provision import apply
 from bootstrap.provision.survey import with_new_facts
 from bootstrap.ssh.cluster import ConnectedCluster
@@ -48,61 +47,43 @@ def lacking(debian: HostFacts) -> ConnectedCluster:
     return cluster(replace(debian, tools=tools))
 
 
-def plan_of(whole: Cluster) -> Plan:
-    return Plan(("h1",), tuple(changes(whole, "h1").steps("h1")))
-
-
 def test_without_roots_work_nothing_is_queried_of_any_host(debian: HostFacts, board: Board) -> None:
     whole = cluster(debian)
     assert apply.apply_system_changes(whole, Plan(("h1",)), board) is whole
 
 
 def test_what_is_known_afterwards_is_what_was_read_afterwards(
-    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+    lacking: ConnectedCluster, debian: HostFacts
 ) -> None:
-    wanted: list[dict[str, Changes]] = []
-
-    def work(_s: Any, _f: Any, todo: dict[str, Changes], *_: Any) -> dict[str, HostFacts]:
-        wanted.append(todo)
-        return {"h1": debian}
-
-    monkeypatch.setattr(apply, "change_system", work)
-    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
+    assert changes(lacking, "h1").packages == ("openmpi-bin",)
+    after = apply.check_changed(lacking, ["h1"], {"h1": debian})
     assert after.facts == {"h1": debian}
-    assert [todo["h1"].packages for todo in wanted] == [("openmpi-bin",)]
 
 
 def test_the_ways_of_parts_stay_as_the_plan_reported_them(
-    lacking: ConnectedCluster, debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
+    lacking: ConnectedCluster, debian: HostFacts
 ) -> None:
     """A host that names other mirrors after the system changes is not let to them."""
     other = replace(
         debian, egress=Egress(EgressCheck("m", False), EgressCheck("m", False), ("http://x",))
     )
-    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": other})
-    after = apply.apply_system_changes(lacking, plan_of(lacking), board)
+    after = apply.check_changed(lacking, ["h1"], {"h1": other})
     assert after.facts["h1"].egress == lacking.facts["h1"].egress
 
 
-def test_work_that_brought_nothing_is_an_error(
-    lacking: ConnectedCluster, board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(apply, "change_system", lambda *_: dict(lacking.facts))
+def test_work_that_brought_nothing_is_an_error(lacking: ConnectedCluster) -> None:
     with pytest.raises(HostsFailed, match="still missing: openmpi-bin"):
-        apply.apply_system_changes(lacking, plan_of(lacking), board)
+        apply.check_changed(lacking, ["h1"], lacking.facts)
 
 
-def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(
-    debian: HostFacts, board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_that_does_not_serve_after_the_restart_is_an_error(debian: HostFacts) -> None:
     bare = with_cards(debian, "turing", 1)
     row = choose(bare)
     assert row
     there = {**bare.system.packages, **dict.fromkeys(row.packages, "580.1")}
     installed = replace(bare, system=replace(bare.system, packages=there))
-    monkeypatch.setattr(apply, "change_system", lambda *_: {"h1": installed})
     with pytest.raises(HostsFailed, match="though the driver is installed"):
-        apply.apply_system_changes(cluster(bare), plan_of(cluster(bare)), board)
+        apply.check_changed(cluster(bare), ["h1"], {"h1": installed})
 
 
 def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:

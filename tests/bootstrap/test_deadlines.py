@@ -1,22 +1,29 @@
-"""Both deadlines of a machine: what is decided. tests/e2e/test_machine_timer.py runs the timer."""
+"""Both deadlines of a machine: what is decided, and that timers are moved over real sessions.
+tests/e2e/test_machine_timer.py runs the timer."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins import registered_cloud
 
 from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline, most_urgent
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory.document import from_document
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.ssh import connect
+from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
 from stacks import deadline as of_stacks
 
@@ -24,6 +31,12 @@ CASES = Path(__file__).parents[1] / "cases"
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 ONE, TWO = (host.name for host in GOLDEN.hosts)
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+TOOL = """#!/bin/sh
+case $1 in
+show) exec cat "$HOME/timer" ;;
+set) echo "$2" > "$HOME/moved" ;;
+esac
+"""
 
 
 def hours_from_now(hours: float) -> datetime:
@@ -37,25 +50,88 @@ def about(at: datetime | None, hours: float) -> bool:
 class Cloud:
     """A cloud with this deadline for each machine; it notes how often it was moved."""
 
-    def __init__(self, hours: float | None, **words: Any) -> None:
+    def __init__(self, hours: float | None, *, refuses: bool = False, fixed: bool = False) -> None:
         at = None if hours is None else hours_from_now(hours)
-        self.found = Deadline("scheduled-stop", at, "armed", "here", **words)
-        self.moved: list[float] = []
+        self.found = Deadline("scheduled-stop", at, "armed", "here", fixed=fixed)
+        self.refuses, self.moved = refuses, list[float]()
 
     def deadlines(self) -> dict[str, Deadline]:
         return {ONE: self.found, TWO: self.found}
 
     def set_deadline(self, hours: float) -> None:
+        if self.refuses:
+            raise RailheadError("no schedule")
         self.moved.append(hours)
         self.found = replace(self.found, at=hours_from_now(hours))
 
 
+@dataclass(frozen=True)
+class Timers:
+    """The timers of two machines: each machine's tool reads and writes files in its home."""
+
+    homes: dict[str, Path]
+
+    def arm(self, name: str, hours: float, *, late: bool = False) -> None:
+        """Set the timer of a machine."""
+        now = int(time.time())
+        line = f"stops={now + hours * 3600:.0f} now={now} late={'yes' if late else 'no'}"
+        (self.homes[name] / "timer").write_text(f"{line} timer=active\n")
+
+    @property
+    def moved(self) -> dict[str, datetime]:
+        """Where timers were moved to, by host."""
+        files = {name: home / "moved" for name, home in self.homes.items()}
+        return {
+            name: hours_from_now(int(file.read_text()) / 3600)
+            for name, file in files.items()
+            if file.exists()
+        }
+
+
 @pytest.fixture
-def moved(monkeypatch: pytest.MonkeyPatch) -> dict[str, datetime]:
-    """Timers that were moved, by host; the sessions of these tests are host names."""
-    found: dict[str, datetime] = {}
-    monkeypatch.setattr(timer, "move", found.__setitem__)
-    return found
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the tool on the machines; and for sudo, where tests do not run as root."""
+    for name, text in (("tool", TOOL), ("sudo", '#!/bin/sh\nshift\nexec "$@"\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(timer, "TOOL", str(tmp_path / "tool"))
+    return tmp_path / "tool"
+
+
+@pytest.fixture
+def timers(tool: Path, tmp_path: Path) -> Timers:
+    """Two homes for sessions with this machine; both timers are armed for 8 hours."""
+    made = Timers({name: tmp_path / name for name in (ONE, TWO)})
+    for name, home in made.homes.items():
+        home.mkdir()
+        made.arm(name, 8)
+    return made
+
+
+@pytest.fixture(scope="module")
+def two_hosts(home_of_session: Path) -> Iterator[Inventory]:
+    """Two SSH hosts of this machine, as machines of a cloud."""
+    made = local_cluster.start("deadlines", 2)
+    hosts = tuple(replace(host, host_key=None) for host in made.hosts)
+    yield replace(made, hosts=hosts, cloud="aws", deadlines=GOLDEN.deadlines)
+    local_cluster.destroy("deadlines")
+
+
+@pytest.fixture
+def over_ssh(
+    two_hosts: Inventory,
+    tool: Path,
+    home_of_session: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Timers:
+    """Their timers, armed for 3 hours."""
+    monkeypatch.setenv("HOME", str(home_of_session))
+    made = Timers({host.name: host.home for host in local_cluster.existing("deadlines")})
+    for name, home in made.homes.items():
+        (home / "moved").unlink(missing_ok=True)
+        made.arm(name, 3)
+    return made
 
 
 def test_the_tool_is_the_one_that_stacks_install() -> None:
@@ -105,95 +181,109 @@ def test_what_is_not_armed_is_urgent_then_what_is_early() -> None:
     assert most_urgent([]) is None
 
 
-def test_extend_refuses_what_passes_a_deadline_that_cannot_move(
-    moved: dict[str, datetime],
-) -> None:
+def extend(inventory: Inventory, running: Inventory | None, cloud: Any, hours: float) -> list[str]:
+    """What `fab extend` prints."""
+    printed = list[str]()
+    deadlines.extend(inventory, running, cloud, hours, printed.append)
+    return printed
+
+
+def test_extend_refuses_what_passes_a_deadline_that_cannot_move() -> None:
     """Google's maxRunDuration of a running machine."""
-    cloud, printed = Cloud(3, fixed=True), list[str]()
+    cloud = Cloud(3, fixed=True)
     with pytest.raises(
         UsageError, match="scheduled-stop can only change while a machine"
     ) as refused:
-        deadlines.extend(GOLDEN, GOLDEN, cloud, 4, printed.append)  # type: ignore[arg-type]
+        extend(GOLDEN, GOLDEN, cloud, 4)  # no machine of it is reached: their timers come last
     assert refused.value.hint == "fab stop, then fab start --hours 4"
-    assert not printed and not cloud.moved and not moved
+    assert not cloud.moved
 
 
+def test_without_a_running_machine_only_the_deadline_of_the_cloud_moves() -> None:
+    cloud = Cloud(3)
+    extend(GOLDEN, None, cloud, 2)
+    assert cloud.moved == [2]
+
+
+@pytest.mark.root
 def test_extend_moves_the_timers_up_to_a_deadline_that_cannot_move(
-    monkeypatch: pytest.MonkeyPatch,
+    two_hosts: Inventory, over_ssh: Timers
 ) -> None:
-    cloud, printed, at = Cloud(3, fixed=True), list[str](), list[datetime]()
-    monkeypatch.setattr(deadlines, "move_timers", lambda _, when, __: at.append(when))
-    deadlines.extend(GOLDEN, GOLDEN, cloud, 2, printed.append)  # type: ignore[arg-type]
-    assert about(at[0], 2) and not cloud.moved
+    cloud = Cloud(3, fixed=True)
+    printed = extend(two_hosts, two_hosts, cloud, 2)
+    assert not cloud.moved and all(about(at, 2) for at in over_ssh.moved.values())
+    assert set(over_ssh.moved) == set(two_hosts.names)
     assert "it stays as it is while a machine runs" in printed[0]
-    deadlines.extend(GOLDEN, None, Cloud(3), 2, printed.append)  # type: ignore[arg-type]
-    assert len(at) == 1, "no machine runs"
 
 
-def cover(cloud: Cloud, max_hours: float | None, **found: Deadline) -> list[str]:
-    """Before a run on two machines whose timers are these."""
+@pytest.mark.root
+def test_extend_moves_the_timers_also_where_the_cloud_refuses(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    """As with a schedule that is missing: the machine's own timer is the one that is left."""
+    with pytest.raises(RailheadError, match="no schedule"):
+        extend(two_hosts, two_hosts, Cloud(3, refuses=True), 2)
+    assert set(over_ssh.moved) == set(two_hosts.names)
+    assert all(about(at, 2) for at in over_ssh.moved.values())
+
+
+@pytest.mark.root
+def test_a_machine_that_is_not_reached_keeps_no_other_timer_from_moving(
+    two_hosts: Inventory, over_ssh: Timers
+) -> None:
+    first, second = two_hosts.hosts
+    lost = replace(two_hosts, hosts=(first, replace(second, port=1)))
+    with pytest.raises(HostsFailed, match="power off at their old time") as caught:
+        extend(lost, lost, Cloud(3), 2)
+    assert caught.value.hint == "fab extend --hours HOURS"
+    assert set(over_ssh.moved) == {first.name}
+
+
+def cover(timers: Timers, cloud: Cloud, max_hours: float | None) -> list[str]:
+    """What is printed before a run on the two machines."""
     printed, policy = list[str](), StopPolicy(max_hours=max_hours)
-    timers = {ONE: found["one"], TWO: found.get("two", found["one"])}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timer, "read", lambda name: timers[name])
-        patch.setattr(
-            connect,
-            "everywhere",
-            lambda opened, work, what: {name: work(name) for name in opened},
-        )
-        patch.setattr(deadlines, "cloud_of", lambda _: cloud)
-        cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions={ONE: ONE, TWO: TWO})
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        registered_cloud.register(patch, "aws", cloud)
+        sessions = {}
+        for name, home in timers.homes.items():
+            patch.setenv("HOME", str(home))
+            sessions[name] = stack.enter_context(local_session())
+            sessions[name].host = replace(sessions[name].host, name=name)
+        cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions=sessions)
         deadlines.cover_run(cluster, policy, printed.append)
     return printed
 
 
-def test_extend_moves_the_timers_also_where_the_cloud_refuses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As with a schedule that is missing: the machine's own timer is the one that is left."""
-    cloud, at = Cloud(3), list[datetime]()
-
-    def refuse(_: float) -> None:
-        raise RailheadError("no schedule")
-
-    monkeypatch.setattr(cloud, "set_deadline", refuse)
-    monkeypatch.setattr(deadlines, "move_timers", lambda _, when, __: at.append(when))
-    with pytest.raises(RailheadError, match="no schedule"):
-        deadlines.extend(GOLDEN, GOLDEN, cloud, 2, lambda _: None)  # type: ignore[arg-type]
-    assert about(at[0], 2)
-
-
-def armed(hours: float, state: str = "armed") -> Deadline:
-    return Deadline(timer.KIND, hours_from_now(hours), state, timer.SOURCE)
-
-
-def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(
-    moved: dict[str, datetime],
-) -> None:
+def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(timers: Timers) -> None:
     cloud = Cloud(8)
-    assert "for --max-hours" in cover(cloud, 12, one=armed(8), two=armed(20))[0]
+    timers.arm(TWO, 20)
+    assert "for --max-hours" in cover(timers, cloud, 12)[0]
     assert cloud.moved == [13.5]
-    assert list(moved) == [ONE] and about(moved[ONE], 13.5)
+    assert list(timers.moved) == [ONE] and about(timers.moved[ONE], 13.5)
 
 
 @pytest.mark.parametrize("max_hours", [None, 2])
-def test_a_run_within_its_deadlines_moves_none(
-    moved: dict[str, datetime], max_hours: float | None
-) -> None:
+def test_a_run_within_its_deadlines_moves_none(timers: Timers, max_hours: float | None) -> None:
     cloud = Cloud(8)
-    assert cover(cloud, max_hours, one=armed(8)) == [] and not cloud.moved and not moved
+    assert cover(timers, cloud, max_hours) == [] and not cloud.moved and not timers.moved
 
 
-def test_a_run_moves_the_timer_of_a_machine_that_started_late(moved: dict[str, datetime]) -> None:
-    """Somebody started it in the cloud's console: it would power itself off in minutes."""
-    cover(Cloud(6, fixed=True), None, one=armed(0.2, "past"))
-    assert set(moved) == {ONE, TWO} and all(about(at, 6) for at in moved.values())
-    cover(Cloud(None), None, one=armed(0.2, "past"))
-    assert all(about(at, 8) for at in moved.values()), "the length of the stack"
+@pytest.mark.parametrize(("hours", "until"), [(6, 6), (None, 8)])
+def test_a_run_moves_the_timer_of_a_machine_that_started_late(
+    timers: Timers, hours: float | None, until: float
+) -> None:
+    """It was started in the cloud's console, and would power itself off in minutes. Without a time
+    of the cloud, the length is that of the stack."""
+    for name in timers.homes:
+        timers.arm(name, 0.2, late=True)
+    cover(timers, Cloud(hours, fixed=hours is not None), None)
+    assert set(timers.moved) == {ONE, TWO}
+    assert all(about(at, until) for at in timers.moved.values())
 
 
-def test_a_run_warns_of_a_machine_without_a_timer(moved: dict[str, datetime]) -> None:
-    none = Deadline(timer.KIND, None, MISSING, timer.SOURCE, "the machine has no timer")
-    printed = cover(Cloud(8), None, one=none, two=armed(8))
+def test_a_run_warns_of_a_machine_without_a_timer(timers: Timers) -> None:
+    (timers.homes[ONE] / "timer").unlink()
+    printed = cover(timers, Cloud(8), None)
     assert printed[0].startswith(f"[{ONE}] warning: the machine has no timer") and len(printed) == 1
-    assert not moved
+    assert not timers.moved

@@ -5,35 +5,34 @@ Time is faked: a cloud that takes 90 seconds takes none here.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
+from standins import registered_cloud
+from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
-from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
-from bootstrap.clouds.storage import NoBucket
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
-from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import confirm_by_name
 from bootstrap.lifecycle.receipt import Receipt, check
 from bootstrap.lifecycle.stack_machines import StackMachines
 
 if TYPE_CHECKING:
-    from standins.buckets import OnGcs, World
+    from standins.buckets import OnGcs, OnS3, World
 
 HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
 OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
 DISK = Cost("disk vol-1 of m1, 100 GB", 0.26, "fab teardown --destroy")
+DESTROY = "destroy --yes --skip-preview --stack dev"
 HELD = Cost("bucket s3://b, 3 objects, 1.00 GB", None, "fab teardown --destroy --with-bucket")
 States = Callable[[str, float], str]
 
@@ -43,14 +42,16 @@ class Fake:
     """A cloud whose machines' states are a function of the seconds since they were stopped."""
 
     states: States
-    costs_now: list[Cost] = field(default_factory=lambda: [DISK])
+    costs_now: list[Cost] | None = field(default_factory=lambda: [DISK])  # None: refused
     refuses: bool = False
     time: float = 0.0
     stop_requested: float | None = None
     ended: bool = False
+    queried: Callable[[float], None] = lambda since: None  # seconds since the stop, -1 before it
 
     def instance_states(self) -> dict[str, InstanceState]:
         since = -1.0 if self.stop_requested is None else self.time - self.stop_requested
+        self.queried(since)
         return {
             h.name: InstanceState(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
             for h in HOSTS
@@ -80,9 +81,11 @@ class Fake:
         raise AssertionError("nor arms a deadline")
 
     def allowed_cidrs(self) -> tuple[str, ...]:
-        raise AssertionError("nor asks who is let in")
+        raise AssertionError("nor reads the firewall's rules")
 
     def costs(self) -> list[Cost]:
+        if self.costs_now is None:
+            raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
         return self.costs_now
 
     def account(self) -> str:
@@ -180,14 +183,8 @@ def test_a_machine_that_nobody_knows_is_not_verified() -> None:
     assert not receipt.verified
 
 
-def test_costs_that_the_cloud_does_not_report_are_not_verified(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def costs(_: Fake) -> list[Cost]:
-        raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
-
-    monkeypatch.setattr(Fake, "costs", costs)
-    receipt, _ = ended(Fake(takes(1)))
+def test_costs_that_the_cloud_does_not_report_are_not_verified() -> None:
+    receipt, _ = ended(Fake(takes(1), costs_now=None))
     assert receipt.lines[-1].host == "bills" and not receipt.verified
 
 
@@ -201,49 +198,49 @@ def test_results_that_are_only_on_the_chief_are_reported() -> None:
     assert receipt.lines[-1].text.startswith("r1: only on m1")
 
 
-def test_a_bucket_that_cannot_be_queried_ends_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(_: Inventory) -> BucketContents:
-        raise UsageError("Google call failed: you are not logged in")
-
+def test_a_bucket_that_cannot_be_queried_ends_no_receipt(no_aws: None) -> None:
     save_run()
-    monkeypatch.setattr(bucket, "bucket_of", of)
-    receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="gs://b"))
+    receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="s3://b"))
     last = receipt.lines[-1]
-    assert "on m1's disk, and perhaps in gs://b: Google call failed" in last.text
+    assert "on m1's disk, and perhaps in s3://b: AWS call failed" in last.text
     assert not last.verified
-
-
-class BucketContents:
-    """A bucket with the results of some runs."""
-
-    def __init__(self, *runs: str) -> None:
-        self.runs, self.store = runs, SimpleNamespace(url="s3://b")
-
-    def manifest(self, run_id: str) -> list[dict[str, Any]] | None:
-        return [] if run_id in self.runs else None
-
-    def empty(self, report: Callable[[str], None], below: str = "") -> int:
-        report("3 removed")
-        return 2 if below == "wheels/" else 3
 
 
 # --- destroy
 
 
-@pytest.fixture
-def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The stacks that Pulumi was stop_requested to destroy."""
-    found: list[str] = []
-    monkeypatch.setattr(pulumi_stack, "destroy", found.append)
-    return found
+@dataclass
+class Stack:
+    """A stack that Pulumi destroys, and the clouds of its machines."""
 
+    pulumi: PulumiCommand
+    patch: pytest.MonkeyPatch
 
-def destroy(inventory: Inventory = OURS, fake: Fake | None = None, **options: Any) -> Receipt:
-    fake = fake or Fake(lambda *_: "gone", costs_now=[])
-    options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
-    machines = StackMachines(state_of(inventory), inventory, inventory)
-    with mock.patch.object(base, "cloud_of", lambda _: fake):
+    @property
+    def destroyed(self) -> list[str]:
+        """The calls of `pulumi destroy`."""
+        return self.pulumi.called("destroy")
+
+    def destroy(
+        self,
+        inventory: Inventory = OURS,
+        fake: Fake | None = None,
+        state: StackState | None = None,
+        **options: Any,
+    ) -> Receipt:
+        """Destroy it, with `fake` as the cloud of its machines."""
+        fake = fake or Fake(lambda *_: "gone", costs_now=[])
+        registered_cloud.register(self.patch, "aws", fake)
+        options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
+        machines = StackMachines(state or state_of(inventory), inventory, inventory)
         return destroy_stack.destroy(machines, lambda _: None, **options)
+
+
+@pytest.fixture
+def stack(pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """A stack whose `pulumi destroy` succeeds and leaves nothing."""
+    pulumi.answers(destroy="true", stack_export=exported())
+    return Stack(pulumi, monkeypatch)
 
 
 def state_of(inventory: Inventory) -> StackState:
@@ -252,119 +249,117 @@ def state_of(inventory: Inventory) -> StackState:
 
 
 def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
-    destroyed: list[str],
+    stack: Stack,
 ) -> None:
     listed: list[str] = []
-    receipt = destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
-    assert destroyed == ["dev"] and receipt.verified
+    receipt = stack.destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
+    assert stack.destroyed == [DESTROY] and receipt.verified
     assert (
         "machine m1 (i-1)" in listed[0] and "stays if it has more than wheels: bucket" in listed[0]
     )
     assert "m1     ok  gone" in "\n".join(receipt.describe())
 
 
-def test_a_machine_that_survives_a_destroy_is_not_verified(destroyed: list[str]) -> None:
-    assert not destroy(fake=Fake(lambda *_: "running")).verified
+def test_a_machine_that_survives_a_destroy_is_not_verified(stack: Stack) -> None:
+    assert not stack.destroy(fake=Fake(lambda *_: "running")).verified
 
 
-def test_a_destroy_is_refused_while_results_are_only_there(destroyed: list[str]) -> None:
+def test_a_destroy_is_refused_while_results_are_only_there(stack: Stack) -> None:
     save_run()
     with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
-        destroy()
-    assert "--discard-results" in caught.value.hint and destroyed == []
-    assert destroy(discard=True).verified and destroyed == ["dev"]
+        stack.destroy()
+    assert "--discard-results" in caught.value.hint and stack.destroyed == []
+    assert stack.destroy(discard=True).verified and stack.destroyed == [DESTROY]
 
 
-def test_files_that_were_too_large_to_fetch_are_results_too(destroyed: list[str]) -> None:
+def test_files_that_were_too_large_to_fetch_are_results_too(stack: Stack) -> None:
     save_run()
     here = local_state.home() / "nowhere"
     here.mkdir(parents=True)
     (here / "result.json").write_text("{}")
-    destroy()
+    stack.destroy()
     (here / "left-on-host.txt").write_text("2.0 GB  work/model.bin")
     with pytest.raises(UsageError, match="would be deleted"):
-        destroy()
+        stack.destroy()
+
+
+MANIFEST = b'{"schema": 1, "files": [], "skipped": []}'
 
 
 @pytest.mark.parametrize("with_bucket, lost", [(False, False), (True, True)])
 def test_results_in_a_bucket_that_stays_are_not_lost(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch, with_bucket: bool, lost: bool
+    stack: Stack, world: World, with_bucket: bool, lost: bool
 ) -> None:
     save_run()
-    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents("r1"))
-    ours = replace(OURS, bucket="s3://b")
+    world.put("runs/r1/manifest.json", MANIFEST)
+    ours = replace(OURS, bucket=world.inventory.bucket)
     if lost:
         with pytest.raises(UsageError, match="would be deleted"):
-            destroy(ours, with_bucket=with_bucket)
+            stack.destroy(ours, with_bucket=with_bucket)
     else:
-        destroy(ours, with_bucket=with_bucket)
-    assert destroyed == ([] if lost else ["dev"])
+        stack.destroy(ours, with_bucket=with_bucket)
+    assert stack.destroyed == ([] if lost else [DESTROY])
+    assert world.names() == ["runs/r1/manifest.json"]
 
 
-def test_a_bucket_that_is_gone_holds_no_results(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(_: BucketContents, run_id: str) -> None:
-        raise NoBucket("gs://b")
-
+def test_a_bucket_that_is_gone_holds_no_results(stack: Stack, world: World) -> None:
     save_run()
-    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
-    monkeypatch.setattr(BucketContents, "manifest", gone)
+    world.drop()
     with pytest.raises(UsageError, match="would be deleted"):
-        destroy(replace(OURS, bucket="gs://b"))
+        stack.destroy(replace(OURS, bucket=world.inventory.bucket))
+    assert stack.destroyed == []
 
 
-def test_a_bucket_is_emptied_when_that_is_requested(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bucket, "bucket_of", lambda _: BucketContents())
-    receipt = destroy(replace(OURS, bucket="s3://b"), with_bucket=True)
-    assert receipt.lines[0].text == "3 objects removed, with old versions"
+def test_a_bucket_is_emptied_when_that_is_requested(stack: Stack, world: World) -> None:
+    for data in (b"1", b"2"):
+        world.put("runs/r1/result.json", data)
+    receipt = stack.destroy(replace(OURS, bucket=world.inventory.bucket), with_bucket=True)
+    assert receipt.lines[0].text == "2 objects removed, with old versions"
+    assert world.names() == [] and stack.destroyed == [DESTROY]
 
 
 @pytest.mark.parametrize("document", [OURS, None])
 def test_the_bucket_that_an_earlier_destroy_kept_is_emptied_too(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch, document: Inventory | None
+    stack: Stack, on_s3: OnS3, document: Inventory | None
 ) -> None:
-    contents = BucketContents("r1")
-    monkeypatch.setattr(bucket, "bucket_of", lambda ours: contents if ours.bucket else None)
-    state = replace(state_of(replace(OURS, bucket="s3://b")), cluster="dev")
+    state = replace(state_of(replace(OURS, bucket=on_s3.inventory.bucket)), cluster="dev")
     machines, listed = StackMachines(state, document, None), list[str]()
 
     def again(**options: Any) -> Receipt:
         options = {"agree": listed.append, "discard": False, "with_bucket": True, **options}
         return destroy_stack.destroy(machines, lambda _: None, **options)
 
+    on_s3.put("runs/r1/manifest.json", MANIFEST)
     receipt = again()
-    assert receipt.lines[0].text == "3 objects removed, with old versions"
-    assert "with all that is in s3://b" in listed[0] and destroyed == ["dev"]
-    assert not again(with_bucket=False).lines and "s3://b" not in listed[1]
+    assert receipt.lines[0].text == "1 object removed, with old versions" and on_s3.names() == []
+    assert "with all that is in s3://results-b" in listed[0] and stack.destroyed == [DESTROY]
+    assert not again(with_bucket=False).lines and "s3://results-b" not in listed[1]
+    on_s3.put("runs/r1/manifest.json", MANIFEST)
     save_run()
     with pytest.raises(UsageError, match="results of r1 were not fetched"):
         again()
+    assert on_s3.names() == ["runs/r1/manifest.json"]
 
 
-def test_the_wheels_in_a_bucket_go_with_the_stack(destroyed: list[str], world: World) -> None:
+def test_the_wheels_in_a_bucket_go_with_the_stack(stack: Stack, world: World) -> None:
     """They can be built again, and would else keep a bucket that has nothing else for ever."""
     for name in ("wheels/k/wheel.json", "wheels/k/0/a.whl", "runs/r1/manifest.json"):
         world.put(name, b"1")
     world.put("wheels/k/wheel.json", b"2")
     ours = replace(OURS, bucket=world.inventory.bucket)
-    receipt = destroy(ours)
+    receipt = stack.destroy(ours)
     expected = "the Horovod wheels in it: 3 objects removed, with old versions"
-    assert receipt.lines[0].text == expected and receipt.verified and destroyed == ["dev"]
+    assert receipt.lines[0].text == expected and receipt.verified and stack.destroyed == [DESTROY]
     assert world.names() == ["runs/r1/manifest.json"]
-    assert not [line for line in destroy(ours).lines if line.host == "bucket"]
+    assert not [line for line in stack.destroy(ours).lines if line.host == "bucket"]
 
 
-def test_wheels_that_may_not_be_removed_stop_no_destroy(
-    destroyed: list[str], on_gcs: OnGcs
-) -> None:
+def test_wheels_that_may_not_be_removed_stop_no_destroy(stack: Stack, on_gcs: OnGcs) -> None:
     on_gcs.put("wheels/k/wheel.json", b"1")
     on_gcs.store.held = {"wheels/k/wheel.json": "no right"}
-    receipt = destroy(replace(OURS, bucket="gs://results-b"))
+    receipt = stack.destroy(replace(OURS, bucket="gs://results-b"))
     expected = "the Horovod wheels in it stay: Google refuses to remove wheels/k/wheel.json"
-    assert receipt.lines[0].text.startswith(expected) and destroyed == ["dev"]
+    assert receipt.lines[0].text.startswith(expected) and stack.destroyed == [DESTROY]
 
 
 LEFT = {
@@ -376,104 +371,131 @@ LEFT = {
 
 
 @pytest.mark.parametrize("left, fine", LEFT.values(), ids=LEFT)
-def test_what_pulumi_leaves_is_reported(
-    monkeypatch: pytest.MonkeyPatch, left: list[str], fine: bool
-) -> None:
-    def fails(_: str) -> None:
-        raise RailheadError("pulumi could not destroy all of dev")
-
-    monkeypatch.setattr(pulumi_stack, "destroy", fails)
-    monkeypatch.setattr(pulumi_stack, "resources", lambda _: left)
-    assert destroy().verified == fine
-
-
-def test_the_command_after_a_killed_pulumi_is_in_the_receipt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def locked(_: str) -> None:
-        raise RailheadError("pulumi could not destroy all of dev", hint="pulumi cancel --yes")
-
-    monkeypatch.setattr(pulumi_stack, "destroy", locked)
-    monkeypatch.setattr(pulumi_stack, "resources", lambda _: ["aws:ec2/vpc:Vpc"])
-    assert "next: pulumi cancel --yes" in "\n".join(destroy().describe())
+def test_what_pulumi_leaves_is_reported(stack: Stack, left: list[str], fine: bool) -> None:
+    state = exported(*(resource(kind, id=f"r-{n}") for n, kind in enumerate(left)))
+    stack.pulumi.answers(destroy="exit 255", stack_export=state)
+    receipt = stack.destroy()
+    assert receipt.verified == fine
+    (line,) = (line for line in receipt.lines if line.host == "pulumi")
+    kept = "all is gone but the bucket, which has objects and is kept"
+    expected = f"in its state: {', '.join(sorted(left)) or 'nothing'}"
+    assert (kept if fine else expected) in line.text
 
 
-def test_machines_end_also_where_their_costs_cannot_be_read(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def costs(_: Fake) -> list[Cost]:
-        raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
-
-    monkeypatch.setattr(Fake, "costs", costs)
-    fake = Fake(lambda *_: "gone")
-    destroy(fake=fake)
-    assert fake.ended and destroyed == ["dev"]
+def test_a_state_that_cannot_be_read_after_a_failure_is_reported(stack: Stack) -> None:
+    stack.pulumi.answers(destroy="exit 255", stack_export="echo 'error: no network' >&2; exit 255")
+    receipt = stack.destroy()
+    assert not receipt.verified
+    assert "could not destroy all of dev; stack dev: pulumi: error: no network" in "\n".join(
+        receipt.describe()
+    )
 
 
-def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, destroyed: list[str]) -> None:
+def test_the_command_after_a_killed_pulumi_is_in_the_receipt(stack: Stack) -> None:
+    locked = "echo 'error: the stack is currently locked by 1 lock(s)'; exit 255"
+    stack.pulumi.answers(destroy=locked, stack_export=exported(resource("aws:ec2/vpc:Vpc", id="v")))
+    text = "\n".join(stack.destroy().describe())
+    assert "next: pulumi cancel --yes --stack dev" in text
+
+
+def test_machines_end_also_where_their_costs_cannot_be_read(stack: Stack) -> None:
+    fake = Fake(lambda *_: "gone", costs_now=None)
+    stack.destroy(fake=fake)
+    assert fake.ended and stack.destroyed == [DESTROY]
+
+
+class Terminal(io.StringIO):
+    """What a user types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
     with pytest.raises(UsageError, match="question cannot be answered"):
-        destroy(agree=confirm_by_name("dev", yes=False))
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda _: "other")
+        stack.destroy(agree=confirm_by_name("dev", yes=False))
+    monkeypatch.setattr("sys.stdin", Terminal("other\n dev \n"))
     with pytest.raises(UsageError, match="that is not its name"):
-        destroy(agree=confirm_by_name("dev", yes=False))
-    assert destroyed == []
-    monkeypatch.setattr("builtins.input", lambda _: " dev ")
-    destroy(agree=confirm_by_name("dev", yes=False))
-    destroy(agree=confirm_by_name("dev", yes=True))
-    assert destroyed == ["dev", "dev"]
+        stack.destroy(agree=confirm_by_name("dev", yes=False))
+    assert stack.destroyed == []
+    stack.destroy(agree=confirm_by_name("dev", yes=False))
+    stack.destroy(agree=confirm_by_name("dev", yes=True))
+    assert stack.destroyed == [DESTROY, DESTROY]
 
 
-def test_the_machines_end_before_pulumi_removes_their_deadlines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_machines_end_before_pulumi_removes_their_deadlines(stack: Stack) -> None:
     """`pulumi destroy` may break off, and has then removed the schedules already."""
-    fake = Fake(lambda _, since: "running" if since < 90 else "gone", costs_now=[])
-    seen: list[tuple[bool, float]] = []
-    monkeypatch.setattr(pulumi_stack, "destroy", lambda _: seen.append((fake.ended, fake.time)))
-    assert destroy(fake=fake).verified
-    assert [ended for ended, _ in seen] == [True] and seen[0][1] >= 90
+    seen: list[tuple[float, bool]] = []  # of each query: seconds since the end, Pulumi was called
+    fake = Fake(
+        lambda _, since: "running" if since < 90 else "gone",
+        costs_now=[],
+        queried=lambda since: seen.append((since, bool(stack.destroyed))),
+    )
+    assert stack.destroy(fake=fake).verified and fake.ended
+    assert stack.destroyed == [DESTROY]
+    assert [since for since, _ in seen if since < 90]
+    assert not [since for since, called in seen if called and since < 90]
 
 
-def test_while_a_machine_runs_pulumi_removes_nothing(destroyed: list[str]) -> None:
-    receipt = destroy(fake=Fake(never))
-    assert not receipt.verified and destroyed == []
+def test_while_a_machine_runs_pulumi_removes_nothing(stack: Stack) -> None:
+    receipt = stack.destroy(fake=Fake(never))
+    assert not receipt.verified and stack.destroyed == []
     assert "not started: machines remain" in receipt.lines[-1].text
 
 
-def test_a_cloud_that_refuses_the_end_keeps_the_stack(destroyed: list[str]) -> None:
-    receipt = destroy(fake=Fake(lambda *_: "running", refuses=True))
-    assert "UnauthorizedOperation" in receipt.lines[0].text and destroyed == []
+def test_a_cloud_that_refuses_the_end_keeps_the_stack(stack: Stack) -> None:
+    receipt = stack.destroy(fake=Fake(lambda *_: "running", refuses=True))
+    assert "UnauthorizedOperation" in receipt.lines[0].text and stack.destroyed == []
     assert not receipt.verified
 
 
+ID = "0a1b2c3d4e5f"
+
+
+@pytest.fixture
+def left_group(aws_client: Callable[[str], Any]) -> Callable[[], bool]:
+    """Whether a security group exists that a killed `up` left."""
+    ec2 = aws_client("ec2")
+    tags = [{"Key": "railhead:id", "Value": ID}]
+    group = ec2.create_security_group(
+        GroupName="hosts",
+        Description="hosts",
+        VpcId=ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"],
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
+    )["GroupId"]
+    own = [{"Name": "group-id", "Values": [group]}]
+    return lambda: bool(ec2.describe_security_groups(Filters=own)["SecurityGroups"])
+
+
+STATE_ON_AWS = read_state("dev", {"resources": on_aws(cluster_id=ID)})
+
+
 def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
-    monkeypatch: pytest.MonkeyPatch,
+    stack: Stack, left_group: Callable[[], bool]
 ) -> None:
-    runs: list[str] = []
-
-    def fails_first(stack: str) -> None:
-        runs.append(stack)
-        if len(runs) == 1:
-            raise RailheadError("pulumi could not destroy all of dev")
-
-    monkeypatch.setattr(pulumi_stack, "destroy", fails_first)
-    monkeypatch.setattr(pulumi_stack, "resources", lambda _: ["aws:ec2/vpc:Vpc"])
-    monkeypatch.setattr(stack_machines, "remove_leftovers", lambda _: ["sg-1"])
-    receipt = destroy()
-    assert receipt.verified and runs == ["dev", "dev"]
-    assert "in no state of Pulumi, and removed: sg-1" in "\n".join(receipt.describe())
+    left = exported(resource("aws:ec2/vpc:Vpc", id="vpc-1"))
+    stack.pulumi.answers(destroy=["exit 255", "true"], stack_export=left)
+    receipt = stack.destroy(state=STATE_ON_AWS)
+    assert receipt.verified and stack.destroyed == [DESTROY, DESTROY] and not left_group()
+    assert "in no state of Pulumi, and removed: sg-" in "\n".join(receipt.describe())
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
-    destroyed: list[str], monkeypatch: pytest.MonkeyPatch
+    stack: Stack, left_group: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A destroy needs no more rights than before: what may be left costs nothing."""
+    import botocore.client
+    import botocore.exceptions
 
-    def refused(_: StackMachines) -> list[str]:
-        raise Refused("AWS refuses list_roles: AccessDenied", "AccessDenied")
+    call = botocore.client.BaseClient._make_api_call
 
-    monkeypatch.setattr(stack_machines, "remove_leftovers", refused)
-    receipt = destroy()
-    assert receipt.verified and destroyed == ["dev"]
+    def without_a_right(client: Any, operation: str, parameters: Any) -> Any:
+        if operation == "ListRoles":
+            denied = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
+            raise botocore.exceptions.ClientError(denied, operation)
+        return call(client, operation, parameters)
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", without_a_right)
+    receipt = stack.destroy(state=STATE_ON_AWS)
+    assert receipt.verified and stack.destroyed == [DESTROY]
     assert "it costs nothing: AWS refuses list_roles" in "\n".join(receipt.describe())

@@ -20,10 +20,11 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.lifecycle import reach, timer
 from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import Environment, python_version
+from bootstrap.serving.environment import Environment
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -319,7 +320,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
 
 
-ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12",)), (0, ("3.12; rm",))]
+ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12.3",)), (0, ("3.12",)), (0, ("3.12.3; rm",))]
 
 
 @pytest.mark.parametrize(("code", "tail"), ANSWERS)
@@ -328,7 +329,7 @@ def test_what_a_host_says_of_its_python_and_home_is_checked(
 ) -> None:
     session: Any = SimpleNamespace(run=lambda argv: Reply(code, tail))
     with pytest.raises(RailheadError, match="the runtime's Python does not work"):
-        python_version(session, "python3")
+        wheels.python_version(session, "python3")
     with pytest.raises(Hostile):
         place(home=tail[0] if tail else "").absolute("~/x")
 

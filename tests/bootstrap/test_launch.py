@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import follow
 from bootstrap.runs.launch import (
+    MOST_METRICS,
     Bucket,
     Program,
     RunOptions,
@@ -78,11 +81,12 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
             f"'miror': one of {', '.join(names())}. Did you mean mirrored",
         ),
         ({"launcher": "tensorflow", "strategy": "horovod"}, "strategy horovod is for launcher hor"),
-        ({"strategy": "auto", "script": True}, "--strategy auto is for our own training"),
-        ({"servers": 2}, "--ps is for --strategy parameter-server"),
+        ({"strategy": "auto", "script": True}, "^--strategy auto is for our own training"),
+        ({"servers": 2}, "^--ps is for --strategy parameter-server"),
         ({"strategy": "auto", "servers": 1}, "--ps is for --strategy parameter-server"),
         ({"keras": 1}, "keras 1: 2 or 3"),
-        ({"keras": 2}, "keras 2 is for --script"),
+        ({"keras": 4}, "keras 4: 2 or 3"),
+        ({"keras": 2}, "^keras 2 is for --script: our own training is written for Keras 3$"),
         ({"env": {"A-B": "1"}}, "'A-B' is not a variable's name"),
         ({"env": {"": "1"}}, "'' is not a variable's name"),
         ({"env": {"1A": "1"}}, "'1A' is not"),
@@ -91,7 +95,12 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
         ({"secrets": ("$(x)",)}, r"'\$\(x\)' is not a variable's name"),
         ({"env": {"RAILHEAD_RUN": "x"}}, "RAILHEAD_RUN: .* are ours to set"),
         ({"secrets": ("RAILHEAD_HOME",)}, "RAILHEAD_HOME: .* are ours to set"),
-        ({"env": {"TOKEN": "x"}, "secrets": ("TOKEN",)}, "TOKEN is given twice"),
+        ({"env": {"A": "", "TOKEN": "x"}, "secrets": ("TOKEN",)}, "^TOKEN is given twice"),
+        (
+            {"metrics": (("a", "x"), ("b", "x"), ("a", "y"))},
+            r"--metric: at most 16, .*\['a', 'b', ",
+        ),
+        ({"metrics": tuple((f"m{i}", "x") for i in range(17))}, "--metric: at most 16, each name"),
     ],
 )
 def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
@@ -102,25 +111,54 @@ def test_an_ask_that_breaks_a_rule_is_refused_with_value_and_choices(
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"metrics": tuple((f"m{i}", "x") for i in range(MOST_METRICS))},
+        {"env": {"A": "1"}, "secrets": ("B",)},
+        {"launcher": "tensorflow", "strategy": "parameter-server", "servers": 2},
+        {"script": True, "keras": 2},
+        {"keras": 3},
+    ],
+)
+def test_what_keeps_the_rules_is_taken(options: dict[str, Any]) -> None:
+    taken = RunOptions(**options)
+    assert {name: getattr(taken, name) for name in options} == options
+
+
+def test_a_script_with_strategy_auto_gets_a_hint() -> None:
+    with pytest.raises(UsageError) as caught:
+        RunOptions(strategy="auto", script=True)
+    assert caught.value.hint == "name that of your script, or leave out --strategy"
+
+
+def test_auto_not_yet_resolved_counts_as_the_default() -> None:
+    assert RunOptions("tensorflow", "auto").resolved_strategy(2).name == "multiworker"
+
+
+SEVERAL = "scripts under Horovod or several workers need it; --keras 3 if yours does not"
+ONE = "a script on one host; --keras 2 for the older API"
+
+
+@pytest.mark.parametrize(
     ("options", "strategy", "keras", "why"),
     [
         (RunOptions(), "horovod", 3, "our own training is written for it"),
         (RunOptions("tensorflow"), "multiworker", 3, "our own training is written for it"),
-        (RunOptions(script=True), "horovod", 2, "Horovod or several workers need it"),
+        (RunOptions(script=True), "horovod", 2, SEVERAL),
         (
             RunOptions("tensorflow", script=True),
             "multiworker",
             2,
-            "Horovod or several workers need it",
+            SEVERAL,
         ),
         (
             RunOptions("tensorflow", script=True),
             "parameter-server",
             2,
-            "Horovod or several workers need it",
+            SEVERAL,
         ),
-        (RunOptions("tensorflow", script=True), "mirrored", 3, "a script on one host"),
-        (RunOptions("tensorflow", script=True), "one-device", 3, "a script on one host"),
+        (RunOptions("tensorflow", script=True), "mirrored", 3, ONE),
+        (RunOptions("tensorflow", script=True), "one-device", 3, ONE),
         (RunOptions(script=True, keras=3), "horovod", 3, "given by --keras"),
         (RunOptions("tensorflow", script=True, keras=2), "mirrored", 2, "given by --keras"),
         (RunOptions(keras=3), "horovod", 3, "given by --keras"),
@@ -131,7 +169,7 @@ def test_the_keras_version_follows_from_the_program_and_has_a_reason(
 ) -> None:
     version, reason = options.resolved_keras(STRATEGIES[strategy])
     assert version == keras
-    assert why in reason
+    assert reason == why
 
 
 def test_an_invalid_choice_is_answered_with_the_nearest_one() -> None:
@@ -164,6 +202,7 @@ RUNS: dict[str, dict[str, Any]] = {
             env={"MODE": "quick"},
             secrets=("WANDB_API_KEY",),
             outputs=("*.keras", "plots/**"),
+            metrics=(("loss", "loss: ([0-9.]+)"),),
         ),
         "program": Program("script", path="jobs/train.py", args=("--epochs", "3", "a b", "")),
         "data": [DataInput(parse("train=s3://bucket-1/images,shard", script=True)).document(None)],
@@ -255,6 +294,8 @@ def test_a_chief_and_its_servers_come_beside_the_workers_of_all_slots() -> None:
         ("horovod", (1, 1), 0, "horovod", "2 hosts"),
         ("horovod", (4, 4), 4, "horovod", "2 hosts"),
         ("tensorflow", (1, 1, 1), 1, "multiworker", "3 hosts"),
+        ("tensorflow", (2,), 2, "mirrored", "one host with 2 GPUs"),
+        ("horovod", (2,), 0, "horovod", "one host with 2 slots"),
         ("horovod", (4,), 4, "mirrored", "one host with 4 GPUs"),
         ("horovod", (3,), 0, "horovod", "one host with 3 slots"),
         ("tensorflow", (3,), 0, "one-device", "one host with no GPU"),
@@ -302,6 +343,14 @@ def test_hosts_of_no_stack_and_runs_with_no_stop_have_no_stop_command(
     assert run_document(**rest)["stop"] is None
 
 
+@pytest.mark.parametrize("few", [{"ports": [23001]}, {"links": RUNS["run-script"]["links"][:1]}])
+def test_a_rank_without_a_port_or_a_host_without_a_link_is_no_document(few: Any) -> None:
+    changed = {**RUNS["run-script"], **few}
+    rest = {"run_id": "r", "cluster": "c", "created": "", "runtime": {}, "bundle": "b", **changed}
+    with pytest.raises(ValueError, match="is shorter than"):
+        run_document(**rest)
+
+
 def argv() -> list[str]:
     """mpirun's words for a run of three ranks."""
     folder = "/home/ann/.railhead/runs/20261121-101500-3f2a"
@@ -315,16 +364,26 @@ def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
     assert text[text.index("--bind-to") + 1] == "none"
     assert text[text.index("--map-by") + 1] == "slot"
     assert text[text.index("-np") + 1] == "3"
+    assert text[0] == "mpirun" and "--tag-output" in text
     assert text[text.index("--hostfile") + 1].endswith("/runs/20261121-101500-3f2a/hostfile")
 
 
 def test_mpirun_goes_by_our_ssh_configuration_and_the_peers_networks() -> None:
     text = argv()
     mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
+    assert mca["plm_rsh_agent"] == "ssh"
     assert mca["plm_rsh_args"] == "-F /home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"
     assert mca["plm_rsh_no_tree_spawn"] == "1"
     assert mca["oob_tcp_if_include"] == mca["btl_tcp_if_include"] == "10.0.1.0/24,10.0.2.0/24"
     assert "RAILHEAD_RUN=20261121-101500-3f2a" in mca["orte_launch_agent"].split()
+
+
+def test_mpirun_notices_a_dead_link_within_half_a_minute_and_uses_plain_tcp() -> None:
+    text = argv()
+    mca = {text[i + 1]: text[i + 2] for i, word in enumerate(text) if word == "-mca"}
+    alive = {name: int(mca[f"oob_tcp_keepalive_{name}"]) for name in ("time", "intvl", "probes")}
+    assert alive["time"] + alive["intvl"] * alive["probes"] <= 30
+    assert (mca["pml"], mca["btl"]) == ("ob1", "self,vader,tcp")
 
 
 def test_mpirun_carries_no_variable_and_so_no_secret() -> None:
@@ -343,7 +402,20 @@ def test_run_ids_sort_by_time() -> None:
 def test_runs_of_one_second_have_different_ids() -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert len({new_run_id(now) for _ in range(20)}) > 1
-    assert new_run_id()[:2] == "20"
+
+
+def test_a_run_id_has_the_time_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-9")  # nine hours before UTC
+    time.tzset()
+    try:
+        before = datetime.now(timezone.utc)
+        found = new_run_id()
+        after = datetime.now(timezone.utc)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", found)
+    assert f"{before:%Y%m%d-%H%M%S}" <= found[:15] <= f"{after:%Y%m%d-%H%M%S}"
 
 
 class Chief:

@@ -1,47 +1,98 @@
-"""Which machines a command is about, and starting and stopping them, with a cloud of our own."""
+"""Which machines a command is about, and starting and stopping them.
+
+The cloud is the tests' own; its machines are two SSH hosts of this machine.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import paramiko
 import pytest
+from standins import registered_cloud
+from standins.pulumi_command import PulumiCommand
 
 from bootstrap.cli.targets import Target
 from bootstrap.clouds import base
 from bootstrap.clouds.base import MISSING, Deadline, InstanceState, Refused
-from bootstrap.clouds.local import cluster
+from bootstrap.clouds.local import cluster, processes
+from bootstrap.clouds.local import host as local_host
+from bootstrap.clouds.local.host import LocalHost
+from bootstrap.console.output import print_lines
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory import pulumi_stack as pulumi
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop
-from bootstrap.lifecycle import reach as reachability
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import Sessions
-from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
+from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
 
 CASES = Path(__file__).parents[1] / "cases"
 REPO = Path(__file__).parents[2]
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
-KEY = paramiko.RSAKey.generate(1024)
+NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The two SSH hosts, by the names that the cloud's machines have."""
+
+    hosts: dict[str, LocalHost]
+    inventory: Inventory
+
+    def end(self, *names: str) -> None:
+        """End their sshd."""
+        for name in names or self.hosts:
+            processes.end(self.hosts[name].folder)
+
+    def run(self, *names: str) -> None:
+        """Start their sshd, where it does not run."""
+        for name in names or self.hosts:
+            if self.hosts[name].pid is None:
+                local_host.run(self.hosts[name])
+                local_host.wait_for(self.hosts[name])
+
+    @property
+    def addresses(self) -> list[str]:
+        return [host.address for host in self.hosts.values()]
+
+
+@pytest.fixture(scope="module")
+def two_hosts(home_of_session: Path) -> Iterator[Machines]:
+    local = cluster.start("power", 2)
+    hosts = dict(zip((ONE, TWO), cluster.existing("power"), strict=True))
+    ours = tuple(replace(h, user=local.chief.user) for h in GOLDEN.hosts)
+    made = Machines(hosts, replace(GOLDEN, hosts=ours, key_file=local.key_file))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def machines(two_hosts: Machines) -> Machines:
+    """The two hosts; sshd runs on both."""
+    two_hosts.run()
+    return two_hosts
 
 
 class Sky:
-    """A cloud of two machines that obeys after some seconds; its time passes by waiting alone."""
+    """A cloud of two machines that obeys after some seconds; its time passes by waiting alone.
+    `at_sleep` are called whenever time has passed."""
 
-    def __init__(self, *states: str, takes: float = 30) -> None:
+    def __init__(self, machines: Machines, *states: str, takes: float = 30) -> None:
+        self.machines = machines
+        self.at_sleep: list[Callable[[], None]] = []
+        self.keys: dict[str, tuple[str, ...]] = {
+            name: (host.public_key,) for name, host in machines.hosts.items()
+        }
         self.states = dict(zip((ONE, TWO), states or ("running", "running"), strict=True))
         self.takes, self.time = takes, 0.0
         self.due: dict[str, tuple[float, str]] = {}
@@ -56,6 +107,8 @@ class Sky:
 
     def _sleep(self, seconds: float) -> None:
         self.time += seconds
+        for call in self.at_sleep:
+            call()
 
     def instance_states(self) -> dict[str, InstanceState]:
         for name, (at, state) in self.due.items():
@@ -63,8 +116,11 @@ class Sky:
                 self.states[name] = state
         values = {}
         for number, (name, state) in enumerate(self.states.items(), 1):
-            address = f"203.0.113.{100 + number}" if state == "running" else None
-            values[name] = InstanceState(state, address, "Sky", "now", serial=f"i-{number}")
+            host, runs = self.machines.hosts[name], state == "running"
+            values[name] = InstanceState(
+                state, host.address if runs else None, "Sky", "now",
+                port=host.port if runs else None, serial=f"i-{number}",
+            )  # fmt: skip
         return values
 
     def start(self) -> None:
@@ -104,27 +160,52 @@ class Sky:
         return "account 1234"
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
-        return {}
+        return self.keys
 
     def allowed_cidrs(self) -> tuple[str, ...]:
         return ("203.0.113.7/32",)
 
 
+@dataclass(frozen=True)
+class Operator:
+    """A person with a stack `dev` whose machines are in the cloud of these tests."""
+
+    pulumi: PulumiCommand
+    machines: Machines
+    patch: pytest.MonkeyPatch
+
+    def has(self, *states: str, takes: float = 30) -> Sky:
+        """The cloud, with machines in these states."""
+        return self.under(Sky(self.machines, *states, takes=takes))
+
+    def under(self, sky: Sky) -> Sky:
+        """This cloud is the one of the stack."""
+        registered_cloud.register(self.patch, "aws", sky)
+        return sky
+
+    def types(self, text: str) -> None:
+        """Let the commands have this terminal."""
+        self.patch.setattr("sys.stdin", Terminal(text))
+
+
+class Terminal(io.StringIO):
+    """What a user types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
-def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A home of one's own, no Pulumi, no terminal, and machines that let everybody in."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(pulumi, "current", lambda: None)
-    monkeypatch.setattr(pulumi, "cluster_of", lambda name: replace(GOLDEN, stack=name))
-    monkeypatch.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}))
-    monkeypatch.setattr(cloud_host_keys, "pin", lambda *_, **__: None)
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123
-    return monkeypatch
-
-
-def under(operator: pytest.MonkeyPatch, sky: Sky) -> Sky:
-    operator.setattr(base, "cloud_of", lambda inventory: sky)
-    return sky
+def operator(
+    machines: Machines, pulumi: PulumiCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Operator:
+    """No stack is selected, and there is no terminal."""
+    document = tmp_path / "cluster.json"
+    document.write_text(json.dumps(to_document(machines.inventory)))
+    pulumi.answers(stack_output=f"cat {document}", stack=NONE_SELECTED)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr(timer, "TOOL", str(tmp_path / "none"))  # not that of this machine
+    return Operator(pulumi, machines, monkeypatch)
 
 
 def addresses(inventory: Inventory) -> list[str]:
@@ -134,40 +215,45 @@ def addresses(inventory: Inventory) -> list[str]:
 # --- Which hosts -------------------------------------------------------------------------------
 
 
-def test_hosts_and_stack_together_are_refused(operator: pytest.MonkeyPatch) -> None:
+def test_hosts_and_stack_together_are_refused(operator: Operator) -> None:
     with pytest.raises(UsageError, match="give one of them"):
         Target("a,b", stack="dev")
 
 
 def test_hosts_then_stack_then_the_selected_one_then_the_last_cluster(
-    operator: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    under(operator, Sky())
+    operator.has()
     local_state.save_cluster(Target("last").running())
     assert addresses(Target().running()) == ["last"]
-    operator.setattr(pulumi, "current", lambda: "chosen")
+    document = (operator.pulumi.folder / "stack_output.1").read_text()
+    operator.pulumi.answers(stack_output=document, stack="echo chosen")
     assert Target().running().stack == "chosen"
     assert Target(stack="dev").running().stack == "dev"
     assert addresses(Target("a,b").running()) == ["a", "b"]
-    lines = capsys.readouterr().out.splitlines()
-    expected = "aws-g4dn (aws, account 1234, us-east-1, stack dev): ubuntu@203.0.113.101:22, "
-    assert lines[3] == expected + "ubuntu@203.0.113.102:22"
-    assert lines[4].endswith("(hosts): a, b")
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
+    shown = ", ".join(
+        f"{operator.machines.inventory.chief.user}@{host.address}:{host.port}"
+        for host in operator.machines.hosts.values()
+    )
+    assert f"aws-g4dn (aws, account 1234, us-east-1, stack dev): {shown}" in lines
+    assert lines[-1].endswith("(hosts): a, b")
+    assert operator.pulumi.called("stack output --json", "stack output cluster") == [
+        f"stack output cluster --json --stack {name}" for name in ("chosen", "dev")
+    ]
 
 
-def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(
-    operator: pytest.MonkeyPatch,
-) -> None:
-    under(operator, Sky("running", "stopped"))
+def test_addresses_are_those_of_now_and_a_sleeping_host_has_none(operator: Operator) -> None:
+    operator.has("running", "stopped")
     seen = Target(stack="dev").status()
-    assert addresses(seen.inventory) == ["203.0.113.101", TWO]
+    assert addresses(seen.inventory) == [operator.machines.addresses[0], TWO]
     assert seen.not_running == [TWO]
 
 
 def test_machines_that_do_not_run_end_with_2_and_name_the_command(
-    operator: pytest.MonkeyPatch,
+    operator: Operator,
 ) -> None:
-    sky = under(operator, Sky("running", "stopped"))
+    sky = operator.has("running", "stopped")
     with pytest.raises(UsageError, match=f"{ONE} running; {TWO} stopped") as caught:
         Target(stack="dev").running()
     assert caught.value.hint.startswith("fab start")
@@ -177,10 +263,8 @@ def test_machines_that_do_not_run_end_with_2_and_name_the_command(
 @pytest.mark.parametrize(
     ("state", "hint"), [("gone", "fab up --refresh"), ("unknown", "fab status")]
 )
-def test_machines_that_are_lost_are_not_started(
-    operator: pytest.MonkeyPatch, state: str, hint: str
-) -> None:
-    sky = under(operator, Sky("stopped", state))
+def test_machines_that_are_lost_are_not_started(operator: Operator, state: str, hint: str) -> None:
+    sky = operator.has("stopped", state)
     for begin in (True, False):
         with pytest.raises(HostsNotReady, match=state) as caught:
             Target(stack="dev", start=begin).running()
@@ -188,71 +272,84 @@ def test_machines_that_are_lost_are_not_started(
     assert sky.calls == []
 
 
-@pytest.mark.parametrize(("output", "starts"), [("y", True), ("", False), ("n", False)])
+@pytest.mark.parametrize(("typed", "starts"), [("y", True), ("", False), ("n", False)])
 def test_at_a_terminal_the_user_is_queried(
-    operator: pytest.MonkeyPatch, output: str, starts: bool
+    operator: Operator, capsys: pytest.CaptureFixture[str], typed: str, starts: bool
 ) -> None:
-    sky = under(operator, Sky("stopped", "stopped", takes=0))
-    operator.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
-    requests: list[str] = []
-
-    def answer(text: str) -> str:
-        requests.append(text)
-        return output
-
-    operator.setattr("builtins.input", answer)
-    operator.setattr(power, "Clock", sky.clock)
+    sky = operator.has("stopped", "stopped")
+    operator.types(f"{typed}\n")
+    status = Target(stack="dev").status()
     if starts:
-        assert addresses(Target(stack="dev").running())[1] == "203.0.113.102"
+        running = power.ensure_running(status, print_lines, clock=sky.clock())
+        assert addresses(running) == operator.machines.addresses
     else:
         with pytest.raises(UsageError, match="were not started"):
-            Target(stack="dev").running()
+            power.ensure_running(status, print_lines, clock=sky.clock())
     assert ("start" in sky.calls) == starts
-    assert "7.82 USD per hour" in requests[0]
+    assert "Start them, 7.82 USD per hour" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
 def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
-    operator: pytest.MonkeyPatch, state: str
+    operator: Operator, state: str
 ) -> None:
     """Before anything else is done with it, whether it was started for that or not."""
-    sky, changed = under(operator, Sky(state, state)), list[tuple[list[str], bool]]()
-    pins = {ONE: ["ssh-ed25519 AAAA i-1 injected"], TWO: ["ssh-ed25519 AAAA i-2"]}
+    sky = operator.has(state, state)
+    first, second = operator.machines.hosts.values()
+    before = first.public_key
+    pins = {ONE: [f"{before} i-1 injected"], TWO: [f"{second.public_key} i-2"]}
     cloud_host_keys.replace_pins(GOLDEN, pins)
+    rotate_in(first.folder, operator.patch)
+    answers_at(sky, 20, ONE)
+    status = Target(stack="dev").status()
+    power.ensure_running(status, lambda _: None, start_them=True, clock=sky.clock())
+    after = first.public_key
+    assert after != before and sky.time >= 20
+    assert [line[1:] for line in cloud_host_keys.pin_fields(GOLDEN) if line[0] == ONE] == [
+        [*after.split(), "i-1"]
+    ]
 
-    def reach(inventory: Inventory) -> Sessions:
-        refused = {ONE: ConnectionRefusedError()}
-        return Sessions(inventory, {}, {} if sky.time >= 100 else refused)
 
-    def rotate(inventory: Inventory, say: Any, *, clock: Clock) -> None:
-        changed.append(([host.name for host in inventory.hosts], sky.time >= 100))
+def rotate_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let the scripts that change a host key change that of an SSH host of this machine."""
+    own = {
+        key_rotation.KEY: f"{folder}/host_key",
+        "/run/sshd.pid": f"{folder}/sshd.pid",
+        "/run/systemd/system": "/nowhere",
+        '"$(command -v sshd)" -t': "true",
+    }
+    for name in ("MAKE", "SWITCH"):
+        script = getattr(key_rotation, name)
+        for path, replacement in own.items():
+            script = script.replace(path, replacement)
+        patch.setattr(key_rotation, name, script)
 
-    operator.setattr(connect, "open_sessions", reach)
-    operator.setattr(key_rotation, "rotate", rotate)
-    operator.setattr(power, "Clock", sky.clock)
-    Target(stack="dev", start=True).running()
-    assert changed == [([ONE], True)]
+
+def answers_at(sky: Sky, seconds: float, *names: str) -> None:
+    """No sshd of these machines runs before so many seconds have passed."""
+    sky.machines.end(*names)
+    sky.at_sleep.append(lambda: sky.machines.run(*names) if sky.time >= seconds else None)
 
 
 # --- Starting and stopping ---------------------------------------------------------------------
 
 
-def start(operator: pytest.MonkeyPatch, sky: Sky, hours: float | None = None) -> Inventory:
-    under(operator, sky)
-    return power.start(GOLDEN, lambda line: None, hours=hours, clock=sky.clock())
+def start(operator: Operator, sky: Sky, hours: float | None = None) -> Inventory:
+    inventory = operator.under(sky).machines.inventory
+    return power.start(inventory, lambda line: None, hours=hours, clock=sky.clock())
 
 
-def test_the_deadline_is_armed_before_the_machines_start(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopped", "stopped", takes=90)
+def test_the_deadline_is_armed_before_the_machines_start(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped", takes=90)
     sky.armed = Deadline("scheduled-stop", datetime(2026, 1, 1, tzinfo=timezone.utc), "past", "Sky")
-    assert addresses(start(operator, sky)) == ["203.0.113.101", "203.0.113.102"]
+    assert addresses(start(operator, sky)) == operator.machines.addresses
     assert sky.calls == ["arm 8", "start"]
     assert 90 <= sky.time < 120
-    assert addresses(local_state.load_cluster(GOLDEN.name)) == ["203.0.113.101", "203.0.113.102"]
+    assert addresses(local_state.load_cluster(GOLDEN.name)) == operator.machines.addresses
 
 
-def test_hours_are_those_that_were_queried(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopped", "stopped")
+def test_hours_are_those_that_were_given(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
     sky.set_deadline(1)
     start(operator, sky, hours=2.5)
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
@@ -264,127 +361,111 @@ def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
     assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
 
 
-def test_a_deadline_that_begins_with_the_start_is_not_armed(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopped", "stopped")
+def test_a_deadline_that_begins_with_the_start_is_not_armed(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
     sky.armed = Deadline("max-run-duration", None, "armed", "Sky", "4 h from each start")
     start(operator, sky)
     assert sky.calls == ["start"]
 
 
-def test_a_machine_that_is_still_stopping_is_waited_for(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopping", "stopped")
+def test_a_machine_that_is_still_stopping_is_waited_for(operator: Operator) -> None:
+    sky = operator.has("stopping", "stopped")
     sky.due[ONE] = (60, "stopped")
     start(operator, sky)
     assert sky.time >= 90
 
 
-def test_a_stock_out_stops_what_was_started_with_it(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopped", "stopped")
+def test_a_stock_out_stops_what_was_started_with_it(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
     sky.full = {TWO}
     with pytest.raises(HostsFailed, match="found no room"):
         start(operator, sky)
     assert sky.calls == ["start", "stop"]
     assert sky.time < 60
 
-    sky = Sky("stopped", "stopped")
+    sky = operator.has("stopped", "stopped")
     sky.refuses = "no such machine free"
     with pytest.raises(Refused, match="no such machine free"):
         start(operator, sky)
     assert sky.calls == ["start", "stop"]
 
 
-def test_a_machine_that_ran_before_is_not_stopped_for_another(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("running", "stopped")
+def test_a_machine_that_ran_before_is_not_stopped_for_another(operator: Operator) -> None:
+    sky = operator.has("running", "stopped")
     sky.full = {TWO}
     with pytest.raises(HostsFailed):
         start(operator, sky)
     assert sky.calls == ["start"]
 
 
-def test_ssh_is_waited_for_but_not_for_ever(operator: pytest.MonkeyPatch) -> None:
-    sky = Sky("stopped", "stopped")
-    silent = {ONE: TimeoutError()}
-    operator.setattr(
-        connect,
-        "open_sessions",
-        lambda inventory: Sessions(inventory, {}, silent if sky.time < 100 else {}),
-    )
+def test_ssh_is_waited_for(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    answers_at(sky, 60, ONE)
     start(operator, sky)
-    assert 100 <= sky.time < 120
-
-    operator.setattr(connect, "open_sessions", lambda inventory: Sessions(inventory, {}, silent))
-    operator.setattr(reachability, "own_address", lambda _: "198.51.100.9")
-    with pytest.raises(HostsNotReady, match="refuse the login; its firewall") as caught:
-        start(operator, Sky("stopped", "stopped"))
-    assert caught.value.hint.startswith(
-        "pulumi config set ssh_cidrs 203.0.113.7/32,198.51.100.9/32"
-    )
+    assert 60 <= sky.time < 80
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ChangedHostKey("a", KEY, Path("known_hosts")),
-        UnknownHostKey("a", KEY),
-    ],
-    ids=["changed", "unknown"],
-)
-def test_a_host_key_that_is_not_the_pinned_one_is_refused_at_once(
-    operator: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """Five minutes of new connections would not make it the right machine."""
-    sky = Sky("stopped", "stopped")
-    tries: list[float] = []
-
-    def refused(inventory: Inventory) -> Sessions:
-        tries.append(sky.time)
-        return Sessions(inventory, {}, {ONE: error})
-
-    operator.setattr(connect, "open_sessions", refused)
-    with pytest.raises(HostsNotReady, match="refuse the login"):
+def test_ssh_is_not_waited_for_without_end(operator: Operator) -> None:
+    sky = operator.has("stopped", "stopped")
+    operator.machines.end()
+    with pytest.raises(HostsNotReady, match="the machines run, but refuse the login") as caught:
         start(operator, sky)
-    assert len(tries) == 1
+    assert sky.time >= power.SSH_SECONDS
+    assert all("no sshd answers" in outcome for outcome in caught.value.outcomes.values())
 
 
-def test_connections_of_a_wait_are_closed_before_the_next_try(
-    operator: pytest.MonkeyPatch,
-) -> None:
-    sky, opened, closed = Sky("stopped", "stopped"), list[Any](), list[Any]()
+def test_a_host_key_that_is_not_the_pinned_one_is_refused_at_once(operator: Operator) -> None:
+    """Five minutes of new connections would not make it the right machine."""
+    sky = operator.has()
+    sky.keys = {**sky.keys, ONE: sky.keys[TWO]}
+    with pytest.raises(HostsNotReady, match="refuse the login") as caught:
+        start(operator, sky)
+    assert "REFUSED, its host key changed" in caught.value.outcomes[ONE]
+    assert caught.value.outcomes[TWO] == "ok" and sky.time == 0, "it was tried again"
 
-    class Opened:
-        def close(self) -> None:
-            closed.append(self)
 
-    def half(inventory: Inventory) -> Sessions:
-        assert len(opened) == len(closed), "connections of the try before are open"
-        if sky.time >= 100:
-            return Sessions(inventory, {})
-        opened.append(Opened())
-        return Sessions(inventory, {ONE: opened[-1]}, {TWO: ConnectionRefusedError()})
+def test_a_host_key_that_nothing_pins_is_refused_at_once(operator: Operator) -> None:
+    sky = operator.has()
+    ours = operator.machines.inventory
+    hosts = tuple(replace(host, host_key_source=None) for host in ours.hosts)
+    with pytest.raises(HostsNotReady, match="refuse the login") as caught:
+        power.start(replace(ours, hosts=hosts), lambda _: None, clock=sky.clock())
+    assert caught.value.outcomes[ONE].startswith("unknown host key: ")
+    assert sky.time == 0, "it was tried again"
 
-    operator.setattr(connect, "open_sessions", half)
+
+def test_connections_of_a_wait_are_closed_before_the_next_try(operator: Operator) -> None:
+    sky, opened = operator.has(), list[int]()
+
+    def count() -> None:
+        threads = (t for t in threading.enumerate() if isinstance(t, paramiko.Transport))
+        opened.append(sum(thread.is_active() for thread in threads))
+
+    sky.at_sleep.append(count)
+    answers_at(sky, 30, TWO)
+    before = sum(isinstance(t, paramiko.Transport) for t in threading.enumerate())
     start(operator, sky)
-    assert len(opened) > 5 and opened == closed
+    assert len(opened) > 5 and set(opened) == {before}
 
 
-def test_stopping_waits_for_the_clouds_word_and_reports_what_still_bills(
-    operator: pytest.MonkeyPatch,
+def test_stopping_waits_for_the_cloud_and_reports_what_still_bills(
+    operator: Operator,
 ) -> None:
-    sky, lines = under(operator, Sky(takes=90)), list[str]()
+    sky, lines = operator.has(takes=90), list[str]()
     stop.stop(GOLDEN, lines.append, clock=sky.clock())
     assert 90 <= sky.time < 120
     assert (
         "still bills: disk vol-1, 100 GB: 0.26 USD per day; fab teardown --destroy ends it" in lines
     )
-    sky = under(operator, Sky(takes=10**9))
+    sky = operator.has(takes=10**9)
     with pytest.raises(HostsFailed, match="do not stop"):
         stop.stop(GOLDEN, lines.append, clock=sky.clock())
 
 
-def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word(
-    operator: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_spot_machines_are_ended_only_with_their_results_safe_and_with_consent(
+    operator: Operator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sky = under(operator, Sky())
+    sky = operator.has()
     sky.spot = [ONE, TWO]
     ours = replace(GOLDEN, stack="g4dn", bucket=None)
     local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
@@ -410,9 +491,9 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_the_users_word
     ],
 )  # fmt: skip
 def test_a_deadline_that_stops_nothing_fails_the_status(
-    operator: pytest.MonkeyPatch, state: str, machine: str, fails: bool
+    operator: Operator, state: str, machine: str, fails: bool
 ) -> None:
-    sky, lines = under(operator, Sky(machine, machine)), list[str]()
+    sky, lines = operator.has(machine, machine), list[str]()
     sky.armed = Deadline("scheduled-stop", None, state, "Sky", "as it is")
     wrong = power.print_status(Target(stack="dev").status(), lines.append)
     assert (wrong is not None) == fails
@@ -428,10 +509,10 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
     ("exists", "next_"), [(True, "fab extend --hours 8"), (False, "fab up --refresh --stack g4dn")]
 )
 def test_a_deadline_that_is_not_there_is_made_by_an_up(
-    operator: pytest.MonkeyPatch, exists: bool, next_: str
+    operator: Operator, exists: bool, next_: str
 ) -> None:
     """`fab extend` cannot move it. A broken `up` leaves such machines."""
-    sky = under(operator, Sky())
+    sky = operator.has()
     sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
     wrong = power.print_status(Target(stack="g4dn").status(), lambda _: None)
     assert wrong and wrong.hint.startswith(next_)

@@ -9,19 +9,16 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bootstrap.clouds.bucket import Bucket
-from bootstrap.clouds.storage import Version
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.report import listing
 from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
@@ -31,6 +28,9 @@ from bootstrap.report.page import confusion_of
 from bootstrap.report.svg import ticks
 from bootstrap.report.write import report
 from bootstrap.runs.request import TrainArgs
+
+if TYPE_CHECKING:
+    from standins.buckets import OnGcs
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8"
@@ -304,38 +304,26 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
     assert "not fetched" in first and f"fab fetch --run {third}" in first
 
 
-class Store:
-    """A bucket with these objects, and one that no run has written."""
-
-    url = "s3://bucket"
-
-    def __init__(self, results: dict[str, str]) -> None:
-        self.content = {f"runs/{k}/results/result.json": v for k, v in results.items()}
-
-    def objects(self, prefix: str) -> Iterator[list[Version]]:
-        yield [Version(key, "", 1) for key in (*self.content, "runs/../x/results/result.json")]
-
-    def read(self, key: str) -> Iterator[bytes]:
-        yield self.content[key].encode()
-
-
-def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs) -> None:
     record_run()
     local_state.save_run({"run_id": SECOND, "cluster": "c"}, Path("results") / SECOND)
-    stack = Inventory("c", (Host("h1", "10.0.0.1"),), cloud="aws", bucket="s3://bucket")
-    local_state.save_cluster(stack)
+    local_state.save_cluster(replace(on_gcs.inventory, name="c"))
     third, damaged = "20261122-120000-0003", "20261122-130000-0004"
     result = {"state": "succeeded", "seconds": 5.0, "evaluation": {"accuracy": 0.99}}
-    texts = {FIRST: "{}", SECOND: json.dumps(result), third: json.dumps(result), damaged: "["}
-    bucket: Any = Bucket(Store(texts))  # type: ignore[arg-type]
-    monkeypatch.setattr(listing, "bucket_of", lambda inventory: bucket)
+    texts = {
+        FIRST: json.dumps(result),
+        SECOND: json.dumps(result),
+        third: json.dumps(result),
+        damaged: "[",
+    }
+    for run_id, content in {**texts, "../x": json.dumps(result)}.items():
+        on_gcs.put(f"runs/{run_id}/results/result.json", content.encode())
     out = io.StringIO()
     listing.show("accuracy", out)
-    rows = {row["run_id"]: row for row in json.loads(out.getvalue())}
-    assert [*rows] == [third, SECOND, FIRST]
-    assert rows[SECOND]["results"] == f"s3://bucket/runs/{SECOND}"
+    listed = json.loads(out.getvalue())
+    assert [row["run_id"] for row in listed] == [third, SECOND, FIRST]
+    rows = {row["run_id"]: row for row in listed}
+    assert rows[SECOND]["results"] == f"gs://results-b/runs/{SECOND}"
     assert rows[third]["metrics"] == {"accuracy": 0.99}
     assert rows[FIRST]["results"].endswith(FIRST), "the results that are here"
 

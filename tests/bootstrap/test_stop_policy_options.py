@@ -1,4 +1,4 @@
-"""Machines around a run: the words about its end, the cloud's deadline, and what is told after."""
+"""Machines around a run: options for its end, the cloud's deadline, and the report afterwards."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standins import registered_cloud
 
-from bootstrap.clouds import base
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
@@ -149,14 +149,14 @@ def test_a_success_waits_until_the_cloud_reports_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Stopping(90)
-    monkeypatch.setattr(base, "cloud_of", lambda _: fake)
+    registered_cloud.register(monkeypatch, "aws", fake)
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=fake.clock())
     assert lines[0] == "stopping: m1 stopping" and lines[-1] == "[m1] stopped, says EC2 at 12:00"
     never = Stopping(1e9)
-    monkeypatch.setattr(base, "cloud_of", lambda _: never)
+    registered_cloud.register(monkeypatch, "aws", never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
         stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700

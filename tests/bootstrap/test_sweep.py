@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -13,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RunFailed, UsageError
-from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials
+from bootstrap.errors import HostsNotReady, RailheadError, RunFailed, UsageError
+from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop
@@ -22,7 +25,7 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.runs.request import TrainArgs, split
-from bootstrap.workflows import attach, scale, sweep, train
+from bootstrap.workflows import attach, bootstrap, scale, sweep, train
 
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
@@ -55,6 +58,26 @@ def test_values_are_settings_or_arguments() -> None:
     assert trial.args(TrainArgs(settings=("x=1",))).settings == ("x=1", "lr=0.1", "name=a b")
     script = trial.args(TrainArgs(script="t.py", args="--epochs 3"))
     assert split(script.args or "") == ("--epochs", "3", "--lr", "0.1", "--name", "a b")
+
+
+FOUR = Inventory("c", tuple(Host(f"h{n}", f"10.0.0.{n}") for n in (1, 2, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("at_once", "slices"),
+    [(1, ["h1 h2 h3 h4"]), (2, ["h1 h2", "h3 h4"]), (4, ["h1", "h2", "h3", "h4"])],
+)
+def test_the_hosts_are_divided_into_equal_slices(at_once: int, slices: list[str]) -> None:
+    assert [" ".join(part.names) for part in slices_of(FOUR, at_once, 9)] == slices
+
+
+@pytest.mark.parametrize(
+    ("at_once", "trials", "choices"),
+    [(3, 9, "1, 2, 4"), (5, 9, "1, 2, 4"), (4, 3, "1, 2"), (2, 1, "1")],
+)
+def test_a_division_that_leaves_hosts_is_refused(at_once: int, trials: int, choices: str) -> None:
+    with pytest.raises(UsageError, match=f"--at-once {at_once}: .*; choices: {choices}\n"):
+        slices_of(FOUR, at_once, trials)
 
 
 # --- Hopeless trials -------------------------------------------------------------------------
@@ -108,6 +131,10 @@ class Runs:
         self.started: list[str] = []
         self.cancelled: list[str] = []
         self.fault: dict[str, Callable[[], Exception]] = {}
+        self.hosts: dict[str, str] = {}
+        self.lock = threading.Lock()
+        self.before_records: Callable[[], object] = lambda: None
+        patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
         patch.setattr(train, "train", self.train)
         patch.setattr(attach, "connected", self.connected)
         patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
@@ -118,8 +145,12 @@ class Runs:
 
     def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
         settings = options.request.program.settings
-        run_id = f"20261122-10000{len(self.started)}-0001"
-        self.started.append(run_id)
+        if fault := self.fault.pop(f"start on {inventory.chief.name}", None):
+            raise fault()
+        with self.lock:
+            run_id = f"20261122-10000{len(self.started)}-0001"
+            self.started.append(run_id)
+        self.hosts[run_id] = " ".join(inventory.names)
         document = {"run_id": run_id, "cluster": "c", "created": "", "size": len(inventory.hosts)}
         document |= {"program": {"kind": "training", "settings": dict(settings)}}
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
@@ -139,8 +170,12 @@ class Runs:
 
     def follow(self, connection: Any) -> None:
         run = connection.run
-        if fault := self.fault.pop(run.run_id, None):
+        chief = self.hosts[run.run_id].split()[0]
+        if fault := self.fault.pop(run.run_id, self.fault.pop(f"follow on {chief}", None)):
             raise fault()
+        self.before_records()
+        if run.run_id in self.cancelled:
+            return
         settings = local_state.recorded_run(run.run_id)["document"]["program"]["settings"]
         self.write(run.results, settings, connection.watch or (lambda record: None))
 
@@ -175,9 +210,9 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(monkeypatch)
 
 
-def of_rates(*rates: float) -> sweep.Sweep:
+def of_rates(*rates: float, at_once: int = 1) -> sweep.Sweep:
     trials = [(Trial({"learning_rate": str(rate)}), request(rate)) for rate in rates]
-    return sweep.Sweep(trials, Options(), Path("results/sweep-1").resolve())
+    return sweep.Sweep(trials, Options(), Path("results/sweep-1").resolve(), at_once=at_once)
 
 
 def test_trials_run_one_after_another_and_the_best_is_named(
@@ -196,18 +231,88 @@ def test_hopeless_trials_may_run_to_their_end(hosts: Runs) -> None:
 
 
 def test_the_same_command_goes_on_where_it_was_interrupted(hosts: Runs) -> None:
-    hosts.fault["20261122-100001-0001"] = KeyboardInterrupt  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):
+    hosts.fault["20261122-100001-0001"] = lambda: RunFailed("lost; the run itself continues")
+    with pytest.raises(RunFailed, match="2 of 3 trials did not end: lost"):
         sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 2
     sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 3, "the second one was followed, only the third was started"
 
 
-def test_a_lost_connection_ends_the_sweep(hosts: Runs) -> None:
-    hosts.fault["20261122-100000-0001"] = lambda: RunFailed("lost; the run itself continues")
-    with pytest.raises(RunFailed, match="lost"):
-        sweep.sweep(INVENTORY, of_rates(0.5, 0.9))
+def test_trials_at_once_are_each_on_their_own_hosts(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts.before_records = threading.Barrier(2, timeout=20).wait  # breaks if only one is there
+    sweep.sweep(INVENTORY, of_rates(0.5, 0.9, at_once=2))
+    assert sorted(hosts.hosts.values()) == ["h1", "h2"]
+    out = capsys.readouterr().out
+    assert "trial 2 of 2 on h" in out and "best of 2 trials: learning_rate=0.9" in out
+
+
+LOST = RunFailed("lost; the run itself continues")
+UNREACHABLE = HostsNotReady("1 of 1 hosts cannot be reached", {"h2": "refused"})
+
+
+@pytest.mark.parametrize(
+    ("when", "fault", "kind"),
+    [
+        ("start on h2", UNREACHABLE, RailheadError),
+        ("follow on h2", LOST, RunFailed),
+        ("follow on h2", UNREACHABLE, RunFailed),
+    ],
+)
+def test_a_lost_host_ends_its_slice_alone(
+    hosts: Runs,
+    capsys: pytest.CaptureFixture[str],
+    when: str,
+    fault: RailheadError,
+    kind: type[RailheadError],
+) -> None:
+    lost = threading.Event()
+
+    def lose() -> Exception:
+        lost.set()
+        return fault
+
+    hosts.fault[when] = lose
+    hosts.before_records = lambda: lost.wait(20)
+    of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
+    with pytest.raises(
+        RailheadError, match=f"^1 of 4 trials did not end: {fault.message[:4]}"
+    ) as e:
+        sweep.sweep(INVENTORY, of_four)
+    assert type(e.value) is kind, "only a run that may be in progress keeps machines running"
+    out = capsys.readouterr().out
+    assert out.count("  ok, run ") == 3 and out.count("  did not end: ") == 1
+    started = len(hosts.started)
+    sweep.sweep(INVENTORY, of_four)
+    assert len(hosts.started) - started == (1 if when.startswith("start") else 0)
+    assert capsys.readouterr().out.count("  ok, run ") == 4
+
+
+def test_ctrl_c_cancels_the_runs_of_all_slices(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, cancelled = threading.Barrier(2, timeout=20), threading.Event()
+
+    def interrupt() -> None:
+        if both.wait() == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(20)
+
+    def cancel(_: Inventory, run_id: str) -> None:
+        hosts.cancelled.append(run_id)
+        if len(hosts.cancelled) == 2:
+            cancelled.set()
+
+    hosts.before_records = interrupt
+    monkeypatch.setattr(attach, "cancel", cancel)
+    with pytest.raises(RailheadError, match="no run of it is left"):
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert sorted(hosts.cancelled) == sorted(hosts.started) and len(hosts.started) == 2
+    hosts.before_records = lambda: None
+    sweep.sweep(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert len(hosts.started) == 5, "the trials that were cancelled begin again"
 
 
 @pytest.mark.parametrize(

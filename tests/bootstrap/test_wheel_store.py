@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
+import resource
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,8 +13,6 @@ import pytest
 from e2e.local_hosts import Operator, cluster
 
 from bootstrap.clouds import bucket
-from bootstrap.clouds.base import Refused
-from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import CachedWheel
@@ -145,35 +143,32 @@ def test_what_names_no_wheel_is_not_used_and_makes_room(
     assert after(on_gcs, folder).note.endswith("is not used: its wheel.json names no wheel")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        UsageError("AWS call failed: Unable to locate credentials"),
-        Refused("AWS refuses get_object: AccessDenied: no", "AccessDenied"),
-    ],
-)
-def test_a_bucket_that_cannot_be_queried_is_a_note(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception
-) -> None:
-    def of(_: Inventory) -> bucket.Bucket:
-        raise wrong
-
-    monkeypatch.setattr(bucket, "bucket_of", of)
+def test_a_bucket_without_a_login_is_a_note(folder: Path, no_aws: None) -> None:
     found = find_cached_wheel(Inventory("c", HOSTS, cloud="aws", bucket="s3://b"), folder)
     url = f"s3://b/wheels/{folder.name}"
-    note = f"wheels are neither taken from {url} nor kept there: {wrong}"
-    assert found == CachedWheel(url, holds=None, note=note)
+    assert found and found == CachedWheel(url, holds=None, note=found.note)
+    expected = f"wheels are neither taken from {url} nor kept there: AWS call failed: Unable to"
+    assert found.note.startswith(expected)
 
 
-def test_a_full_disk_here_is_a_note(
-    world: World, folder: Path, kept: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_a_bucket_that_refuses_is_a_note(on_gcs: OnGcs, folder: Path) -> None:
+    on_gcs.store.denied = (403, "forbidden", "no storage.objects.get access")
+    found = find_cached_wheel(on_gcs.inventory, folder)
+    url = f"gs://results-b/wheels/{folder.name}"
+    assert found and found == CachedWheel(url, holds=None, note=found.note)
+    assert found.note.startswith(f"wheels are neither taken from {url} nor kept there: Google")
+    assert "no storage.objects.get access" in found.note
 
-    monkeypatch.setattr("bootstrap.provision.wheel_store.atomic_write", full)
-    found = find_cached_wheel(world.inventory, folder)
-    assert found and found.holds is None and "No space left" in found.note
+
+def test_a_write_that_fails_here_is_a_note(world: World, folder: Path, kept: str) -> None:
+    """As on a full disk: no file of this process may become as large as the wheel."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(BUILT) - 1, hard))
+    try:
+        found = find_cached_wheel(world.inventory, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert found and found.holds is None and "File too large" in found.note
     assert content(folder) == []
 
 

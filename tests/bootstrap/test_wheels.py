@@ -31,13 +31,17 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def wheel(index: Path, tags: str = "py3-none-any", name: str = "demo") -> str:
+def wheel(
+    index: Path, tags: str = "py3-none-any", name: str = "demo", requires: str = ">=3.8"
+) -> str:
     """Put a wheel there; its entry in a lock."""
     path = index / f"{name}-1.0-{tags}.whl"
     with zipfile.ZipFile(path, "w") as files:
-        info = f"{name}-1.0.dist-info"
+        info, needs = f"{name}-1.0.dist-info", f"Requires-Python: {requires}\n"
         files.writestr(f"{name}.py", "")
-        files.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        files.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}"
+        )
         files.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tags}\n")
         files.writestr(f"{info}/RECORD", "")
     return f"{name}==1.0{HASH}{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
@@ -69,17 +73,51 @@ def test_the_entries_that_apply_are_those_of_the_host_not_of_this_machine() -> N
     lock += f" 'x86_64' and sys_platform == 'linux'{HASH}cc{HASH}dd\nplain==1.0{HASH}ee\n"
     both = [lock, f"plain==1.0{HASH}ee\n"]
     new, plain = "new==1.0 --hash=sha256:cc --hash=sha256:dd\n", "plain==1.0 --hash=sha256:ee\n"
-    assert wheels.applying(both, "3.12") == new + plain
-    assert wheels.applying(both, "3.10") == "old==1.0 --hash=sha256:bb\n" + plain
+    assert wheels.applying(both, "3.12.3") == new + plain
+    assert wheels.applying(both, "3.10.12") == "old==1.0 --hash=sha256:bb\n" + plain
+
+
+MICRO = f"""below==1.0 ; python_full_version < '3.11.5'{HASH}aa
+from==1.0 ; python_full_version >= '3.11.5'{HASH}bb
+minor==1.0 ; python_version == '3.11'{HASH}cc
+"""
+
+
+@pytest.mark.parametrize(
+    ("python", "names"),
+    [
+        ("3.10.12", ["below"]),
+        ("3.11.0", ["below", "minor"]),
+        ("3.11.4", ["below", "minor"]),
+        ("3.11.5", ["from", "minor"]),
+        ("3.11.10", ["from", "minor"]),
+        ("3.12.0", ["from"]),
+    ],
+)
+def test_a_marker_may_name_the_micro_version(python: str, names: list[str]) -> None:
+    assert [x.partition("==")[0] for x in wheels.applying([MICRO], python).splitlines()] == names
 
 
 @pytest.mark.parametrize("name", ["runtime-tf2.18-cpu", "runtime-tf2.18-gpu", "bucket"])
 def test_every_entry_of_our_locks_is_understood(name: str) -> None:
     lock = (runtimes.LOCKS / f"{name}.txt").read_text()
     entries = [x for x in lock.splitlines() if x[:1].isalnum()]
-    found = wheels.applying([lock], "3.11").splitlines()
+    found = wheels.applying([lock], "3.11.2").splitlines()
     assert len(entries) * 0.8 < len(found) <= len(entries)
     assert all("==" in x and "--hash=sha256:" in x and ";" not in x for x in found)
+
+
+def test_a_wheel_for_later_micro_versions_comes_and_hosts_that_need_the_same_share_it(
+    index: Path,
+) -> None:
+    entry, digest = wheel(index, requires=">=3.11.4").split(HASH)
+    lock = f"{entry} ; python_full_version >= '3.11.4'{HASH}{digest}"
+    lock += wheel(index, name="other")
+    found = {
+        python: wheels.fetch([lock], python, quiet) for python in ("3.11.2", "3.11.4", "3.11.9")
+    }
+    assert found["3.11.2"] != found["3.11.4"] == found["3.11.9"]
+    assert len([*found["3.11.2"].iterdir()]) == 1 and len([*found["3.11.9"].iterdir()]) == 2
 
 
 FIT = {
@@ -93,7 +131,7 @@ FIT = {
 def test_wheels_come_that_run_on_the_oldest_system(index: Path) -> None:
     lines: list[int] = []
     locks = [wheel(index, tags, name) for name, tags in FIT.items()]
-    found = wheels.fetch(locks, "3.11", lines.append)
+    found = wheels.fetch(locks, "3.11.2", lines.append)
     assert {path.name for path in found.iterdir()} == {path.name for path in index.iterdir()}
     assert lines
 
@@ -101,14 +139,14 @@ def test_wheels_come_that_run_on_the_oldest_system(index: Path) -> None:
 @pytest.mark.parametrize("tags", ["cp312-cp312-linux_x86_64", "cp311-cp311-manylinux_2_36_x86_64"])
 def test_a_wheel_that_would_not_run_there_does_not_come(index: Path, tags: str) -> None:
     with pytest.raises(RailheadError, match=r"could not be downloaded:\n[^$]*demo==1\.0"):
-        wheels.fetch([wheel(index, tags)], "3.11", quiet)
+        wheels.fetch([wheel(index, tags)], "3.11.2", quiet)
 
 
 def test_what_came_once_is_not_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = wheel(index)
-    first = wheels.fetch([lock], "3.11", quiet)
+    first = wheels.fetch([lock], "3.11.2", quiet)
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
-    assert wheels.fetch([lock], "3.11", quiet) == first
+    assert wheels.fetch([lock], "3.11.2", quiet) == first
     assert first.is_relative_to(local_state.cache("wheelhouse"))
     assert not list(first.parent.glob("*.part"))
 
@@ -118,21 +156,21 @@ def test_another_content_than_the_lock_reports_is_refused_and_not_kept(index: Pa
     right = path.read_bytes()
     path.write_bytes(b"another")
     with pytest.raises(RailheadError, match="(?i)hash"):
-        wheels.fetch([lock], "3.11", quiet)
+        wheels.fetch([lock], "3.11.2", quiet)
     path.write_bytes(right)
-    assert (wheels.fetch([lock], "3.11", quiet) / path.name).read_bytes() == right
+    assert (wheels.fetch([lock], "3.11.2", quiet) / path.name).read_bytes() == right
 
 
 def test_an_entry_without_a_hash_is_refused(index: Path) -> None:
     wheel(index)
     with pytest.raises(RailheadError, match="(?i)hash"):
-        wheels.fetch(["demo==1.0\n"], "3.11", quiet)
+        wheels.fetch(["demo==1.0\n"], "3.11.2", quiet)
 
 
 def test_a_package_without_a_wheel_does_not_come(index: Path) -> None:
     lock = source(index)
     with pytest.raises(RailheadError, match="demo==1.0"):
-        wheels.fetch([lock], "3.11", quiet)
+        wheels.fetch([lock], "3.11.2", quiet)
     (found,) = wheels.fetch_source(lock, quiet).iterdir()
     assert found.name == "demo-1.0.tar.gz"
 
@@ -145,7 +183,7 @@ def test_hosts_that_need_the_same_at_once_fetch_it_once(monkeypatch: pytest.Monk
         came.append(part)
 
     monkeypatch.setattr(wheels, "_download", download)
-    asks = [threading.Thread(target=wheels.fetch, args=(["a==1"], "3.11", quiet)) for _ in "123"]
+    asks = [threading.Thread(target=wheels.fetch, args=(["a==1"], "3.11.2", quiet)) for _ in "123"]
     for ask in asks:
         ask.start()
     for ask in asks:

@@ -28,6 +28,7 @@ from hosts.full_host import FullHost
 from hosts.network import Network
 
 from bootstrap.plan.runtimes import uv_digest
+from bootstrap.remote.rank.rank_link import LIMIT
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -213,7 +214,7 @@ def ticking(hosts: str, seconds: float, *more: str) -> tuple[str, ...]:
     return ("train", "--hosts", hosts, "--script", "ticks.py", "--args", str(seconds), *more)
 
 
-@pytest.mark.parametrize("fault", ["power cut", "partition"])
+@pytest.mark.parametrize("fault", ["power cut", "partition", "cut off from the chief"])
 def test_a_host_that_vanishes_ends_the_run_everywhere(
     laptop: Operator, two: Two, fault: str
 ) -> None:
@@ -222,8 +223,10 @@ def test_a_host_that_vanishes_ends_the_run_everywhere(
     wait_for_ticks(h1, h2)
     if fault == "power cut":
         h2.stop(silent=True)
+    elif fault == "partition":
+        h2.partition()  # what it sends does not leave the host
     else:
-        h2.partition()
+        h1.block(h2)  # what it sends is lost on the way
     begun = time.monotonic()
     out, _ = process.communicate(timeout=100)
     print(out, time.monotonic() - begun)
@@ -231,6 +234,11 @@ def test_a_host_that_vanishes_ends_the_run_everywhere(
     assert time.monotonic() - begun < 60
     assert h1.busy(seconds=2) == []
     assert laptop.result()["culprit"]["host"] == "lap-h2"
+    # The network stays cut: what is left there must end by itself.
+    wait_until(lambda: not marked_on(h2), LIMIT + 60, "nothing of the run is left there")
+    if fault != "power cut":
+        print("ended after", time.monotonic() - begun)
+        assert LIMIT - 10 <= time.monotonic() - begun <= LIMIT + 60
 
 
 def orted_on(host: FullHost) -> int:

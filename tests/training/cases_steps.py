@@ -12,7 +12,7 @@ from samples.trainings import folder_with, losses, run, same
 from standins.case_runner import case, refused
 
 from training.data.__main__ import main as data_command
-from training.scores import counts_of, means, per_class
+from training.evaluation.scores import counts_of, means, per_class
 
 
 @case

@@ -14,6 +14,7 @@ from training.data.assignment import (
     read_lane,
     shares,
     shuffled,
+    take,
 )
 
 CASES = [  # samples, replicas, global batch
@@ -93,6 +94,23 @@ def test_an_epoch_goes_on_where_it_was_interrupted(replicas: int) -> None:
     assert rest == whole[5:]
 
 
+@pytest.mark.parametrize("start", [0, 21])
+@pytest.mark.parametrize(("replicas", "lanes"), [(1, 1), (3, 3), (3, 8), (3, 4), (4, 8), (5, 16)])
+def test_a_position_belongs_to_its_lane_and_the_lane_to_a_replica(
+    replicas: int, lanes: int, start: int
+) -> None:
+    epoch = Epoch(100, 21, replicas, lanes, start)
+    for step in range(epoch.steps):
+        owner = {p: p % lanes % replicas for p in epoch.positions(step)}
+        for replica in range(replicas):
+            own = [p for p, number in owner.items() if number == replica]
+            assert list(epoch.share(step, replica)) == own
+
+
+def test_a_share_is_padded_to_one_sample_and_no_more() -> None:
+    assert Epoch(1, 1, 1, 1).length(0) == Epoch(1, 4, 4, 4).length(0) == 1
+
+
 def test_the_issue_s_example_of_steps() -> None:
     assert Epoch(5656, 64, 1, 1).steps == 89
     assert Epoch(5656, 2 * 64, 2, 2).steps == 45
@@ -136,6 +154,29 @@ def global_batches(
     return steps
 
 
+@pytest.mark.parametrize(
+    ("replicas", "lanes"), [(1, 8), (2, 8), (3, 3), (4, 8), (6, 6), (8, 8), (16, 16)]
+)
+def test_there_are_eight_lanes_where_the_replicas_share_them_evenly(
+    replicas: int, lanes: int
+) -> None:
+    assert lanes_for(replicas) == lanes
+
+
+@pytest.mark.parametrize(
+    ("skip", "count", "taken"),
+    [
+        (0, 4, [Span(0, 0, 4, 0)]),
+        (0, 5, [Span(0, 0, 4, 0), Span(1, 0, 1, 4)]),
+        (4, 2, [Span(1, 0, 2, 4)]),
+        (6, 9, [Span(1, 2, 3, 6), Span(3, 0, 2, 9)]),
+        (11, 1, []),
+    ],
+)
+def test_spans_are_cut_at_any_record(skip: int, count: int, taken: list[Span]) -> None:
+    assert take(spans_of([4, 5, 0, 2]), skip, count) == taken
+
+
 UNEVEN = [[1000], [3, 500, 40, 1, 0, 456], [125] * 8, [100] * 10, [5]]
 
 
@@ -175,6 +216,11 @@ def test_a_lane_goes_on_at_the_exact_record(start: int) -> None:
     whole = read_lane(spans, lane=1, epoch=2, seed=0, window=4).numbers()
     rest = read_lane(spans, lane=1, epoch=2, seed=0, window=4, start=start).numbers()
     assert rest == whole[start:]
+
+
+def test_windows_of_two_shuffle_the_shards_too() -> None:
+    read = read_lane(spans_of([2] * 20), lane=0, epoch=0, seed=0, window=2)
+    assert [span.shard for span in read.spans] != list(range(20))
 
 
 def test_shards_and_windows_are_shuffled_anew_in_every_epoch() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.scores import Counts, counts_of, means, per_class
+from training.evaluation.scores import Counts, counts_of, means, per_class
 
 CONFUSION = [[4, 1, 0], [2, 3, 0], [0, 0, 0]]
 

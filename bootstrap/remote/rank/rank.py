@@ -42,7 +42,8 @@ def main() -> int:
         run = json.load(file)
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     chief = is_chief(run, rank)
-    redirect_output(GONE if chief else b"")
+    check = link_check(run, os.getppid()) if host_of(run, rank) else None
+    redirect_output(GONE if chief else b"", check)
     set_environment(run, rank)
     if chief:
         atexit.register(report_end, 0)  # registered first, so it runs after all others
@@ -67,11 +68,12 @@ def run_program(run: dict[str, Any]) -> int:
     return code
 
 
-def redirect_output(last_line: bytes) -> None:
+def redirect_output(last_line: bytes, check: Callable[[], None] | None = None) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. It adds
-    `last_line` when this process has ended, whatever ended it.
+    `last_line` when this process has ended, whatever ended it, and calls `check` with each
+    heartbeat.
 
     mpirun loses text with many newlines (see mpirun_output), so it receives none. The helper is in
     no process group that mpirun kills: it still forwards the last output of a killed rank. It is
@@ -90,7 +92,7 @@ def redirect_output(last_line: bytes) -> None:
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            heartbeat = Heartbeat()
+            heartbeat = Heartbeat(check)
             forward_output(source, rank, heartbeat)
             wait_for_end(rank, heartbeat)
             send(encoded(last_line) + ENDED)
@@ -99,16 +101,30 @@ def redirect_output(last_line: bytes) -> None:
 
 
 class Heartbeat:
-    """Sends ALIVE, at most every BEAT seconds."""
+    """Sends ALIVE, at most every BEAT seconds; `check` is called as often."""
 
-    def __init__(self) -> None:
-        self.due = 0.0
+    def __init__(self, check: Callable[[], None] | None = None) -> None:
+        self.due, self.check = 0.0, check
 
     def beat(self) -> None:
         """Send one if it is due."""
         if time.monotonic() >= self.due:
             self.due = time.monotonic() + BEAT
             send(ALIVE)
+            if self.check:
+                self.check()
+
+
+def link_check(run: dict[str, Any], orted: int) -> Callable[[], None]:
+    """A check, for every BEAT seconds, that ends the run on this host if the chief is cut off."""
+    module = load("rank_link")
+    link = module.Link(orted)
+
+    def check() -> None:
+        if link.is_cut(BEAT):
+            module.end_run_here(HERE, run["run_id"])
+
+    return check
 
 
 def send(data: bytes) -> None:

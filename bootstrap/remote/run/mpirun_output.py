@@ -54,7 +54,8 @@ class MpirunOutput:
 
     def _split(self, ready: bytes) -> Iterator[tuple[int, bytes]]:
         text, *tagged = TAG.split(ready)
-        yield from self._lines(text)
+        if text:  # else nothing came from the rank before the tag, and it may be silent
+            yield from self._lines(text)
         for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
             self.rank = int(rank)
             yield from self._lines(text)

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from training.config import TrainConfig
 from training.data.assignment import lanes_for
+from training.evaluation.scores import Counts, counts_of
 from training.input_pipeline import batches, plan_for
 from training.results import Metrics
-from training.scores import Counts, counts_of
 from training.step import SUMS, compiled, sums
 from training.strategies.protocol import Strategy
 from training.tasks import Task

@@ -1,0 +1,37 @@
+"""Several pieces of work at the same time, which Ctrl-C does not end by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], None]:
+    """Start `work` for each item, each in a thread with the output of the caller.
+
+    Returns what waits for all of them, and raises the first error of one. Ctrl-C ends the wait and
+    not the work: wait again, or leave, which ends the threads with the process.
+    """
+    errors: list[BaseException] = []
+
+    def one(item: T) -> None:
+        try:
+            work(item)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=copy_context().run, args=(one, item), daemon=True) for item in items]
+    for thread in threads:
+        thread.start()
+
+    def wait() -> None:
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    return wait

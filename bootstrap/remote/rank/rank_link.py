@@ -1,0 +1,70 @@
+"""Tells whether a host is cut off from the chief, so that mpirun can no longer end its ranks.
+
+The rank's parent, orted, sends the helper's heartbeats over TCP to mpirun on the chief. The kernel
+of the chief acknowledges them, however slow the programs there are. Without an acknowledgement the
+kernel here sends the same data again and again, and gives up after a quarter of an hour or longer
+(net.ipv4.tcp_retries2). Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import sys
+
+LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
+
+
+class Link:
+    """Counts the seconds in which the chief's kernel acknowledged nothing."""
+
+    def __init__(self, orted: int) -> None:
+        self.orted, self.tries, self.seconds = orted, 0, 0.0
+
+    def is_cut(self, passed: float) -> bool:
+        """Look again, `passed` seconds after the last time; whether LIMIT is reached.
+
+        An acknowledgement resets the kernel's count, so a count that fell had one.
+        """
+        before, self.tries = self.tries, tries_of(self.orted)
+        self.seconds = self.seconds + passed if 0 < self.tries >= before else 0.0
+        return self.seconds >= LIMIT
+
+
+def tries_of(pid: int) -> int:
+    """How often the kernel has sent the same data of a process again, on its worst connection."""
+    sockets = set()
+    for file in glob.glob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(file))
+    tries = 0
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}") as table:
+            tries = max(tries, most_tries(table.read(), sockets))
+    return tries
+
+
+def most_tries(table: str, sockets: set[str]) -> int:
+    """The most tries among these sockets ("socket:[INODE]") in the text of /proc/net/tcp.
+
+    Data that was sent counts as `retrnsmt`. Data that this host could not even send, for example
+    because its interface is down, counts as `timeout`.
+    """
+    rows = [line.split() for line in table.splitlines()[1:]]
+    own = [row for row in rows if len(row) > 9 and f"socket:[{row[9]}]" in sockets]
+    return max((max(int(row[6], 16), int(row[8])) for row in own), default=0)
+
+
+def end_run_here(folder: str, run_id: str) -> None:
+    """Become end_processes.py, which ends all processes of the run on this host.
+
+    Without the run's marks, so that it does not end itself, nor the same of another rank.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)  # orted reads nothing any more
+    os.chdir(folder)
+    unmarked = {key: text for key, text in os.environ.items() if key != "RAILHEAD_RUN"}
+    script = os.path.join(folder, "end_processes.py")
+    os.execve(sys.executable, [sys.executable, "-I", "-S", script, run_id], unmarked)
