@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.remote.agent import agent
+from bootstrap.remote.agent import agent, channel
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(agent, "send_message", lambda **_: None)
+    monkeypatch.setattr(channel, "OUT", io.BytesIO())
     run = tmp_path / "20261122-101500-00ff"
     run.mkdir()
     return run

@@ -1,9 +1,10 @@
-"""Wheels on their way to a host without outbound access. The hosts write down what they are asked;
-a real one is in tests/e2e."""
+"""Wheels on their way to a host without outbound access. The hosts record each call; a real one is
+in tests/e2e."""
 
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
+PYTHON = "3.11.4"  # of the hosts
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
 
@@ -58,8 +60,10 @@ class RecordedHost:
         yield 4711
         self.forwarded.append(False)
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
-        self.ran.append((list(argv), env))
+    def run(self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> Reply:
+        if "sys.version_info" in argv[-1]:
+            return Reply(0, (PYTHON,))
+        self.ran.append((list(argv), env or {}))
         return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
@@ -122,17 +126,23 @@ def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, RecordedHost]:
     return hosts
 
 
+@pytest.fixture
+def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be downloaded: what is installed was fetched before."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def there(folder: Path) -> Path:
+    """The folder, whose parent is made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def test_a_host_installs_from_what_the_plan_sends_it(
-    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, house: Path, no_index: None
 ) -> None:
-    requests: list[list[str]] = []
-
-    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
-        assert python == "3.11"
-        requests.append(locks)
-        return house
-
-    monkeypatch.setattr(wheels, "fetch", fetch)
+    lock = cluster.environment.runtime.lock.read_text()
+    shutil.move(house, there(wheels.wheel_folder([lock, "extra==1.0"], PYTHON)))
     hosts = apply(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
@@ -140,8 +150,14 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     assert set(wheels.FOR_UV) <= set(sync["h1"])
     assert "--require-hashes" in sync["h1"]
     assert not {"--offline", "--no-index"} & set(sync["h2"])
-    assert requests == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
+    assert hosts["h1"].sent == ["c.whl", "a.whl", "b.whl"]
     assert hosts["h2"].sent == [] and wheels.FOLDER in hosts["h1"].removed
+
+
+def place(name: str, folder: Path) -> None:
+    """What was fetched for a lock."""
+    there(folder).mkdir()
+    (folder / f"{name}.whl").touch()
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -149,22 +165,12 @@ def test_a_host_installs_from_what_the_plan_sends_it(
 @pytest.mark.parametrize("shut", [False, True])
 @pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
 def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
-    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, no_index: None, monkeypatch: pytest.MonkeyPatch,
     archive: str, shut: bool, own: bool, gpu: bool,
 ) -> None:  # fmt: skip
-    fetched: list[str] = []
-
-    def fetch_source(lock: str, output: Callable[[int], None]) -> Path:
-        fetched.append(lock)
-        return house
-
-    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
-        (lock,) = locks  # together, the later one's versions would count
-        fetched.append(lock)
-        return house
-
-    monkeypatch.setattr(wheels, "fetch_source", fetch_source)
-    monkeypatch.setattr(wheels, "fetch", fetch)
+    place("horovod.txt", wheels.source_folder((LOCKS / "horovod.txt").read_text()))
+    for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
+        place(name, wheels.wheel_folder([(LOCKS / name).read_text()], PYTHON))
     monkeypatch.setattr(
         "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
     )
@@ -179,7 +185,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
         output = dict(variables)
     nvcc = gpu and not own
     wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
-    assert fetched == [(LOCKS / name).read_text() for name in wanted]
+    assert host.sent == [f"{name}.whl" for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert output == named | proxy | (wheels.FOR_PIP if shut else {})

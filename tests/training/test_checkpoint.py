@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,20 +69,21 @@ def test_a_torn_one_is_passed_over_with_its_reason(
     assert "step-00000002 is not whole" in fault and reason in fault
 
 
-def test_one_that_was_interrupted_leaves_no_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("limit", [100, 900], ids=["arrays", "manifest"])
+def test_one_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path, limit: int) -> None:
+    """As on a full disk: no file of this process may become larger than `limit` bytes."""
     store = written(tmp_path, 1)
-
-    def full(path: Path, data: object) -> None:
-        path.write_bytes(b"part")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(checkpoint, "write_synced", full)
-    with pytest.raises(OSError, match="No space"):
-        store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
+    first = store.folder / "step-00000001"
+    settings = {**SETTINGS, "text": "x" * 1000}  # the manifest is larger than the arrays
+    assert 100 < (first / "state.npz").stat().st_size < 900
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.write(replace(POSITION, step=2), settings, ARRAYS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert store.names() == ["step-00000001"]
-    monkeypatch.undo()
     store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
     assert [item.name for item in sorted(store.folder.iterdir())] == [*store.names()]
 
