@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -54,10 +54,18 @@ class RecordedHost:
         if op == "remove":
             self.removed += kw["paths"]
 
-    @contextmanager
-    def listening(self, serve: object) -> Iterator[int]:
+    @property
+    def connection(self) -> Any:
+        """The transport of paramiko is the host itself."""
+        return SimpleNamespace(transport=self)
+
+    def request_port_forward(self, address: str, port: int, handle: object) -> int:
+        assert (address, port) == ("127.0.0.1", 0)
         self.forwarded.append(True)
-        yield 4711
+        return 4711
+
+    def cancel_port_forward(self, address: str, port: int) -> None:
+        assert (address, port) == ("127.0.0.1", 4711)
         self.forwarded.append(False)
 
     def run(self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> Reply:
@@ -165,15 +173,12 @@ def place(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("shut", [False, True])
 @pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
 def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
-    cluster: Cluster, no_index: None, monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, no_index: None,
     archive: str, shut: bool, own: bool, gpu: bool,
 ) -> None:  # fmt: skip
     place("horovod.txt", wheels.source_folder((LOCKS / "horovod.txt").read_text()))
     for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
         place(name, wheels.wheel_folder([(LOCKS / name).read_text()], PYTHON))
-    monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
-    )
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]

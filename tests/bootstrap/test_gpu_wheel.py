@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n[ $1 = venv ] || { echo 'no route' >&2; exit 2; }\n")
     uv.chmod(0o755)
-    monkeypatch.setattr("bootstrap.provision.uv.local_uv", lambda: str(uv))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))  # uv is beside it
     with pytest.raises(RailheadError) as caught:
         gpu_wheel.install(tmp_path / "env", "python3", tmp_path / "lock.txt")
     assert caught.value.message == "the runtime was not installed: uv ended with 2\nno route"
