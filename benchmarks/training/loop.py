@@ -98,7 +98,7 @@ class Stopwatch:
 
 def epoch(training: Training) -> Callable[[], Taken]:
     """A function that trains one epoch and returns its time."""
-    nothing = Result(Metrics(1.0, 0.0, 1), None)
+    nothing = Result(Metrics(1.0, 0.0, 1), [], None)
 
     def train() -> Taken:
         watch = Stopwatch()

@@ -45,7 +45,8 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
         model = load(path)
     check_fit(model, held_out, job)
     task = task_of(job.config.task)
-    classes = len(held_out.names) or int(model.output_shape[-1])
+    # A binary model has one output.
+    classes = len(held_out.names) or max(2, int(model.output_shape[-1]))
     if strategy.rank == 0:
         count, source = len(held_out.samples), f"{held_out.split} data"
         records.emit("message", text=f"evaluating {path.name} on {count} samples of {source}")
@@ -66,9 +67,9 @@ def exported_model(job: Job) -> Path:
 
 
 def load(path: Path) -> Any:
-    """The model in a .keras file."""
+    """The model in a .keras file; TrainingError also for one that brings Python code."""
     try:
-        return keras.saving.load_model(path, compile=False)
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
     except (ValueError, TypeError, OSError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None

@@ -1,20 +1,39 @@
-"""Precision, recall and F1 of classes, from a confusion matrix. Standard library only."""
+"""Precision, recall and F1 of classes, from counts of samples. Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Confusion = Sequence[Sequence[int]]  # [label][prediction], counts
 
 
-def per_class(confusion: Confusion, names: Sequence[str]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Counts:
+    """Of one class: samples with its label, samples that were predicted as it, and both."""
+
+    samples: int
+    predicted: int
+    right: int
+
+
+def counts_of(confusion: Confusion) -> list[Counts]:
+    """The counts of each class."""
+    columns = zip(*confusion, strict=True)
+    return [
+        Counts(sum(row), sum(column), row[number])
+        for number, (row, column) in enumerate(zip(confusion, columns, strict=True))
+    ]
+
+
+def per_class(counts: Sequence[Counts], names: Sequence[str]) -> list[dict[str, Any]]:
     """For each class its name, samples, precision, recall and F1.
 
     A value is None where nothing can be divided: the recall of a class without samples, the
     precision of a class that was never predicted.
     """
-    return [_of_class(confusion, number, name) for number, name in enumerate(names)]
+    return [_of_class(count, name) for count, name in zip(counts, names, strict=True)]
 
 
 def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -31,16 +50,13 @@ def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def _of_class(confusion: Confusion, number: int, name: str) -> dict[str, Any]:
-    right = confusion[number][number]
-    samples = sum(confusion[number])
-    predicted = sum(row[number] for row in confusion)
+def _of_class(found: Counts, name: str) -> dict[str, Any]:
     return {
         "class": name,
-        "samples": samples,
-        "precision": _part(right, predicted),
-        "recall": _part(right, samples),
-        "f1": _part(2 * right, samples + predicted),
+        "samples": found.samples,
+        "precision": _part(found.right, found.predicted),
+        "recall": _part(found.right, found.samples),
+        "f1": _part(2 * found.right, found.samples + found.predicted),
     }
 
 

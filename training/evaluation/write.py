@@ -13,7 +13,7 @@ from training.evaluation.scores import means, per_class
 from training.evaluation.worst import write_worst
 from training.job import Job
 from training.results import Evaluation, Records, write_evaluation
-from training.tasks import task_of
+from training.tasks import names_of, task_of
 
 
 def write(
@@ -26,9 +26,10 @@ def write(
     result: Result,
 ) -> None:
     """Write evaluation.json and the worst pictures, and emit the record `evaluation`."""
-    task, samples, names = task_of(job.config.task), held_out.samples, held_out.names
+    task, samples = task_of(job.config.task), held_out.samples
+    names = names_of(held_out.names, len(result.counts))
     own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
-    classes = per_class(result.confusion, names) if result.confusion else []
+    classes = per_class(result.counts, names)
     figures = {**own, **means(classes)}
     more: dict[str, Any] = {"split": held_out.split, **figures}
     if result.confusion:
