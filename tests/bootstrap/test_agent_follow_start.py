@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,30 @@ def test_a_run_without_a_supervisor_is_lost_after_a_bounded_time(
     assert agent.follow(str(folder))["lost"] is True
 
 
-def test_a_supervisor_that_is_slow_to_start_is_waited_for(folder: Path) -> None:
-    found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(agent.follow(str(folder))), daemon=True)
-    thread.start()
-    thread.join(1)
-    assert thread.is_alive(), "it was given up before it could write its state"
-    (folder / "state.json").write_text(json.dumps({"state": "succeeded", "pid": 7}))
-    thread.join(10)
-    assert found == [{"offset": 0, "lost": False}]
+class Messages(io.BytesIO):
+    """The channel: each message changes a log, so that the next look at the run sends another;
+    after three of them the supervisor has written its state."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.count = folder, 0
+        (folder / "logs").mkdir()
+
+    def write(self, data: Any) -> int:
+        self.count += 1
+        (self.folder / "logs/rank-0.log").write_text(str(self.count))
+        if self.count == 3:
+            (self.folder / "state.json").write_text('{"state": "succeeded", "pid": 7}')
+        return super().write(data)
+
+
+def test_a_supervisor_that_is_slow_to_start_is_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = Messages(folder)
+    monkeypatch.setattr(channel, "OUT", messages)
+    assert agent.follow(str(folder)) == {"offset": 0, "lost": False}
+    assert messages.count >= 3
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": 5, "pid": "x"}'])
