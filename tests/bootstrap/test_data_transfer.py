@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import itertools
 import json
 import os
 import stat
@@ -154,41 +153,40 @@ def test_shard_gives_each_host_its_own_files(
     assert {k: v for x in found for k, v in x.items()} == contents(data)
 
 
+def arrived(folder: Path) -> bool:
+    """Whether a host has one piece of a file that it receives."""
+    return any(part.stat().st_size >= PIECE for part in folder.glob("*.incoming-*"))
+
+
 def test_an_interrupted_transfer_continues_inside_a_file(
-    data: Path,
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
 ) -> None:
-    real = send._pieces
+    found = hashed(listed(data, "train"), lambda _: None)
+    for name, session in opened.items():
+        folder = home_of(cluster, name) / ".railhead/data"
 
-    def arrived() -> int:
-        folders = [home_of(cluster, name) / ".railhead/data" for name in opened]
-        parts = [part for folder in folders for part in folder.glob("*.incoming-*")]
-        return sum(part.stat().st_size >= PIECE for part in parts)
+        def cut(event: Mapping[str, Any], folder: Path = folder) -> Iterator[bytes]:
+            for number, _ in event["need"]:
+                content = (data / found.files[number].path).read_bytes()
+                yield content[: 2 * PIECE]
+                if len(content) > PIECE:
+                    wait_until(lambda: arrived(folder), 20, "a part arrives")
+                    raise KeyboardInterrupt
 
-    def cut(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
-        big = files.files[number].path == "sub/b.bin"
-        yield from itertools.islice(real(files, number, offset), 2 if big else None)
-        if big:
-            wait_until(lambda: arrived() == 3, 20, "a part arrives on each host")
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(send, "_pieces", cut)
-    with pytest.raises(KeyboardInterrupt):
-        place_data(inputs_of(f"train={data}"), opened)
+        with pytest.raises(KeyboardInterrupt):
+            session.send_stream(
+                "receive_data", cut, folder=send.folder_of(found), manifest=found.manifest()
+            )
     for session in opened.values():
         session.close()
-    monkeypatch.setattr(send, "_pieces", real)
     sent = Sent(list(opened))
     with reach.sessions(inventory) as again:
         for session in again.values():
             session.start_agent("python3")
         part = next((home_of(cluster, "h1") / ".railhead/data").glob("*.part"))
         state = again["h1"].call("data_state", folders=[f"~/.railhead/data/{part.stem}"])
-        (found,) = state["folders"].values()
-        assert not found["complete"] and found["there"] >= PIECE, "what arrived needs no room"
+        (held,) = state["folders"].values()
+        assert not held["complete"] and held["there"] >= PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
