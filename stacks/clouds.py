@@ -64,6 +64,7 @@ CLOUDS = {
         defaults=gcp_rules.defaults,
         machine_type=gcp_types.machine_type,
         quota_needs=gcp_types.quota_needs,
+        prices=gcp_types.PRICES,
     ),
     "local": Cloud(component="stacks.local", free=True),
 }

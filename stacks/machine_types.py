@@ -43,7 +43,7 @@ class MachineType:
 class PriceList:
     """Where the prices of a cloud's machine types come from. On demand, Linux, one region.
 
-    `dates` has the date of each family, as in g4dn, whose prices were read at another time.
+    `dates` has the date of each family, as in g4dn or n1, whose prices were read at another time.
     """
 
     region: str
@@ -53,4 +53,5 @@ class PriceList:
 
     def date_of(self, machine_type: str) -> str:
         """When the price of a machine type was read."""
-        return dict(self.dates).get(machine_type.partition(".")[0], self.date)
+        family = machine_type.replace("-", ".").partition(".")[0]
+        return dict(self.dates).get(family, self.date)

@@ -59,7 +59,7 @@ def train(chosen: job.Job) -> None:
     records = Records(local_rank=chosen.local_rank, file=file)
     records.emit("message", text="loading TensorFlow")
     if chosen.model:
-        from training.evaluation import evaluate_exported
+        from training.evaluation.exported import evaluate_exported
 
         evaluate_exported(chosen, records)
         return

@@ -1,11 +1,40 @@
-"""Settings of the whole process that computes."""
+"""A process that computes: its settings, and its place among the run's processes."""
 
 from __future__ import annotations
+
+import gc
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
+from training import strategies
 from training.job import Job
+from training.results import Evaluation, Records
+from training.strategies.protocol import Strategy
+
+
+def work_together(
+    job: Job, records: Records, work: Callable[[Strategy, str], Evaluation]
+) -> Evaluation | None:
+    """Join the run's other processes and do `work` with the strategy and its name.
+
+    The result is None in a process that only serves others, such as a parameter server.
+    """
+    prepare(job)
+    name, reason = strategies.settle(job)
+    if strategies.serves(name):
+        from training.strategies.parameter_server import serve
+
+        serve()
+        return None
+    strategy = strategies.join(name, job)
+    if reason and strategy.rank == 0:
+        records.emit("message", text=f"strategy {name}: {reason}")
+    evaluation = work(strategy, name)
+    strategy.close()
+    gc.collect()  # its iterators: TensorFlow warns of those that are left at the interpreter's end
+    return evaluation
 
 
 def prepare(job: Job) -> None:

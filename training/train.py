@@ -6,7 +6,6 @@ workers of MultiWorkerMirroredStrategy.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,19 +17,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training import strategies
 from training.config import TrainConfig
 from training.data import DataError, splits
 from training.data.splits import HeldOut
-from training.evaluate import Result, evaluator, metrics_of
-from training.evaluation import write
+from training.evaluation.evaluator import Result, evaluator, metrics_of
+from training.evaluation.write import write
 from training.events import Events
 from training.export import export
 from training.input_pipeline import batches, plan_for
 from training.job import Job
 from training.models.build import build_model
 from training.optimizer import build_optimizer, schedule
-from training.process import prepare
+from training.process import work_together
 from training.results import (
     MODEL,
     Evaluation,
@@ -56,24 +54,14 @@ def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
             is no longer a number.
         DataError: the data is missing or wrong.
     """
-    prepare(job)
-    name, reason = strategies.settle(job)
-    if strategies.serves(name):
-        from training.strategies.parameter_server import serve
 
-        serve()
-        return None
-    strategy = strategies.join(name, job)
-    if reason and strategy.rank == 0:
-        records.emit("message", text=f"strategy {name}: {reason}")
-    training = Training(strategy, job, records)
-    if strategy.rank == 0:
-        records.emit("message", text=training.announcement(name))
-    evaluation = training.run()
-    strategy.close()
-    del training
-    gc.collect()  # its iterators: TensorFlow warns of those that are left at the interpreter's end
-    return evaluation
+    def work(strategy: Strategy, name: str) -> Evaluation:
+        training = Training(strategy, job, records)
+        if strategy.rank == 0:
+            records.emit("message", text=training.announcement(name))
+        return training.run()
+
+    return work_together(job, records, work)
 
 
 class Training:

@@ -15,7 +15,7 @@ import numpy as np
 
 from training.config import TrainConfig, resolve
 from training.data.uri import Given
-from training.evaluate import Result
+from training.evaluation.evaluator import Result
 from training.job import Job, share_of_cores
 from training.results import Metrics, Records
 from training.strategies.distributed import Distributed, one_device
@@ -98,7 +98,7 @@ class Stopwatch:
 
 def epoch(training: Training) -> Callable[[], Taken]:
     """A function that trains one epoch and returns its time."""
-    nothing = Result(Metrics(1.0, 0.0, 1), None)
+    nothing = Result(Metrics(1.0, 0.0, 1), [], None)
 
     def train() -> Taken:
         watch = Stopwatch()

@@ -46,6 +46,7 @@ class Board:
         self.live = _is_terminal(stream) or self._in_notebook is not None
         self.names = tuple(names)
         self._texts = dict.fromkeys(names, "")
+        self._prefixes = dict.fromkeys(names, "")
         self._states = dict.fromkeys(names, "")
         self._printed = dict.fromkeys(names, "")
         self._printed_at = dict.fromkeys(names, -math.inf)
@@ -79,7 +80,7 @@ class Board:
         """Make a line for each of these hosts that has none."""
         with self._lock:
             for name in names:
-                for texts in (self._texts, self._states, self._printed):
+                for texts in (self._texts, self._prefixes, self._states, self._printed):
                     texts.setdefault(name, "")
                 self._printed_at.setdefault(name, -math.inf)
             self.names = tuple(self._texts)
@@ -94,7 +95,8 @@ class Board:
         """Replace the text of a host; KeyError for a name that the board was not made with."""
         with self._lock:
             changed = self._states[name] != state
-            self._texts[name], self._states[name] = _prefix.get() + clean(text), state
+            self._prefixes[name] = _prefix.get()
+            self._texts[name], self._states[name] = clean(text), state
             if self.live:
                 self._changed.set()
             elif changed or self._clock() - self._printed_at[name] >= self._every:
@@ -113,9 +115,10 @@ class Board:
     def _print(self, name: str) -> None:
         """Print a host's line, unless it is what was printed last."""
         text = self._texts[name]
-        if text and text != self._printed[name]:
-            self._write(f"[{name}] {text}\n")
-            self._printed[name], self._printed_at[name] = text, self._clock()
+        line = f"{self._prefixes[name]}[{name}] {text}\n"
+        if text and line != self._printed[name]:
+            self._write(line)
+            self._printed[name], self._printed_at[name] = line, self._clock()
 
     def _paint_changes(self) -> None:
         """The painting thread: so that a change is seen even when no other one follows it."""
@@ -148,7 +151,8 @@ class Board:
         """The lines of the hosts, cut to the terminal: what scrolls out cannot be painted over."""
         width = max((columns_of(name) for name in self._texts), default=0)
         lines = [
-            f"{name}{' ' * (width - columns_of(name))}  {t}" for name, t in self._texts.items()
+            f"{name}{' ' * (width - columns_of(name))}  {self._prefixes[name]}{text}"
+            for name, text in self._texts.items()
         ]
         room = max(rows - 2, 1)
         if len(lines) > room:

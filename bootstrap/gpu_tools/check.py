@@ -34,10 +34,14 @@ names = ("tensorflow", "keras", "horovod", "nvidia-nccl-cu12", "nvidia-cudnn-cu1
 print(json.dumps({name: m.version(name) for name in names}))"""
 
 
-def main() -> int:
-    """Run all checks and write the file; returns 0 if all passed, 1 if not, 2 without a GPU."""
+def main(facts: HostFacts | None = None) -> int:
+    """Run all checks and write the file; returns 0 if all passed, 1 if not, 2 without a GPU.
+
+    Args:
+        facts: those of this machine; None: read them.
+    """
     try:
-        facts = gpu_wheel.facts_here()
+        facts = facts or gpu_wheel.facts_here()
         if not facts.gpu.cards and not facts.gpus:
             raise UsageError("there is no NVIDIA GPU in this machine: nothing was checked")
         found = check(facts, gpu_wheel.environment_for(facts))

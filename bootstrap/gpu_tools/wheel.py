@@ -34,10 +34,14 @@ PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it
 HERE = "this machine"
 
 
-def main() -> int:
-    """Make the wheel unless it exists; on an error, prints it to stderr and returns its code."""
+def main(facts: HostFacts | None = None) -> int:
+    """Make the wheel unless it exists; on an error, prints it to stderr and returns its code.
+
+    Args:
+        facts: those of this machine; None: read them.
+    """
     try:
-        facts = facts_here()
+        facts = facts or facts_here()
         wheel = make(environment_for(facts), facts)
         result = json.loads((wheel.parent / TRIED).read_text())
         print(f"{wheel}\n{result['tried']}; code for {', '.join(result['codes'])}")

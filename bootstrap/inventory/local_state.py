@@ -172,7 +172,8 @@ def hosts_of_run(run_id: str) -> tuple[str, ...]:
     """The names of the hosts of a recorded run, the chief first; empty if they are not known."""
     document = recorded_run(run_id).get("document")
     hosts = document.get("hosts") if isinstance(document, dict) else None
-    return tuple(str(host.get("name")) for host in hosts or () if isinstance(host, dict))
+    known = hosts if isinstance(hosts, list) else []
+    return tuple(str(host.get("name")) for host in known if isinstance(host, dict))
 
 
 def move_results(run_id: str, folder: Path) -> None:

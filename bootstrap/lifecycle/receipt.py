@@ -50,7 +50,7 @@ def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
     source = f"says {state.source}, {state.at}"
     if state.state in STOPPED:
         return Line(name, f"{state.state} ({source}); it costs nothing by the hour")
-    before = f"; it was said to be stopped at {stopped_at}" if stopped_at else ""
+    before = f"; it was reported as stopped at {stopped_at}" if stopped_at else ""
     why = f"; {state.reason}" if state.reason else ""
     return Line(name, f"{state.state} ({source}){why}{before}", verified=False)
 

@@ -42,8 +42,8 @@ def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy:
     receipt = remove_from_hosts(inventory, purge=purge or destroy, discard=discard)
     print_lines(*receipt.describe())
     if destroy:
-        local_state.forget_cluster(inventory.name)
         local_cluster.destroy(inventory.name)
+        local_state.forget_cluster(inventory.name)  # also as the last one used
         print_lines(f"homes of {inventory.name} removed")
     return receipt
 

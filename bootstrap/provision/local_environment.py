@@ -39,14 +39,22 @@ def python_of(name: str) -> Path:
     Raises:
         RailheadError: it could not be made; the message has uv's output.
     """
-    lock = LOCKS / f"{name}.txt"
-    content = lock.read_text() + sys.version + sys.prefix
-    folder = local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
+    folder = folder_of(name)
     with local_state.alone(folder.with_suffix(".lock")):
         if not folder.exists():
             with atomic_folder(folder) as part:
-                _make(part, lock)
+                _make(part, _lock(name))
     return folder / "bin" / "python"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of that environment: another lock or Python of this machine has another one."""
+    content = _lock(name).read_text() + sys.version + sys.prefix
+    return local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _lock(name: str) -> Path:
+    return LOCKS / f"{name}.txt"
 
 
 def _make(folder: Path, lock: Path) -> None:

@@ -38,6 +38,7 @@ HOST = {
     "platform_system": "Linux",
     "sys_platform": "linux",
 }
+SOURCES_ONLY = ("--no-binary", ":all:", "--no-build-isolation")
 FOLDER = "~/.railhead/wheelhouse"
 FOR_UV = ("--offline", "--no-index", "--find-links", FOLDER)
 FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
@@ -67,15 +68,29 @@ def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
     Raises:
         RailheadError: a download failed, its hash is not in the lock, or it is not a wheel.
     """
-    minor = python.rpartition(".")[0]
-    options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", minor]
-    options += [arg for name in PLATFORMS for arg in ("--platform", name)]
-    return _fetched(applying(locks, python), options, report)
+    return _fetched(applying(locks, python), _wheels_only(python), report)
 
 
 def fetch_source(lock: str, report: ByteReporter) -> Path:
     """The folder with the source distributions that a lock names."""
-    return _fetched(lock, ["--no-binary", ":all:", "--no-build-isolation"], report)
+    return _fetched(lock, SOURCES_ONLY, report)
+
+
+def wheel_folder(locks: Sequence[str], python: str) -> Path:
+    """The folder of `fetch`, which is complete when it is there."""
+    return _folder(applying(locks, python), _wheels_only(python))
+
+
+def source_folder(lock: str) -> Path:
+    """The folder of `fetch_source`, which is complete when it is there."""
+    return _folder(lock, SOURCES_ONLY)
+
+
+def _wheels_only(python: str) -> list[str]:
+    """pip's options for wheels that run on a host with this Python."""
+    minor = python.rpartition(".")[0]
+    options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", minor]
+    return options + [arg for name in PLATFORMS for arg in ("--platform", name)]
 
 
 def bundles_of(folder: Path) -> list[Bundle]:
@@ -114,9 +129,13 @@ def applying(locks: Sequence[str], python: str) -> str:
     return "".join(f"{found[name]}\n" for name in sorted(found))
 
 
-def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
+def _folder(requirements: str, options: Sequence[str]) -> Path:
     key = "\0".join([requirements, *options])
-    folder = local_state.cache("wheelhouse") / hashlib.sha256(key.encode()).hexdigest()[:16]
+    return local_state.cache("wheelhouse") / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
+    folder = _folder(requirements, options)
     # Two commands that need the same files download them once.
     with local_state.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():

@@ -148,10 +148,16 @@ def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
     return strategy.place([peer.slots for peer in peers], options.servers)
 
 
+_given: set[str] = set()  # by this process
+
+
 def new_run_id(now: datetime | None = None) -> str:
     """A new id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
-    return f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    while (run_id := f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}") in _given:
+        pass  # trials of a sweep start in the same second
+    _given.add(run_id)
+    return run_id
 
 
 def run_document(

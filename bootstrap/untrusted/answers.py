@@ -35,7 +35,7 @@ EVENTS: tuple[Any, ...] = (
 
 
 def check_result(op: str, result: Any, arguments: Mapping[str, Any]) -> None:
-    """Hostile if this is not a result of the operation: all that was asked for, in its form."""
+    """Hostile if this is not a result of the operation: every requested key, each of its type."""
     if not _has_form(result, RESULTS.get(op, object)) or not _is_complete(op, result, arguments):
         raise Hostile(f"a result of {op!r} that is not valid")
 

@@ -162,7 +162,8 @@ class _Trials:
                     print_lines(*str(error).splitlines())
                     if not self.interrupted:
                         self.errors[trial.name] = error
-                    outcome = f"did not end: {error.message.splitlines()[0]}"
+                    why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
+                    outcome = f"did not end: {why}"
             self._end(trial, outcome)
             if trial.name in self.errors:
                 return

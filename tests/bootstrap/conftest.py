@@ -159,7 +159,7 @@ def t4(debian: HostFacts) -> HostFacts:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Three local hosts of this file's tests, that anybody with the cluster's key may enter."""
+    """Three local hosts of this file's tests, which accept the cluster's key."""
     name = request.path.stem.removeprefix("test_")
     yield Cluster(local_cluster.start(name, 3))
     local_cluster.destroy(name)
@@ -190,7 +190,7 @@ def session(
 
 @pytest.fixture
 def operator(home: Path, cluster: Cluster) -> Operator:
-    """Somebody with the key, who knows no host yet."""
+    """A user with the key, and without any known host."""
     operator = Operator(home)
     operator.has(cluster.key)
     return operator

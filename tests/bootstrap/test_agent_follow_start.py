@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import io
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.remote.agent import agent
+from bootstrap.remote.agent import agent, channel
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(agent, "send_message", lambda **_: None)
+    monkeypatch.setattr(channel, "OUT", io.BytesIO())
     run = tmp_path / "20261122-101500-00ff"
     run.mkdir()
     return run
@@ -27,15 +27,30 @@ def test_a_run_without_a_supervisor_is_lost_after_a_bounded_time(
     assert agent.follow(str(folder))["lost"] is True
 
 
-def test_a_supervisor_that_is_slow_to_start_is_waited_for(folder: Path) -> None:
-    found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(agent.follow(str(folder))), daemon=True)
-    thread.start()
-    thread.join(1)
-    assert thread.is_alive(), "it was given up before it could write its state"
-    (folder / "state.json").write_text(json.dumps({"state": "succeeded", "pid": 7}))
-    thread.join(10)
-    assert found == [{"offset": 0, "lost": False}]
+class Messages(io.BytesIO):
+    """The channel: each message changes a log, so that the next look at the run sends another;
+    after three of them the supervisor has written its state."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.count = folder, 0
+        (folder / "logs").mkdir()
+
+    def write(self, data: Any) -> int:
+        self.count += 1
+        (self.folder / "logs/rank-0.log").write_text(str(self.count))
+        if self.count == 3:
+            (self.folder / "state.json").write_text('{"state": "succeeded", "pid": 7}')
+        return super().write(data)
+
+
+def test_a_supervisor_that_is_slow_to_start_is_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = Messages(folder)
+    monkeypatch.setattr(channel, "OUT", messages)
+    assert agent.follow(str(folder)) == {"offset": 0, "lost": False}
+    assert messages.count >= 3
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": 5, "pid": "x"}'])

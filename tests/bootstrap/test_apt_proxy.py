@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
@@ -26,7 +26,6 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
 from bootstrap.provision import apt_upstream
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
-from bootstrap.ssh.session import Session
 
 LARGE = bytes(range(256)) * 4096
 BEGUN = 1 << 16  # as much of it as a slow mirror sends at first
@@ -102,25 +101,26 @@ def mirror() -> Iterator[Server]:
     server.http.shutdown()
 
 
-class Listening:
-    """In place of a session: a port of this computer, whose connections are served as a host's."""
+class Transport:
+    """In place of paramiko's: the ports of the host are ports of this computer."""
 
-    def __init__(self, name: str) -> None:
-        self.host = Host(name, name)
+    def __init__(self) -> None:
+        self.servers: dict[int, socket.socket] = {}
 
-    @contextmanager
-    def listening(self, serve: Callable[[Any], None]) -> Iterator[int]:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            threading.Thread(target=self._accept, args=(server, serve), daemon=True).start()
-            yield server.getsockname()[1]
+    def request_port_forward(self, address: str, port: int, handle: Callable[..., None]) -> int:
+        server = socket.create_server((address, port))
+        found: int = server.getsockname()[1]
+        self.servers[found] = server
+        threading.Thread(target=self._accept, args=(server, handle), daemon=True).start()
+        return found
 
-    def _accept(self, server: socket.socket, serve: Callable[[Any], None]) -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+    def _accept(self, server: socket.socket, handle: Callable[..., None]) -> None:
+        with suppress(OSError):
+            while True:
+                handle(*server.accept(), None)
+
+    def cancel_port_forward(self, address: str, port: int) -> None:
+        self.servers.pop(port).close()
 
 
 @pytest.fixture
@@ -131,11 +131,7 @@ def proxy() -> Iterator[AptProxy]:
 
 @pytest.fixture(autouse=True)
 def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """This machine's own addresses are outside, but in the test that is about them; and a host's
-    port is one of ours."""
-    monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
-    )
+    """This machine's own addresses are outside, but in the test that is about them."""
     if "inward" not in request.node.name:
         monkeypatch.setattr(apt_upstream, "_is_private", lambda address: False)
 
@@ -148,8 +144,10 @@ def shared_apt() -> Path:
 
 @contextmanager
 def host(proxy: AptProxy, *mirrors: str, name: str = "h1") -> Iterator[str]:
-    """What a host's apt is told; the address of the proxy there."""
-    with proxy.on(cast("Session", Listening(name)), mirrors) as address:
+    """The address of the proxy there."""
+    connection = SimpleNamespace(transport=Transport())
+    session: Any = SimpleNamespace(host=Host(name, name), connection=connection)
+    with proxy.on(session, mirrors) as address:
         yield address.removeprefix("http://")
 
 
@@ -276,7 +274,7 @@ def test_a_disk_that_fills_ends_the_file(
 
 
 @pytest.mark.parametrize("other", ["127.0.0.1:22", "localhost:{port}", "10.0.0.1:80"])
-def test_what_is_no_mirror_of_the_host_is_refused_unasked(
+def test_what_is_no_mirror_of_the_host_is_refused_without_a_request(
     proxy: AptProxy, mirror: Server, other: str
 ) -> None:
     other = other.format(port=mirror.http.server_address[1])
@@ -304,7 +302,7 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
     other.http.shutdown()
 
 
-def test_nobody_is_led_elsewhere_by_a_mirror(proxy: AptProxy, mirror: Server) -> None:
+def test_a_mirror_leads_no_host_elsewhere(proxy: AptProxy, mirror: Server) -> None:
     other = Server()
     mirror.elsewhere = f"http://{other.place}/b.deb"
     with host(proxy, mirror.origin) as at:
@@ -356,7 +354,7 @@ INWARD = ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "[::ffff:127.0.0
 
 
 @pytest.mark.parametrize("name", INWARD)
-def test_inward_nobody_gets_even_if_a_host_calls_it_its_mirror(
+def test_inward_addresses_are_refused_also_as_mirrors(
     proxy: AptProxy, mirror: Server, name: str
 ) -> None:
     place = f"{name}:{mirror.http.server_address[1]}"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData, hashed, listed
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.inventory import local_state
 
 
 @pytest.fixture
@@ -108,26 +110,36 @@ def test_a_file_without_the_right_to_read_is_named(
 def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "SETTLED", 0)
     first = hash_all(listed(data, ""))
-    monkeypatch.setattr(folders, "_sha256", lambda path, file: pytest.fail(f"{path} was read"))
-    assert hash_all(listed(data, "")).digest == first.digest
+    kept = kept_hashes()
+    marked = {name: {**entry, "sha256": "0" * 64} for name, entry in kept.items()}
+    (cache,) = local_state.cache("data-hashes").iterdir()
+    cache.write_text(json.dumps(marked))  # what is taken from there can be told from a new hash
+    assert {file.sha256 for file in hash_all(listed(data, "")).files} == {"0" * 64}
     (data / "a/1.jpg").write_text("eno")
-    with pytest.raises(BaseException, match=r"1\.jpg was read"):
-        hash_all(listed(data, ""))
+    again = {file.path: file.sha256 for file in hash_all(listed(data, "")).files}
+    read = {name for name, sha256 in again.items() if sha256 != "0" * 64}
+    assert read == {"a/1.jpg", "link/1.jpg"} and first.files[1].sha256 != again["a/1.jpg"]
+
+
+def kept_hashes() -> dict[str, Any]:
+    """The hashes that are kept for the next time, by the path of the file."""
+    (cache,) = local_state.cache("data-hashes").iterdir()
+    found: dict[str, Any] = json.loads(cache.read_text())
+    return found
 
 
 def test_the_hash_of_a_file_that_just_changed_is_not_kept(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may change again within the resolution of the file system's clock."""
-    now = time.time_ns()
-    monkeypatch.setattr(folders, "_mark", lambda path: [3, 0, now, 1])
-    first = hash_all(listed(data, ""))
-    (data / "a/1.jpg").write_text("eno")
-    assert hash_all(listed(data, "")).digest != first.digest
-    monkeypatch.setattr(folders, "_mark", lambda path: [3, 0, 0, 1])
-    changed = hash_all(listed(data, ""))
-    (data / "a/1.jpg").write_text("two")
-    assert hash_all(listed(data, "")).digest == changed.digest, "the hash of an old file is kept"
+    monkeypatch.setattr(folders, "SETTLED", 300 * 10**9)
+    for path in (data / "a/1.jpg", data / "a/2.jpg"):
+        os.utime(path, (0, 0))  # a program may set this time, but not that of the last change
+    hash_all(listed(data, ""))
+    assert kept_hashes() == {}
+    monkeypatch.setattr(folders, "SETTLED", 0)
+    hash_all(listed(data, ""))
+    assert "a/1.jpg" in kept_hashes(), "the hash of an old file is kept"
 
 
 @pytest.mark.parametrize("spoil", [lambda p: p.write_text("longer"), lambda p: p.unlink()])

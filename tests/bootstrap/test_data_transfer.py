@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
+import io
 import json
 import os
 import stat
@@ -22,8 +22,9 @@ from standins import object_stores
 from standins.object_stores import S3, Gcs
 
 from bootstrap.clouds.gcp import client as gcp_client
+from bootstrap.console.live import Board
 from bootstrap.data import place, send, through_bucket
-from bootstrap.data.folders import DataFile, LocalData
+from bootstrap.data.folders import DataFile, LocalData, hashed, listed
 from bootstrap.data.inputs import DataInput, check_shares, read_inputs
 from bootstrap.data.send import PIECE
 from bootstrap.data.spec import parse
@@ -33,6 +34,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, teardown
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.session import Session
+from bootstrap.ssh.traffic import host_traffic
 from bootstrap.untrusted.unpack import Hostile
 
 Opened = Sessions
@@ -93,24 +95,27 @@ def folder_on(cluster: Cluster, name: str, path: str) -> Path:
     return home_of(cluster, name) / path.removeprefix("~/")
 
 
+OVERHEAD = 300_000  # bytes of the protocol and of questions and answers, on all connections
+
+
 class Sent:
-    """Counts the bytes of contents that a command sent."""
+    """Counts the bytes that left for the hosts."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bytes = 0
-        real = send._pieces
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self.hosts = hosts
+        self.begin = self._total()
 
-        def counted(*args: Any) -> Iterator[bytes]:
-            for piece in real(*args):
-                self.bytes += len(piece)
-                yield piece
+    def _total(self) -> int:
+        return sum(host_traffic(name).sent for name in self.hosts)
 
-        monkeypatch.setattr(send, "_pieces", counted)
+    @property
+    def bytes(self) -> int:
+        return self._total() - self.begin
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    return Sent(monkeypatch)
+def sent(opened: Opened) -> Sent:
+    return Sent(list(opened))
 
 
 def test_every_host_gets_the_folder_once(
@@ -130,9 +135,10 @@ def test_every_host_gets_the_folder_once(
         assert not list(folder.parent.glob("*.part")) and not list(
             folder.parent.glob("*.incoming*")
         )
-    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
+    once = 3 * sum(len(x) for x in contents(data).values())
+    assert once < sent.bytes < once + OVERHEAD
     assert place_data(inputs_of(f"train={data}"), opened) == [document]
-    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values()), "sent a second time"
+    assert sent.bytes < once + OVERHEAD, "sent a second time"
     assert "already on all hosts" in capsys.readouterr().out
 
 
@@ -147,45 +153,46 @@ def test_shard_gives_each_host_its_own_files(
     assert {k: v for x in found for k, v in x.items()} == contents(data)
 
 
+def arrived(folder: Path) -> bool:
+    """Whether a host has one piece of a file that it receives."""
+    return any(part.stat().st_size >= PIECE for part in folder.glob("*.incoming-*"))
+
+
 def test_an_interrupted_transfer_continues_inside_a_file(
-    data: Path,
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
 ) -> None:
-    real = send._pieces
+    found = hashed(listed(data, "train"), lambda _: None)
+    for name, session in opened.items():
+        folder = home_of(cluster, name) / ".railhead/data"
 
-    def arrived() -> int:
-        folders = [home_of(cluster, name) / ".railhead/data" for name in opened]
-        parts = [part for folder in folders for part in folder.glob("*.incoming-*")]
-        return sum(part.stat().st_size >= PIECE for part in parts)
+        def cut(event: Mapping[str, Any], folder: Path = folder) -> Iterator[bytes]:
+            for number, _ in event["need"]:
+                content = (data / found.files[number].path).read_bytes()
+                yield content[: 2 * PIECE]
+                if len(content) > PIECE:
+                    wait_until(lambda: arrived(folder), 20, "a part arrives")
+                    raise KeyboardInterrupt
 
-    def cut(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
-        big = files.files[number].path == "sub/b.bin"
-        yield from itertools.islice(real(files, number, offset), 2 if big else None)
-        if big:
-            wait_until(lambda: arrived() == 3, 20, "a part arrives on each host")
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(send, "_pieces", cut)
-    with pytest.raises(KeyboardInterrupt):
-        place_data(inputs_of(f"train={data}"), opened)
+        with pytest.raises(KeyboardInterrupt):
+            session.send_stream(
+                "receive_data", cut, folder=send.folder_of(found), manifest=found.manifest()
+            )
     for session in opened.values():
         session.close()
-    monkeypatch.setattr(send, "_pieces", real)
-    sent = Sent(monkeypatch)
+    sent = Sent(list(opened))
     with reach.sessions(inventory) as again:
         for session in again.values():
             session.start_agent("python3")
         part = next((home_of(cluster, "h1") / ".railhead/data").glob("*.part"))
         state = again["h1"].call("data_state", folders=[f"~/.railhead/data/{part.stem}"])
-        (found,) = state["folders"].values()
-        assert not found["complete"] and found["there"] >= PIECE, "what arrived needs no room"
+        (held,) = state["folders"].values()
+        assert not held["complete"] and held["there"] >= PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again)
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
-    assert sent.bytes < 3 * (2 * PIECE + 100), "a.bin, d.bin and the start of b.bin were there"
+    assert sent.bytes < 3 * (2 * PIECE + 100) + OVERHEAD, (
+        "a.bin, d.bin and the start of b.bin were there"
+    )
 
 
 def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
@@ -197,44 +204,30 @@ def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
     (folder / "d.bin").unlink()
     place_data(inputs_of(f"train={data}"), opened)
     assert contents(folder) == contents(data)
-    assert sent.bytes == before + 50
+    assert sent.bytes < before + OVERHEAD < before + PIECE
 
 
 def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
-    data: Path,
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, opened: Opened, cluster: Cluster
 ) -> None:
-    real = send._pieces
-
-    def changing(files: LocalData, number: int, offset: int) -> Iterator[bytes]:
-        if files.files[number].path == "d.bin":
-            (data / "d.bin").write_bytes(b"x" * 20)
-        return real(files, number, offset)
-
-    monkeypatch.setattr(send, "_pieces", changing)
+    found = hashed(listed(data, "train"), lambda _: None)
+    shares = {name: {"train": found} for name in opened}
+    lacks = send.find_missing(shares, opened)
+    (data / "d.bin").write_bytes(b"x" * 50)
     with pytest.raises(HostsFailed, match=r"d\.bin changed while it was sent"):
-        place_data(inputs_of(f"train={data}"), opened)
+        send.send_missing(shares, opened, lacks, Board(io.StringIO(), list(opened)))
     folder = home_of(cluster, "h1") / ".railhead/data"
     assert not [p for p in folder.iterdir() if p.is_dir() and p.suffix != ".part"]
     assert opened["h1"].call("data_state", folders=[])["free"], "the channel still works"
 
 
-def test_too_little_room_is_found_before_anything_is_sent(
-    data: Path, inventory: Inventory, opened: Opened, sent: Sent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Session.call
-
-    def full(self: Session, op: str, **kw: Any) -> Any:
-        answer = real(self, op, **kw)
-        return {**answer, "free": 1000} if op == "data_state" and self.host.name == "h2" else answer
-
-    monkeypatch.setattr(Session, "call", full)
-    with pytest.raises(HostsNotReady, match=r"h2 +needs 3.1 MB for the data, 1.0 kB are free"):
-        place_data(inputs_of(f"train={data}"), opened)
-    assert sent.bytes == 0
+def test_too_little_room_is_found_before_anything_is_sent(data: Path, opened: Opened) -> None:
+    small = hashed(listed(data, "train"), lambda _: None)
+    large = LocalData(data, (DataFile("d.bin", 10**17, small.files[0].sha256),))
+    shares = {name: {"train": large if name == "h2" else small} for name in opened}
+    with pytest.raises(HostsNotReady, match=r"h2 +needs .* for the data, .* are free") as caught:
+        send.find_missing(shares, opened)
+    assert (caught.value.outcomes["h1"], caught.value.outcomes["h3"]) == ("ok", "ok")
 
 
 def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
@@ -337,7 +330,7 @@ def test_data_of_a_stack_goes_through_its_bucket(
     give(monkeypatch, s3_store.environ)
     sessions = Sessions(stack, opened)
     (document,) = place_data(inputs_of(f"train={data}"), sessions)
-    assert sent.bytes == 0, "something went over the connections"
+    assert sent.bytes < PIECE, "the data went over the connections"
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     digest = document["paths"][0].rpartition("/")[2]
@@ -360,7 +353,7 @@ def test_data_of_a_stack_on_google_cloud_goes_through_its_bucket(
     give(monkeypatch, gcs_store.environ)
     stack = replace(inventory, bucket="gs://stack-2", region="us-central1")
     (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
-    assert sent.bytes == 0, "something went over the connections"
+    assert sent.bytes < PIECE, "the data went over the connections"
     for name, path in zip(opened, document["paths"], strict=True):
         assert contents(folder_on(cluster, name, path)) == contents(data)
     prefix = f"data/{document['paths'][0].rpartition('/')[2]}/"
@@ -383,7 +376,8 @@ def test_hosts_without_rights_to_the_bucket_get_the_data_over_their_connections(
     sessions = Sessions(stack, opened)
     (document,) = place_data(inputs_of(f"train={data}"), sessions)
     assert "is not used: " in capsys.readouterr().out
-    assert sent.bytes == 3 * sum(len(x) for x in contents(data).values())
+    once = 3 * sum(len(x) for x in contents(data).values())
+    assert once < sent.bytes < once + OVERHEAD
     assert contents(folder_on(cluster, "h2", document["paths"][1])) == contents(data)
 
 
@@ -393,7 +387,7 @@ def test_a_stack_whose_bucket_is_gone_sends_the_data(
     sessions = Sessions(replace(stack, bucket="s3://stack-none"), opened)
     place_data(inputs_of(f"train={data}"), sessions)
     assert "s3://stack-none is not used for the data: there is no bucket" in capsys.readouterr().out
-    assert sent.bytes
+    assert sent.bytes > PIECE
 
 
 @pytest.mark.parametrize(

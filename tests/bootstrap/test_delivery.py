@@ -1,13 +1,14 @@
-"""Wheels on their way to a host without outbound access. The hosts write down what they are asked;
-a real one is in tests/e2e."""
+"""Wheels on their way to a host without outbound access. The hosts record each call; a real one is
+in tests/e2e."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,7 @@ from bootstrap.provision.host_step import HostStep
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
+PYTHON = "3.11.4"  # of the hosts
 ADDRESS = "http://127.0.0.1:4711"  # a port of the host's that leads here
 
 
@@ -52,14 +54,24 @@ class RecordedHost:
         if op == "remove":
             self.removed += kw["paths"]
 
-    @contextmanager
-    def listening(self, serve: object) -> Iterator[int]:
+    @property
+    def connection(self) -> Any:
+        """The transport of paramiko is the host itself."""
+        return SimpleNamespace(transport=self)
+
+    def request_port_forward(self, address: str, port: int, handle: object) -> int:
+        assert (address, port) == ("127.0.0.1", 0)
         self.forwarded.append(True)
-        yield 4711
+        return 4711
+
+    def cancel_port_forward(self, address: str, port: int) -> None:
+        assert (address, port) == ("127.0.0.1", 4711)
         self.forwarded.append(False)
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str], **_: Any) -> Reply:
-        self.ran.append((list(argv), env))
+    def run(self, argv: Sequence[str], env: Mapping[str, str] | None = None, **_: Any) -> Reply:
+        if "sys.version_info" in argv[-1]:
+            return Reply(0, (PYTHON,))
+        self.ran.append((list(argv), env or {}))
         return Reply(0, ("/home/rail/.railhead/build/out/horovod.whl",))
 
     def send_tree(
@@ -122,17 +134,23 @@ def apply(cluster: Cluster, steps: Sequence[Step]) -> dict[str, RecordedHost]:
     return hosts
 
 
+@pytest.fixture
+def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be downloaded: what is installed was fetched before."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def there(folder: Path) -> Path:
+    """The folder, whose parent is made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def test_a_host_installs_from_what_the_plan_sends_it(
-    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, house: Path, no_index: None
 ) -> None:
-    requests: list[list[str]] = []
-
-    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
-        assert python == "3.11"
-        requests.append(locks)
-        return house
-
-    monkeypatch.setattr(wheels, "fetch", fetch)
+    lock = cluster.environment.runtime.lock.read_text()
+    shutil.move(house, there(wheels.wheel_folder([lock, "extra==1.0"], PYTHON)))
     hosts = apply(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
@@ -140,8 +158,14 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     assert set(wheels.FOR_UV) <= set(sync["h1"])
     assert "--require-hashes" in sync["h1"]
     assert not {"--offline", "--no-index"} & set(sync["h2"])
-    assert requests == [[cluster.environment.runtime.lock.read_text(), "extra==1.0"]]
+    assert hosts["h1"].sent == ["c.whl", "a.whl", "b.whl"]
     assert hosts["h2"].sent == [] and wheels.FOLDER in hosts["h1"].removed
+
+
+def place(name: str, folder: Path) -> None:
+    """What was fetched for a lock."""
+    there(folder).mkdir()
+    (folder / f"{name}.whl").touch()
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -149,25 +173,12 @@ def test_a_host_installs_from_what_the_plan_sends_it(
 @pytest.mark.parametrize("shut", [False, True])
 @pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
 def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
-    cluster: Cluster, house: Path, monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, no_index: None,
     archive: str, shut: bool, own: bool, gpu: bool,
 ) -> None:  # fmt: skip
-    fetched: list[str] = []
-
-    def fetch_source(lock: str, output: Callable[[int], None]) -> Path:
-        fetched.append(lock)
-        return house
-
-    def fetch(locks: list[str], python: str, output: Callable[[int], None]) -> Path:
-        (lock,) = locks  # together, the later one's versions would count
-        fetched.append(lock)
-        return house
-
-    monkeypatch.setattr(wheels, "fetch_source", fetch_source)
-    monkeypatch.setattr(wheels, "fetch", fetch)
-    monkeypatch.setattr(
-        "bootstrap.provision.apt_proxy.forward_port", lambda host, serve: host.listening(serve)
-    )
+    place("horovod.txt", wheels.source_folder((LOCKS / "horovod.txt").read_text()))
+    for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
+        place(name, wheels.wheel_folder([(LOCKS / name).read_text()], PYTHON))
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
@@ -179,7 +190,7 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
         output = dict(variables)
     nvcc = gpu and not own
     wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
-    assert fetched == [(LOCKS / name).read_text() for name in wanted]
+    assert host.sent == [f"{name}.whl" for name in wanted]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert output == named | proxy | (wheels.FOR_PIP if shut else {})

@@ -58,7 +58,7 @@ class Fake:
         }
 
     def start(self) -> None:
-        raise AssertionError("nobody starts machines at their end")
+        raise AssertionError("machines are not started at their end")
 
     def stop(self) -> None:
         if self.refuses:
@@ -78,10 +78,10 @@ class Fake:
         return {}
 
     def set_deadline(self, hours: float) -> None:
-        raise AssertionError("nor arms a deadline")
+        raise AssertionError("no deadline is armed at their end")
 
     def allowed_cidrs(self) -> tuple[str, ...]:
-        raise AssertionError("nor reads the firewall's rules")
+        raise AssertionError("the firewall's rules are not read at their end")
 
     def costs(self) -> list[Cost]:
         if self.costs_now is None:
@@ -145,7 +145,7 @@ def test_a_cloud_that_reports_stopped_and_then_runs() -> None:
     wrong = next(line for line in receipt.lines if line.host == "m2")
     assert not wrong.verified
     assert wrong.text.startswith("running (says EC2 X")
-    assert wrong.text.endswith("; it was said to be stopped at at 20")
+    assert wrong.text.endswith("; it was reported as stopped at at 20")
 
 
 def test_the_time_of_a_stop_is_the_first_at_which_the_cloud_reported_it() -> None:

@@ -163,7 +163,8 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
     source = source_of("r1", None)
     assert source.run_id == "r1"
     whole = json.loads(record.read_text())
-    for document in ([], {"data": 1}, {"data": [{}]}, {"evaluates": 1, "runtime": []}):
+    damaged: list[Any] = [[], {"data": 1}, {"data": [{}]}, {"evaluates": 1, "runtime": []}]
+    for document in damaged:
         record.write_text(json.dumps({**whole, "document": document}))
         assert source_of(None, None, Inventory("c", (Host("h1", "a"),))).runtime is None
         if isinstance(document, dict) and "data" in document:

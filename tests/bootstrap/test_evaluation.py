@@ -18,6 +18,7 @@ from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metric_options import Threshold, read_thresholds
@@ -224,14 +225,20 @@ def test_what_is_deployed_by_default_is_the_model_that_was_evaluated(project: Pa
 # --- Here ------------------------------------------------------------------------------------
 
 
-def test_here_the_file_is_judged_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def place_runtime() -> Path:
+    """Where the Python of the runtime on this machine is; its folder is there."""
+    python = folder_of(RUNTIME) / "bin/python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    return python
+
+
+def test_here_the_file_is_judged_too(project: Path) -> None:
     """The runtime's Python is a shell script that writes what our evaluation writes."""
-    python = project / "python"
+    python = place_runtime()
     python.write_text(
         '#!/bin/sh\nmkdir -p "$4"\necho \'{"accuracy": 0.8}\' >"$4/evaluation.json"\n'
     )
     python.chmod(0o755)
-    monkeypatch.setattr(here, "runtime_here", lambda: python)
     earlier = recorded(project, TRAINING)
     request = read_evaluation(earlier, TrainArgs(mins=("accuracy=0.9",)))
     with pytest.raises(BelowThreshold, match="accuracy 0.8 is below"):
@@ -251,9 +258,11 @@ print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
 """
 
 
-def here_with_script(project: Path, patch: pytest.MonkeyPatch, *mins: str) -> dict[str, Any]:
+def here_with_script(project: Path, *mins: str) -> dict[str, Any]:
     """evaluation.json of a script that was evaluated with this Python."""
-    patch.setattr(here, "runtime_here", lambda: Path(sys.executable))
+    python = place_runtime()
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
     (project / "eval.py").write_text(EVAL)
     earlier = recorded(project, TrainArgs(script="train.py"))
     args = TrainArgs(
@@ -265,11 +274,11 @@ def here_with_script(project: Path, patch: pytest.MonkeyPatch, *mins: str) -> di
     return found
 
 
-def test_a_script_is_evaluated_here_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = here_with_script(project, monkeypatch, "f1=0.7", "accuracy=0.8")
+def test_a_script_is_evaluated_here_too(project: Path) -> None:
+    found = here_with_script(project, "f1=0.7", "accuracy=0.8")
     assert (found["f1"], found["accuracy"], found["passed"]) == (0.75, 0.8, True)
     with pytest.raises(BelowThreshold, match="f1 0.75 is below --min f1=0.9"):
-        here_with_script(project, monkeypatch, "f1=0.9")
+        here_with_script(project, "f1=0.9")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from bootstrap.facts.gpu import Card, Driver
 from bootstrap.facts.host import HostFacts
 from bootstrap.gpu_tools import check, tested_on, trainings, wheel
 from bootstrap.gpu_tools.tested_on import Check
+from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import Environment
 
 PROBE = Path(__file__).parents[2] / "bootstrap/remote/probes/gpu_probe.py"
@@ -47,9 +48,11 @@ def v100s(debian: HostFacts) -> HostFacts:
 
 
 def says(folder: Path, patch: pytest.MonkeyPatch, *lines: str, code: int = 0) -> None:
-    """An mpirun that says these lines."""
+    """An mpirun that prints these lines for the probe, and runs a training once."""
     text = "\n".join(lines)
-    (folder / "mpirun").write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+    training = 'case "$*" in *"-m training"*) shift 5; exec "$@" ;; esac'
+    script = f"#!/bin/sh\n{training}\ncat <<'END'\n{text}\nEND\nexit {code}\n"
+    (folder / "mpirun").write_text(script)
     (folder / "mpirun").chmod(0o755)
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -128,19 +131,31 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def check_on(facts: HostFacts, patch: pytest.MonkeyPatch) -> int:
+# In place of the runtime's Python: the versions, or a training on two GPUs that learns.
+RUNTIME = """#!/bin/sh
+if [ "$1" = -c ]; then echo '{"tensorflow": "2.18.1"}'; exit; fi
+[ "$2" = training ] && [ "$3 $4" = "--preset digits" ] || exit 9
+case $6 in multiworker) processes=2 gpus=1 ;; *) processes=1 gpus=2 ;; esac
+echo '{"accuracy": 0.95, "samples": 360, "threshold": 0.9, "passed": true}' > "$8/evaluation.json"
+echo "digits: 2 replica(s) in $processes process(es), 4 CPU thread(s) and $gpus GPU(s) each; 1"
+"""
+
+
+def check_on(facts: HostFacts) -> int:
     """`make gpu-check` on a machine with these facts and a runtime that is there."""
-    patch.setattr(wheel, "facts_here", lambda: facts)
-    patch.setattr(check, "ready", lambda *_: Path("/nowhere"))
-    patch.setattr(wheel, "run", lambda *_: '{"tensorflow": "2.18.1"}')
-    patch.setattr(trainings, "train", lambda _, name, gpus: Check(name, True, f"{gpus}"))
-    return check.main()
+    folder = local_state.cache("gpu-check") / wheel.environment_for(facts).digest
+    python = folder / "bin/python"
+    python.parent.mkdir(parents=True)
+    (folder / ".ok").touch()
+    python.write_text(RUNTIME)
+    python.chmod(0o755)
+    return check.main(facts)
 
 
 def test_a_machine_without_a_gpu_reports_so(
     debian: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    assert check_on(debian, monkeypatch) == 2
+    assert check_on(debian) == 2
     assert capsys.readouterr().err == (
         "gpu-check: there is no NVIDIA GPU in this machine: nothing was checked\n"
     )
@@ -156,20 +171,21 @@ def test_what_was_found_is_written_and_stands_in_readme(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     says(tmp_path, monkeypatch, *output)
-    assert check_on(v100s, monkeypatch) == (0 if output != EVERY else 1)
+    assert check_on(v100s) == (0 if output != EVERY else 1)
     found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.gpu, found.count, found.driver) == (V100, 2, "580.95.05 (proprietary)")
     assert found.versions == {"tensorflow": "2.18.1"}
     assert found.failed == (() if output != EVERY else ("NCCL",))
     assert tested_on.row([found]) in (root / "README.md").read_text()
-    assert {done.name: done.figure for done in found.checks}["multiworker"] == "2"
+    figures = {done.name: done.figure for done in found.checks}
+    assert figures["training with multiworker"].endswith("2 GPUs in 2 process(es)")
 
 
 def test_a_card_whose_driver_does_not_work_is_written_as_failed(
     v100s: HostFacts, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = replace(v100s.gpu, driver=None, smi="NVIDIA-SMI has failed")
-    assert check_on(replace(v100s, gpus=(), gpu=broken), monkeypatch) == 1
+    assert check_on(replace(v100s, gpus=(), gpu=broken)) == 1
     found = tested_on.read(root / "tested-on/tesla-v100-sxm2-16gb.json")
     assert (found.driver, found.count, found.versions) == ("none", 2, {})
     assert len(found.failed) == len(found.checks) == len([*check.PROBED, *check.TRAINED]) + 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -130,13 +131,18 @@ def test_a_command_that_fails_is_reported_with_its_last_lines() -> None:
         gpu_wheel.run(["sh", "-c", "echo one; echo two >&2; exit 3"])
 
 
-def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv, which is beside our Python, makes environments and reaches no index."""
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n[ $1 = venv ] || { echo 'no route' >&2; exit 2; }\n")
     uv.chmod(0o755)
-    monkeypatch.setattr("bootstrap.provision.uv.local_uv", lambda: str(uv))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+
+def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
+    tmp_path: Path, no_route: None
+) -> None:
     with pytest.raises(RailheadError) as caught:
         gpu_wheel.install(tmp_path / "env", "python3", tmp_path / "lock.txt")
     assert caught.value.message == "the runtime was not installed: uv ended with 2\nno route"
@@ -145,13 +151,15 @@ def test_a_machine_without_a_network_is_reported_what_it_has_to_reach(
     assert f"{fetched} MB for make gpu-check" in caught.value.hint
 
 
-@pytest.mark.parametrize(("error", "code"), [(UsageError("no"), 2), (RailheadError("no"), 1)])
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        ({"arch": "aarch64"}, 2, "this machine is aarch64: the runtimes are locked for x86_64"),
+        ({}, 1, "the runtime was not installed: uv ended with 2"),
+    ],
+)
 def test_an_error_is_a_sentence_and_a_code(
-    error: RailheadError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    change: dict[str, str], code: int, text: str, debian: HostFacts, no_route: None, capsys: Any
 ) -> None:
-    def fails(*_: object) -> Path:
-        raise error
-
-    monkeypatch.setattr(gpu_wheel, "make", fails)
-    assert gpu_wheel.main() == code
-    assert capsys.readouterr().err == "gpu-wheel: no\n"
+    assert gpu_wheel.main(replace(debian, **change)) == code  # type: ignore[arg-type]
+    assert capsys.readouterr().err.startswith(f"gpu-wheel: {text}")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts.operator import Cluster as HostCluster
+from standins.connected import connected
 
-from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
 from bootstrap.health.checks import Device, TensorFlowReadings
+from bootstrap.inventory import local_state
+from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.ssh.session import Reply
 
@@ -117,22 +122,38 @@ def test_where_mpirun_names_no_rank_its_own_last_lines_are_reported(name: str) -
     assert "---" not in output and all(line in own for line in output.splitlines())
 
 
-@pytest.mark.parametrize("wrong", ["", "h2 cannot be reached"])
-def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
-    monkeypatch: pytest.MonkeyPatch, wrong: str
-) -> None:
-    def interrupted(*_: Any) -> None:
+class Interrupted:
+    """A session in which the user types Ctrl-C."""
+
+    def call(self, *_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    def end_interrupted(cluster: Any) -> None:
-        if wrong:
-            raise RailheadError(wrong)
 
-    monkeypatch.setattr(measure, "reduction", interrupted)
-    monkeypatch.setattr(measure, "end_interrupted", end_interrupted)
+@pytest.mark.parametrize("reached", [True, False])
+def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
+    one_host: HostCluster,
+    debian: HostFacts,
+    home_of_session: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reached: bool,
+) -> None:
+    monkeypatch.setenv("HOME", str(home_of_session))
+    inventory = local_state.load_cluster("health_measure")
+    host = inventory.chief if reached else replace(inventory.chief, port=1)
+    environment = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "")
+    peers = (Peer(host.name, host.address, 22, "ann", 2, "k"),)
+    facts = {host.name: replace(debian, pythons={"3.11": sys.executable})}
+    known = Cluster(replace(inventory, hosts=(host,)), facts, environment, peers, None)
+    left = one_host.machines[0].home / ".railhead/runs/health"
+    (left / "work").mkdir(parents=True, exist_ok=True)
     reported: list[str] = []
-    cluster: Any = None
     with pytest.raises(KeyboardInterrupt):
-        run._measure_links(cluster, lambda *lines: reported.extend(lines))
+        run._measure_links(
+            connected(known, {host.name: Interrupted()}), lambda *lines: reported.extend(lines)
+        )
     assert "Ctrl-C: ending the all-reduce on every host" in reported[1]
-    assert reported[2:] == ([f"left to the next check: {wrong}"] if wrong else [])
+    if reached:
+        assert reported[2:] == [] and not left.exists()
+    else:
+        assert reported[2].startswith("left to the next check: 1 of 1 hosts cannot be reached")
+        assert left.exists()

@@ -1,6 +1,6 @@
 """The runtime and its Horovod wheel on hosts: in which order, and what a failure leaves.
 
-The hosts are sessions that write down what they are asked; real ones are in tests/e2e.
+The hosts are sessions that record each call; real ones are in tests/e2e.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from standins.connected import connected
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
 from bootstrap.plan.cluster import Cluster, Options
@@ -29,7 +30,6 @@ from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
 from bootstrap.provision.survey import wheel_folder
-from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Reply
 from bootstrap.workflows.bootstrap import make_ready
 
@@ -62,7 +62,7 @@ class RecordedHost:
         self.ran.append(list(argv))
         self.variables.append(env)
         if self.fails and argv[0] == self.fails:
-            return Reply(1, (f"the last words {env.get('HTTPS_PROXY', '')}".strip(),))
+            return Reply(1, (f"the last line {env.get('HTTPS_PROXY', '')}".strip(),))
         return Reply(0, (f"/home/rail/.railhead/build/out/{WHEEL}",))
 
     def send_tree(
@@ -103,11 +103,11 @@ def apply(cluster: Cluster, hosts: Mapping[str, RecordedHost], *steps: str) -> N
     apply_plan.apply(connected(cluster, hosts), plan, Board(io.StringIO(), tuple(hosts)))
 
 
-def test_the_installer_is_sent_as_a_folder_that_appears_whole(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "uv").write_text("an installer")
-    monkeypatch.setattr("bootstrap.provision.uv.uv_for_hosts", lambda: pack_folder(tmp_path))
+def test_the_installer_is_sent_as_a_folder_that_appears_whole(cluster: Cluster, home: Path) -> None:
+    """It was fetched before."""
+    installer = local_state.cache("uv-for-hosts") / uv_digest() / "uv"
+    installer.parent.mkdir(parents=True)
+    installer.write_text("an installer")
     host = RecordedHost("h1")
     apply(cluster, {"h1": host}, "uv")
     assert host.ran == [["sent whole", f"~/.railhead/uv/{uv_digest()}"]]
@@ -153,7 +153,7 @@ def test_a_failure_behind_a_proxy_has_no_password(cluster: Cluster) -> None:
     behind = replace(cluster, internet=Internet(proxy="http://me:s3cret@p.example"))
     with pytest.raises(HostsFailed) as caught:
         apply(behind, {"h1": RecordedHost("h1", "sh"), "h2": RecordedHost("h2")}, "horovod")
-    assert "the last words http://me:[secret]@p.example" in caught.value.outcomes["h1"]
+    assert "the last line http://me:[secret]@p.example" in caught.value.outcomes["h1"]
 
 
 def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
@@ -178,7 +178,7 @@ def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(cluster: Cluster, fai
     hosts = {"h1": RecordedHost("h1", fails), "h2": RecordedHost("h2")}
     with pytest.raises(HostsFailed) as caught:
         apply(cluster, hosts, "horovod")
-    assert f"horovod: {fails} ended with 1\nthe last words" in caught.value.outcomes["h1"]
+    assert f"horovod: {fails} ended with 1\nthe last line" in caught.value.outcomes["h1"]
     assert caught.value.outcomes["h2"] == "no Horovod wheel: its build on h1 failed"
     assert not wheel_folder(cluster).exists()
     assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)

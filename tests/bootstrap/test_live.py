@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 import time
 
 import pyte
 import pytest
 
-from bootstrap.console.live import PAINTS_PER_SECOND, Board
+from bootstrap.console.live import PAINTS_PER_SECOND, Board, board_of, common_board, prefixed
+from bootstrap.console.output import print_lines
+from bootstrap.console.threads import side_by_side
 from bootstrap.console.wait import wait_until
 
 
@@ -240,3 +243,20 @@ def test_a_closed_stream_does_not_end_the_run() -> None:
 def test_a_name_that_is_not_on_the_board_is_refused() -> None:
     with Board(io.StringIO(), ["h1"]) as board, pytest.raises(KeyError):
         board.line("h2", "step 1")
+
+
+def test_several_runs_share_one_board(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", terminal)
+
+    def run(host: str) -> None:
+        with prefixed(f"trial {host[-1]}: "):
+            print_lines("begins")
+            with board_of((host,)) as board:
+                board.line(host, "epoch 1")
+
+    with common_board(("h1", "h2")):
+        side_by_side(run, ("h1", "h2"))()
+        print_lines("all have ended")
+    *above, last, first_row, second_row = terminal.seen()
+    assert sorted(above) == ["trial 1: begins", "trial 2: begins"] and last == "all have ended"
+    assert (first_row, second_row) == ("h1  trial 1: epoch 1", "h2  trial 2: epoch 1")

@@ -29,7 +29,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
+from bootstrap.lifecycle import reach, teardown
 
 REPO = Path(__file__).parents[2]
 
@@ -219,7 +219,7 @@ def test_stopping_twice_is_fine_and_reports_so(pair: list[LocalHost]) -> None:
 
 def test_what_does_not_end_is_reported(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "_signal", lambda folder, sign: None)
+        patch.setattr(processes, "PATIENCE", 0)  # seconds: no time to end
         output = cluster.stop("pair", ["h1"])["h1"]
     assert pair[0].pid in output["left"]
     assert output["port_closed"] is False
@@ -232,6 +232,16 @@ def test_destroying_removes_homes_and_record(home: Path) -> None:
     assert not machine.folder.exists()
     with pytest.raises(UsageError, match="no cluster 'gone'"):
         local_state.load_cluster("gone")
+
+
+def test_a_teardown_with_destroy_leaves_nothing(home: Path) -> None:
+    cluster.start("gone", 1)
+    inventory = local_state.load_cluster("gone")
+    local_state.save_cluster(inventory)
+    teardown.teardown_hosts(inventory, purge=False, discard=False, destroy=True)
+    assert not local_state.cluster_folder("gone").exists()
+    with pytest.raises(UsageError, match="no hosts"):
+        local_state.last_cluster()
 
 
 @pytest.mark.parametrize("module", [cluster, local_host, processes])

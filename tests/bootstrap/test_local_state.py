@@ -180,3 +180,10 @@ def test_only_machines_of_a_stack_are_ours_to_stop() -> None:
     made = {cloud: Inventory("dev", hosts, cloud=cloud) for cloud in CLOUDS}
     assert [c for c, i in made.items() if i.is_managed] == ["aws", "gcp"]
     assert Inventory("dev", hosts, cloud="local", stack="dev").is_managed
+
+
+def test_the_hosts_of_a_run_are_those_of_its_document(home: Path) -> None:
+    hosts = [{"name": "h3"}, {"name": "h4"}]
+    for document, names in (({"hosts": hosts}, ("h3", "h4")), ({"hosts": 5}, ()), ({}, ())):
+        local_state.save_run({"run_id": "r-1", "cluster": "c", **document}, home)
+        assert local_state.hosts_of_run("r-1") == names

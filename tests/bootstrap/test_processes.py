@@ -120,9 +120,9 @@ def test_from_inside_who_ends_them_goes_last(
 
 def test_a_detached_one_from_inside_ends_it_too(pair: list[LocalHost], tmp_path: Path) -> None:
     text = shlex.join(stop_of(pair[0]))
-    inside(pair[0], f"setsid nohup {text} >{tmp_path / 'said'} 2>&1 </dev/null &")
+    inside(pair[0], f"setsid nohup {text} >{tmp_path / 'output'} 2>&1 </dev/null &")
     wait_until_gone(pair[0])
-    assert json.loads((tmp_path / "said").read_text())["h1"]["left"] == []
+    assert json.loads((tmp_path / "output").read_text())["h1"]["left"] == []
 
 
 @pytest.mark.parametrize("sign", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
@@ -175,7 +175,7 @@ def test_an_sshd_gets_no_secret_of_who_starts_it(
     sshd.write_text(f"#!/bin/sh\nenv >{tmp_path / 'env'}\n")
     sshd.chmod(0o755)
     with monkeypatch.context() as patch:
-        patch.setattr(local_host, "program", lambda: str(sshd))
+        patch.setattr(local_host, "SSHD", (str(sshd),))
         local_host.run(pair[0])
     output = (tmp_path / "env").read_text()
     assert f"{processes.MARK}={pair[0].folder}" in output and "sesame" not in output

@@ -1,4 +1,4 @@
-"""The door to Pulumi, with a stand-in for its command that says what version 3.259.0 said."""
+"""The pulumi command, with a stand-in that prints what version 3.259.0 prints."""
 
 from __future__ import annotations
 

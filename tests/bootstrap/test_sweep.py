@@ -132,6 +132,7 @@ class Runs:
         self.cancelled: list[str] = []
         self.fault: dict[str, Callable[[], Exception]] = {}
         self.hosts: dict[str, str] = {}
+        self.whole = INVENTORY
         self.lock = threading.Lock()
         self.before_records: Callable[[], object] = lambda: None
         patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
@@ -151,13 +152,13 @@ class Runs:
             run_id = f"20261122-10000{len(self.started)}-0001"
             self.started.append(run_id)
         self.hosts[run_id] = " ".join(inventory.names)
-        document = {"run_id": run_id, "cluster": "c", "created": "", "size": len(inventory.hosts)}
+        document = {"run_id": run_id, "cluster": inventory.name, "size": len(inventory.hosts)}
         document |= {"program": {"kind": "training", "settings": dict(settings)}}
         document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
         folder = options.results / run_id
         local_state.save_run(document, folder, {"folder": "/", "options": {}})
-        assert options.detach and options.whole in (None, INVENTORY)
-        assert options.whole or inventory == INVENTORY, "a part would replace the record"
+        assert options.detach and options.whole in (None, self.whole)
+        assert options.whole or inventory == self.whole, "a part would replace the record"
         return SimpleNamespace(run_id=run_id, results=folder)
 
     @contextmanager
@@ -237,6 +238,18 @@ def test_the_same_command_goes_on_where_it_was_interrupted(hosts: Runs) -> None:
     assert len(hosts.started) == 2
     sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 3, "the second one was followed, only the third was started"
+
+
+def test_a_trial_on_hosts_that_are_given_up_is_trained_again(
+    hosts: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts.fault["follow on h1"] = lambda: LOST
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(INVENTORY, of_rates(0.5))
+    hosts.whole = Inventory("d", INVENTORY.hosts[1:])
+    sweep.sweep(hosts.whole, of_rates(0.5))
+    assert "was on other hosts" in capsys.readouterr().out
+    assert [*hosts.hosts.values()] == ["h1 h2", "h2"]
 
 
 def test_trials_at_once_are_each_on_their_own_hosts(
@@ -338,6 +351,19 @@ def test_machines_of_a_stack_stop_after_the_last_run(
             if error:
                 raise error
     assert len(calls) == stopped and len(lines) == 1 - stopped
+
+
+def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    hosts.whole = replace(INVENTORY, cloud="aws")
+    results = Path("results/sweep-1")
+    monkeypatch.setattr(
+        stop, "stop", lambda *_, **__: ended.append(len([*results.glob("*/result.json")]))
+    )
+    sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
+    assert ended == [4]
 
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:

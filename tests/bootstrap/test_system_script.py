@@ -1,4 +1,4 @@
-"""Root's work as text: what of the changes becomes which words, and what apt's own words mean.
+"""The script for system changes: its text for each change, and what apt's output means.
 
 The script itself is run on whole hosts in tests/e2e/test_system_*.py.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import paramiko
 import pytest
+from hosts.operator import Cluster, make_key
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.system_changes import Changes
@@ -27,11 +30,9 @@ from bootstrap.provision.reboot import (
     _refuse_this_machine,
     _wait_for_host,
 )
-from bootstrap.ssh import connect
-from bootstrap.ssh.host_keys import ChangedHostKey
-from bootstrap.ssh.session import ConnectionLost, Session
+from bootstrap.ssh.session import ConnectionLost
 
-# What apt and dpkg said on hosts that were made to fail, and in reports of others; whether that
+# The output of apt and dpkg on hosts that were made to fail, and in reports of others; whether that
 # mostly passes by itself, and whether it was a lock.
 APT_OUTPUT = {
     "no name server": (
@@ -132,7 +133,7 @@ def test_grep_on_a_host_reads_the_text_as_we_do(args: str, passes: bool, locked:
     assert (found(o.TRANSIENT) and not found(o.FINAL)) == passes
 
 
-# What is told to the script
+# What the script is given
 
 ROW = DriverRow(
     580, "proprietary", ("cuda-drivers-580", "linux-headers-amd64"), "",
@@ -201,7 +202,7 @@ def test_unattended_upgrades_leave_alone_what_is_held() -> None:
                     "libnvidia-compute-580-server"]  # fmt: skip
 
 
-# What its words become
+# How its output is read
 
 
 def parse(text: str) -> tuple[list[str], o._ScriptOutput]:
@@ -312,7 +313,7 @@ def shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     text = text.replace(path, f"PATH={folder}/bin:/usr/bin:/bin")
     text = text.replace("now=/run/railhead ", f"now={folder} ")
     text = text.replace("/run/systemd/system", str(folder))
-    environment = {"LOG": str(folder / "asked")}
+    environment = {"LOG": str(folder / "systemctl.log")}
     argv = ["sh", "-s"]
     return subprocess.run(
         argv, input=text, env=environment, capture_output=True, text=True, timeout=60
@@ -326,11 +327,11 @@ def test_apts_timers_are_off_meanwhile_and_on_again_at_any_end(tmp_path: Path, e
     assert text.count("echo @done") == 1
     done = shell(text.replace("echo @done", how), tmp_path)
     assert done.returncode == {"well": 0, "badly": 1, "terminated": 143}[ends], done.stderr
-    asked = (tmp_path / "asked").read_text().splitlines()
+    calls = (tmp_path / "systemctl.log").read_text().splitlines()
     both = ["apt-daily-upgrade.timer", "apt-daily.timer"]
     for verb in ("stop", "start"):
-        assert sorted(x.removeprefix(f"{verb} ") for x in asked if x.startswith(verb)) == both
-    assert max(asked.index(f"stop {x}") for x in both) < asked.index(f"start {both[0]}")
+        assert sorted(x.removeprefix(f"{verb} ") for x in calls if x.startswith(verb)) == both
+    assert max(calls.index(f"stop {x}") for x in both) < calls.index(f"start {both[0]}")
     assert not (tmp_path / "timers").exists()
 
 
@@ -366,67 +367,72 @@ echo "ended with $?"
 
 def test_a_host_that_freezes_during_system_changes_is_given_up(debian: HostFacts) -> None:
     """The script prints @alive all the time: a minute of silence means that nothing comes."""
-    asked: dict[str, Any] = {}
+    given: dict[str, Any] = {}
 
     class Frozen:
         def sh(self, text: str, **options: Any) -> str:
-            asked.update(options)
+            given.update(options)
             raise ConnectionLost("h1 has been silent")
 
     with pytest.raises(ConnectionLost):
         o.run_system_script(Frozen(), debian, Changes(), print)  # type: ignore[arg-type]
-    assert asked["silence"] is not None and 15 <= asked["silence"] <= 120
+    assert given["silence"] is not None and 15 <= given["silence"] <= 120
 
 
 # Root, and this machine
 
 
+@pytest.fixture
+def inventory(
+    one_host: Cluster, home_of_session: Path, monkeypatch: pytest.MonkeyPatch
+) -> Inventory:
+    """One SSH host of this machine."""
+    monkeypatch.setenv("HOME", str(home_of_session))
+    return local_state.load_cluster("system_script")
+
+
+def open_connections() -> int:
+    """How many connections this process has."""
+    threads = (each for each in threading.enumerate() if isinstance(each, paramiko.Transport))
+    return sum(thread.is_active() for thread in threads)
+
+
 def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is not waited for: the address may belong to another machine now."""
-    inventory, tries = Inventory("c", (Host("h1", "h1"),)), []
-    error = ChangedHostKey("h1", paramiko.RSAKey.generate(1024), Path("known_hosts"))
-
-    def refused(inventory: Inventory) -> connect.Sessions:
-        tries.append(inventory)
-        return connect.Sessions(inventory, {}, {"h1": error})
-
-    monkeypatch.setattr(connect, "open_sessions", refused)
-    patience = RebootWait(back=1, every=0.01)
+    folder, host, reports = tmp_path / "home", inventory.chief, list[str]()
+    monkeypatch.setenv("HOME", str(folder))
+    other = " ".join(make_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2])
+    pins = local_state.cluster_folder(inventory.name) / "known_hosts"
+    pins.parent.mkdir(parents=True, exist_ok=True)
+    pins.write_text(f"[{host.address}]:{host.port} {other}\n")
+    patience = RebootWait(back=20, every=0.01)
     with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
-        _wait_for_host(inventory, inventory.chief, "before", lambda _: None, patience)
-    assert len(tries) == 1
+        _wait_for_host(inventory, host, "before", reports.append, patience)
+    assert len(reports) == 1
 
 
-def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inventory) -> None:
     """There is a new one every few seconds, for ten minutes."""
-    inventory, opened = Inventory("c", (Host("h1", "h1"),)), list[Any]()
+    before, now, opened = open_connections(), OUR_BOOT.read_text().strip(), list[int]()
 
-    class Up(Session):
-        closed = False
+    def count(_: str) -> None:
+        opened.append(open_connections())
 
-        def __init__(self) -> None:
-            assert all(each.closed for each in opened)
-            opened.append(self)
+    with pytest.raises(RailheadError, match="it did not come back .*: it has not gone down"):
+        _wait_for_host(inventory, inventory.chief, now, count, RebootWait(back=0.5, every=0.01))
+    assert len(opened) > 1 and {*opened, open_connections()} == {before}
 
-        def sh(self, text: str, *, report: Any = None, silence: float | None = None) -> str:
-            return "before" if len(opened) < 4 else "after"
 
-        def close(self) -> None:
-            self.closed = True
-
-    def up(inventory: Inventory) -> connect.Sessions:
-        return connect.Sessions(inventory, {"h1": Up()})
-
-    monkeypatch.setattr(connect, "open_sessions", up)
-    found: Any = _wait_for_host(
-        inventory, inventory.chief, "before", lambda _: None, RebootWait(back=60, every=0.01)
+def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory) -> None:
+    session = _wait_for_host(
+        inventory, inventory.chief, "another boot", lambda _: None, RebootWait(back=20, every=0.01)
     )
-    assert [each.closed for each in opened] == [True, True, True, False]
-    assert found is opened[-1]
+    try:
+        assert session.sh("echo here").strip() == "here"
+    finally:
+        session.close()
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:

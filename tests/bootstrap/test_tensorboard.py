@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.provision.local_environment import python_of
+from bootstrap.provision.local_environment import folder_of, python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.events import EVENT_FILE, event_file
 from bootstrap.runs.start import Run
@@ -212,14 +211,11 @@ def test_a_run_with_a_profile_has_the_page_of_the_profiler(
 def test_the_rest_is_shown_where_the_page_of_the_profiler_cannot_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def without_an_index(name: str) -> Path:
-        if name == "profiler":
-            raise RailheadError("the environment of profiler.txt could not be made here")
-        return Path(name)
-
-    monkeypatch.setattr(tensorboard, "python_of", without_an_index)
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    folder_of("tensorboard").mkdir(parents=True)  # it was made before
     (tmp_path / "h1.xplane.pb").touch()
-    assert tensorboard._python(tmp_path) == Path("tensorboard")
+    assert tensorboard._python(tmp_path) == folder_of("tensorboard") / "bin/python"
     assert "the profile is not shown: the environment of profiler" in capsys.readouterr().out
 
 

@@ -75,7 +75,7 @@ def test_a_wheel_that_is_here_stays(world: World, folder: Path, kept: str) -> No
 def test_a_wheel_is_there_only_when_it_is_whole(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between the wheel and the file that names it, nobody finds anything."""
+    """Killed between the wheel and the file that names it, nothing is found."""
     (folder / NAME).parent.mkdir()
     (folder / NAME).write_bytes(BUILT)
     write, names = type(bucket.bucket_of(world.inventory).store).write, []

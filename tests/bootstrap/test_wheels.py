@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import threading
-import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,17 +174,12 @@ def test_a_package_without_a_wheel_does_not_come(index: Path) -> None:
     assert found.name == "demo-1.0.tar.gz"
 
 
-def test_hosts_that_need_the_same_at_once_fetch_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    came = []
-
-    def download(part: Path, *_: object) -> None:
-        time.sleep(0.2)
-        came.append(part)
-
-    monkeypatch.setattr(wheels, "_download", download)
-    asks = [threading.Thread(target=wheels.fetch, args=(["a==1"], "3.11.2", quiet)) for _ in "123"]
-    for ask in asks:
-        ask.start()
-    for ask in asks:
-        ask.join()
-    assert len(came) == 1
+def test_hosts_that_need_the_same_at_once_fetch_it_once(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_LOG", str(tmp_path / "pip.log"))  # each pip adds to it
+    lock = wheel(index)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: wheels.fetch([lock], "3.11.2", quiet), range(3)))
+    assert len(set(found)) == 1 and len(list(found[0].iterdir())) == 1
+    assert (tmp_path / "pip.log").read_text().count("Successfully downloaded") == 1

@@ -76,16 +76,6 @@ def test_our_training_trains_on_a_local_folder_that_is_sent_once(operator: Opera
     assert ", complete" not in again.out
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(2000)
-@pytest.mark.skipif(
-    "RAILHEAD_MNIST" not in os.environ, reason="RAILHEAD_MNIST names no folder of MNIST's IDX files"
-)
-def test_mnist_is_learned_within_five_epochs(operator: Operator) -> None:
-    data = ("--data", f"train={os.environ['RAILHEAD_MNIST']}", "--set", "min_accuracy=0.985")
-    operator.fab("train", "--preset", "mnist", *data, seconds=1900).ended(0, "/5 ", "succeeded")
-
-
 def test_a_script_finds_each_name_replicated_or_sharded(operator: Operator) -> None:
     write_files(operator, "all", 3)
     write_files(operator, "parts", 5)

@@ -91,7 +91,7 @@ def test_a_cluster_from_its_preview_to_its_end(stack: Stack, cloud: Cloud) -> No
 def test_bootstrap_reads_the_document(stack: Stack, cloud: Cloud) -> None:
     stack.config(bucket=False, count=1).up().ended(0)
     document = stack.output()["cluster"]
-    assert document["bucket"] is None and document["price"] is None
+    assert document["bucket"] is None and document["price"]["per_hour"] == 0.73
     inventory = from_document(document)
     (host,) = inventory.hosts
     assert host.id in cloud.things

@@ -2,7 +2,7 @@
 
     host = SystemdHost(network, "s1")
     host.start()
-    host.exec("systemctl", "reboot"); host.wait_for_boot(2)
+    before = host.boot_id(); host.exec("systemctl", "reboot"); host.wait_for_reboot(before)
 
 systemd-nspawn is its outer process and makes its namespaces; what the host does to "the machine",
 it does to that process. It is a Debian 12 as minimal cloud images are: no Python, no curl, and a

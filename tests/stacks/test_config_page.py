@@ -39,13 +39,23 @@ def test_every_machine_type_is_listed_with_its_price() -> None:
 
 
 def test_every_machine_type_of_google_is_listed() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) (\S+) \|$", PAGE, re.MULTILINE)
-    has = [(name, str(v), str(count), gpu) for name, (v, gpu, count) in gcp.WITH_GPUS.items()]
-    assert rows == has
+    form = r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) (\S+) \| (\S+) \|$"
+    has = [
+        (name, str(vcpus), str(count), gpu, str(usd))
+        for name, (vcpus, gpu, count, usd) in gcp.WITH_GPUS.items()
+    ]
+    assert re.findall(form, PAGE, re.MULTILINE) == has
+    for date in {gcp.PRICES.date, *dict(gcp.PRICES.dates).values()}:
+        assert date in PAGE
     for start in ("n1", "e2", "n2"):
         (sizes,) = re.findall(rf"^\| {start} \| `{start}-standard-` ([^|]+) \|", PAGE, re.MULTILINE)
         names = [f"{start}-standard-{size}" for size in re.findall(r"\d+", sizes)]
         assert names == [name for name in gcp.NAMES if name.startswith(start)]
+        (one,) = re.findall(rf"^\| {start} \| .* \| (\S+) per vCPU", PAGE, re.MULTILINE)
+        gpus = f"{one} per vCPU, 0.35 per nvidia-tesla-t4, 2.48 per nvidia-tesla-v100 |"
+        assert start != "n1" or gpus in PAGE
+        machine = gcp.machine_type(f"{start}-standard-8", "nvidia-tesla-t4", 2)
+        assert machine.usd_per_hour == round(8 * float(one) + machine.gpus * 0.35, 5)
 
 
 def test_every_zone_with_gpus_is_listed() -> None:

@@ -137,6 +137,24 @@ def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "per_hour", "date"),
+    [
+        ({}, 8 * 0.0474998 + 0.35, "2026-11-22"),
+        ({"gpu_type": "nvidia-tesla-v100", "gpu_count": 4}, 8 * 0.0474998 + 9.92, "2026-11-22"),
+        ({"machine_type": "g2-standard-4", "count": 2}, 2 * 0.70683, "2026-07-30"),
+        ({"machine_type": "e2-standard-2"}, 0.06701, "2026-07-30"),
+    ],
+)
+def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
+    changes: dict[str, Any], per_hour: float, date: str
+) -> None:
+    assert cost.price(replace(GCP, **changes)) is None  # it is in Europe
+    found = cost.price(replace(GCP, **changes, region="us-central1"))
+    assert found and found["per_hour"] == pytest.approx(per_hour, abs=1e-4)
+    assert found["date"] == date
+
+
+@pytest.mark.parametrize(
     ("config", "document", "expected"),
     [
         (

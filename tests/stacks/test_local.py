@@ -6,13 +6,17 @@ tests/engine/test_local.py runs it on the real engine.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bootstrap.clouds.local import cluster
+from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
-from stacks import local, outputs, settings
+from bootstrap.inventory.hosts import parse_hosts
+from stacks import outputs, settings
 from stacks.local import Sshd, document
 from stacks.settings import ClusterConfig
 
@@ -65,23 +69,20 @@ def test_a_dead_host_is_started_and_another_is_made_anew(
     assert (diff.changes, diff.replaces) == (changes, replaces)
 
 
-def test_what_is_read_shows_a_dead_host_and_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    golden: dict[str, Any] = {"h1": {"running": False, "address": "127.1.1.1", "port": 5}}
-    monkeypatch.setattr(local, "_command", lambda *text: golden)
+def test_what_is_read_shows_a_dead_host_and_a_missing_one() -> None:
+    host = cluster.start("demo", 1).chief
+    cluster.stop("demo")
     read = Sshd().read("demo/h1", {**INPUTS, "port": 4})
     assert read.id == "demo/h1"
-    assert read.outs == {**INPUTS, "running": False, "address": "127.1.1.1", "port": 5}
-    golden["h1"] = None
+    assert read.outs == {**INPUTS, "running": False, "address": host.address, "port": host.port}
+    cluster.remove("demo", ["h1"])
     assert not Sshd().read("demo/h1", dict(INPUTS)).id
 
 
-def test_a_refusal_is_a_failed_check_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*args: str) -> None:
-        raise local.LocalHostError("sshd is not installed here")
-
-    monkeypatch.setattr(local, "_command", refused)
+def test_a_refusal_is_a_failed_check_and_not_an_error() -> None:
+    local_state.save_cluster(replace(parse_hosts("a"), name="demo"))
     (failure,) = Sshd().check({}, dict(INPUTS)).failures
-    assert failure.reason == "sshd is not installed here"
+    assert "cluster 'demo' is ad-hoc hosts, not one of this machine" in failure.reason
 
 
 @pytest.mark.parametrize("sample", ["local", "aws-p3", "aws-g4dn", "gcp-t4"])

@@ -32,7 +32,7 @@ class OnS3:
         return sorted(one["Key"] for one in listed)
 
     def flip(self, name: str) -> None:
-        """Change one bit of an object, by somebody else's hand."""
+        """Change one bit of an object, as another program might."""
         body = self.client.get_object(Bucket="results-b", Key=name)["Body"].read()
         self.put(name, flipped(body))
 
@@ -61,7 +61,7 @@ class OnGcs:
         return self.store.names("results-b")
 
     def flip(self, name: str) -> None:
-        """Change one bit of an object, by somebody else's hand."""
+        """Change one bit of an object, as another program might."""
         self.put(name, flipped(self.store.live("results-b", name)[0]["data"]))
 
     def take(self, name: str) -> None:

@@ -37,7 +37,7 @@ CALLS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Compute:
-    """One project. `errors` are told by the next operations that start a machine, by name."""
+    """One project. `errors` are those of the next operations that start a machine, by its name."""
 
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     attributes: dict[str, list[dict[str, str]]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Compute:
     denied: tuple[int, str] | None = None
     requests: list[str] = field(default_factory=list)
     base: str = ""  # where its paths begin, once it is served
-    slow: int = 1  # how often an operation is asked for until it is done
+    slow: int = 1  # how many requests an operation takes until it is done
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
     firewalls: list[dict[str, Any]] = field(default_factory=list)
     ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
@@ -196,4 +196,4 @@ def _shown(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(status: int, reason: str) -> dict[str, Any]:
-    return {"error": {"code": status, "message": "said so", "errors": [{"reason": reason}]}}
+    return {"error": {"code": status, "message": "refused", "errors": [{"reason": reason}]}}

@@ -2,7 +2,7 @@
 
 with on_google(endpoint_of_the_emulator, folder) as host:
     program(environ=host.environ)     # no key, no emulator's variable: as on a real machine
-    host.tokens                       # the paths at the metadata server that were asked for
+    host.tokens                       # the paths that were requested from the metadata server
     host.refused                      # requests to storage.googleapis.com without that token
 
 storage.googleapis.com is reached through a proxy with a certificate of its own authority, and is

@@ -7,14 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from samples.trainings import DEFAULTS, folder_with, run
 from standins.case_runner import case, refused, replaced
 
-from training import evaluation, job
+from training import job, process
 from training.config import resolve
 from training.data.uri import Given
+from training.evaluation.exported import evaluate_exported, load
 from training.results import Records
+from training.serving import model as serving
 
 
 def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
@@ -24,8 +27,8 @@ def evaluated(folder: Path, exported: Path, **changes: Any) -> dict[str, Any]:
         strategy="one-device", config=resolve({**DEFAULTS, **changes}), results=folder, data=data,
         model=exported,
     )  # fmt: skip
-    with replaced(evaluation, prepare=lambda job: None):  # TensorFlow runs already
-        evaluation.evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
+    with replaced(process, prepare=lambda job: None):  # TensorFlow runs already
+        evaluate_exported(chosen, Records(local_rank=0, out=io.StringIO()))
     found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
     return found
 
@@ -74,6 +77,21 @@ def a_model_that_does_not_load_is_named(folder: Path) -> None:
 
 
 @case
+def a_model_that_brings_python_code_is_refused(folder: Path) -> None:
+    """It may come from a host: neither the evaluation nor the server runs its code."""
+    code = keras.layers.Lambda(lambda x: x * 2)
+    keras.Sequential([keras.Input((2,)), code]).save(folder / "model.keras")
+    with refused("does not load", "Lambda"):
+        load(folder / "model.keras")
+    try:
+        serving.load(folder)
+    except serving.ModelError as error:
+        assert "Lambda" in str(error)
+    else:
+        raise AssertionError("the server loaded it")
+
+
+@case
 def every_task_is_evaluated_as_it_was_trained(folder: Path) -> None:
     x = np.random.RandomState(0).normal(size=(80, 4))
     labels = {"regression": x[:, 0] * 2, "binary": (x[:, 0] > 0).astype(int)}
@@ -90,3 +108,6 @@ def every_task_is_evaluated_as_it_was_trained(folder: Path) -> None:
             "confusion"
         )
         assert ("precision" in found) == (task == "binary") and "worst" not in found
+        plain = folder / f"{task}.keras"  # without the names of its classes
+        load(folder / task / "model.keras").save(plain)
+        assert evaluated(folder / f"{task}-plain", plain, **settings).get("f1") == found.get("f1")

@@ -12,6 +12,7 @@ from samples.trainings import folder_with, losses, run, same
 from standins.case_runner import case, refused
 
 from training.data.__main__ import main as data_command
+from training.evaluation.scores import counts_of, means, per_class
 
 
 @case
@@ -50,6 +51,26 @@ def the_accuracy_counts_no_padding(folder: Path) -> None:
     np.testing.assert_allclose(outcome.evaluation["accuracy"], right.mean())
     confusion = np.array(outcome.evaluation["confusion"])
     assert confusion.trace() == right.sum() and confusion.sum() == 9
+
+
+@case
+def many_classes_have_means_without_a_matrix(folder: Path) -> None:
+    """The same counts, whether there is a confusion matrix or not."""
+    labels = np.arange(160) % 110
+    x = np.eye(110)[labels]
+    with folder_with(folder / "d", x=x, y=labels) as source:
+        given = {"train": source, "validation": source}
+        settings: dict[str, Any] = dict(data="numpy", data_folders=given, epochs=6)
+        outcome = run(folder / "r", mirrored=True, **settings)
+    predicted = outcome.training.model.predict(x, verbose=0).argmax(axis=1)
+    right = predicted == labels
+    recall = np.bincount(labels[right], minlength=110) / np.bincount(labels)
+    assert 0 < right.sum() < 160 and "confusion" not in outcome.evaluation
+    np.testing.assert_allclose(outcome.evaluation["recall"], recall.mean(), rtol=1e-6)
+    matrix = np.zeros((110, 110), int)
+    np.add.at(matrix, (labels, predicted), 1)
+    expected = means(per_class(counts_of(matrix.tolist()), [""] * 110))
+    assert {name: outcome.evaluation[name] for name in expected} == expected
 
 
 @case

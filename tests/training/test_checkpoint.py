@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,6 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
-from training import checkpoint
 from training.checkpoint import Checkpoints, Position
 from training.results import TrainingError
 
@@ -68,20 +68,23 @@ def test_a_torn_one_is_passed_over_with_its_reason(
     assert "step-00000002 is not whole" in fault and reason in fault
 
 
-def test_one_that_was_interrupted_leaves_no_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("limit", [100, 900], ids=["arrays", "manifest"])
+def test_one_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path, limit: int) -> None:
+    """As on a full disk: no file of this process may become larger than `limit` bytes."""
     store = written(tmp_path, 1)
-
-    def full(path: Path, data: object) -> None:
-        path.write_bytes(b"part")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(checkpoint, "write_synced", full)
-    with pytest.raises(OSError, match="No space"):
-        store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
+    first = store.folder / "step-00000001"
+    settings = {**SETTINGS, "text": "x" * 1000}  # the manifest is larger than the arrays
+    assert 100 < (first / "state.npz").stat().st_size < 900
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.write(replace(POSITION, step=2), settings, ARRAYS)
+        manifests = [path.parent.name for path in store.folder.rglob("manifest.json")]
+        assert limit == 900 or manifests == ["step-00000001"], "the manifest was not the last"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert store.names() == ["step-00000001"]
-    monkeypatch.undo()
     store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
     assert [item.name for item in sorted(store.folder.iterdir())] == [*store.names()]
 
@@ -117,18 +120,7 @@ def test_without_room_a_training_does_not_begin(
         store.check_room(10_000_000)
 
 
-def test_the_manifest_is_the_last_file_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    plain = checkpoint.write_synced
-
-    def watched(path: Path, data: object) -> None:
-        order.append(path.name)
-        plain(path, data)
-
-    monkeypatch.setattr(checkpoint, "write_synced", watched)
+def test_the_manifest_has_the_position(tmp_path: Path) -> None:
     store = written(tmp_path, 1)
-    assert order == ["state.npz", "manifest.json"]
     document = json.loads((store.folder / "step-00000001/manifest.json").read_text())
     assert document["position"]["samples"] == 64

@@ -36,7 +36,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_download_is_the_same_and_is_done_once(
-    place: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Callable[[str], str], tmp_path: Path
 ) -> None:
     (tmp_path / "a/deep").mkdir(parents=True)
     (tmp_path / "a/deep/large").write_bytes(os.urandom(2 * cache.RANGE + 5))
@@ -45,8 +45,9 @@ def test_a_download_is_the_same_and_is_done_once(
     found = downloaded(place("p"))
     assert files(found) == files(tmp_path / "a")
     assert found.parent == Path.home() / ".railhead/data"
-    monkeypatch.setattr(cache, "download", None)
+    (found / "deep/large").unlink()
     assert downloaded(place("p")) == found
+    assert not list(found.rglob("large")), "it was downloaded again"
 
 
 def test_another_content_is_another_folder(s3: Callable[[str], str], tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def outcomes(python: str, modules: tuple[str, ...]) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     command = [python, str(ROOT / "tests/standins/case_runner.py"), *modules]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from training.scores import means, per_class
+from training.evaluation.scores import Counts, counts_of, means, per_class
 
 CONFUSION = [[4, 1, 0], [2, 3, 0], [0, 0, 0]]
 
 
 def test_each_class_has_its_precision_and_recall() -> None:
-    first, second, third = per_class(CONFUSION, ("a", "b", "c"))
+    assert counts_of(CONFUSION)[0] == Counts(samples=5, predicted=6, right=4)
+    first, second, third = per_class(counts_of(CONFUSION), ("a", "b", "c"))
     assert (first["class"], first["samples"]) == ("a", 5)
     assert (first["precision"], first["recall"]) == (4 / 6, 4 / 5)
     assert (second["precision"], second["recall"]) == (3 / 4, 3 / 5)
@@ -19,7 +20,8 @@ def test_each_class_has_its_precision_and_recall() -> None:
 
 
 def test_the_means_are_over_the_classes_with_samples() -> None:
-    found = means(per_class(CONFUSION, ("a", "b", "c")))
+    found = means(per_class(counts_of(CONFUSION), ("a", "b", "c")))
     assert found["recall"] == pytest.approx((4 / 5 + 3 / 5) / 2)
-    assert means(per_class([[0, 2], [0, 0]], ("a", "b"))) == {"precision": 0, "recall": 0, "f1": 0}
+    never = per_class(counts_of([[0, 2], [0, 0]]), ("a", "b"))
+    assert means(never) == {"precision": 0, "recall": 0, "f1": 0}
     assert means([]) == {}

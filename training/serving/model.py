@@ -93,7 +93,7 @@ def _load_keras(path: Path) -> Model:
     import keras
     import tensorflow as tf
 
-    model = keras.saving.load_model(path, compile=False)
+    model = keras.saving.load_model(path, compile=False, safe_mode=True)
     specs = [
         tf.TensorSpec(tensor.shape, tensor.dtype, name=_safe(tensor.name))
         for tensor in model.inputs

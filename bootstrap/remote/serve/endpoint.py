@@ -211,7 +211,9 @@ class Endpoint:
         waits for its first start."""
         over = self.seconds_left() <= 0
         state = "failed" if reason else "ended"
-        why = reason or ("its time-to-live is over" if over else "by fab undeploy")
+        why = reason or (
+            "its time-to-live is over" if over else "by fab undeploy, or the host shut down"
+        )
         self.report(state, reason=why)
         if self.document.get("stop") and (over or (reason and self.served)):
             self.report(state, machine=stop_machine(self.document["stop"]))

@@ -1,31 +1,27 @@
-"""Evaluate a model that was exported, and write what every evaluation leaves.
+"""Evaluate a model that was exported.
 
 `python -m training --evaluate model.keras` does it alone; on hosts it is a run like a training.
 """
 
 from __future__ import annotations
 
-import gc
-import hashlib
 import json
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from training import strategies
 from training.data import splits
 from training.data.splits import HeldOut
-from training.evaluate import Result, evaluator
+from training.evaluation.evaluator import evaluator
+from training.evaluation.write import write
 from training.export import SETTINGS
 from training.job import Job
-from training.process import prepare
-from training.results import MODEL, Evaluation, Records, TrainingError, judge, write_evaluation
-from training.scores import means, per_class
+from training.process import work_together
+from training.results import MODEL, Evaluation, Records, TrainingError, judge
+from training.strategies.protocol import Strategy
 from training.tasks import task_of
-from training.worst import write_worst
 
 
 def evaluate_exported(job: Job, records: Records) -> Evaluation | None:
@@ -37,34 +33,27 @@ def evaluate_exported(job: Job, records: Records) -> Evaluation | None:
         TrainingError: the model does not load, or does not fit the data.
         DataError: the data is missing or wrong.
     """
-    prepare(job)
-    name, _ = strategies.settle(job)
-    if strategies.serves(name):
-        from training.strategies.parameter_server import serve
+    return work_together(job, records, lambda strategy, _: _evaluate(job, records, strategy))
 
-        serve()
-        return None
+
+def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
     path = exported_model(job)
     held_out = splits.held_out(
         job.config, job.data, names_in(path), lambda text: records.emit("message", text=text)
     )
-    strategy = strategies.join(name, job)
     with strategy.scope():
         model = load(path)
     check_fit(model, held_out, job)
     task = task_of(job.config.task)
-    classes = len(held_out.names) or int(model.output_shape[-1])
+    # A binary model has one output.
+    classes = len(held_out.names) or max(2, int(model.output_shape[-1]))
     if strategy.rank == 0:
         count, source = len(held_out.samples), f"{held_out.split} data"
         records.emit("message", text=f"evaluating {path.name} on {count} samples of {source}")
-    run = evaluator(strategy, model, held_out.samples, job.config, task, classes)
-    result = run()
+    result = evaluator(strategy, model, held_out.samples, job.config, task, classes)()
     evaluation = judge(result.metrics, None, task.metric)
     if strategy.rank == 0:
         write(job, records, model, path, held_out, evaluation, result)
-    strategy.close()
-    del run, model
-    gc.collect()  # iterators: TensorFlow warns of those that are left at the interpreter's end
     return evaluation
 
 
@@ -78,9 +67,9 @@ def exported_model(job: Job) -> Path:
 
 
 def load(path: Path) -> Any:
-    """The model in a .keras file."""
+    """The model in a .keras file; TrainingError also for one that brings Python code."""
     try:
-        return keras.saving.load_model(path, compile=False)
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
     except (ValueError, TypeError, OSError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None
@@ -106,35 +95,3 @@ def check_fit(model: Any, held_out: HeldOut, job: Job) -> None:
     classes, outputs = held_out.samples.check(task), int(model.output_shape[-1])
     if task.metric == "accuracy" and task.outputs(classes) > outputs:
         raise TrainingError(f"the model has {outputs} outputs, and the data {classes} classes")
-
-
-def write(
-    job: Job,
-    records: Records,
-    model: Any,
-    exported: Path,
-    held_out: HeldOut,
-    evaluation: Evaluation,
-    result: Result,
-) -> None:
-    """Write evaluation.json and the worst pictures, and emit the record `evaluation`."""
-    task, samples, names = task_of(job.config.task), held_out.samples, held_out.names
-    own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
-    classes = per_class(result.confusion, names) if result.confusion else []
-    figures = {**own, **means(classes)}
-    more: dict[str, Any] = {"split": held_out.split, **figures}
-    if result.confusion:
-        more |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}
-    more |= write_worst(model, samples, job.config, task, names, job.results)
-    more |= {"model": digest_of(exported), "data": samples.digest()}
-    write_evaluation(evaluation, job.results, **more)
-    records.emit("evaluation", **asdict(evaluation), **figures)
-
-
-def digest_of(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

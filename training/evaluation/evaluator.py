@@ -7,7 +7,7 @@ the shares' lengths (a mean of the ranks' means would not).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +16,23 @@ import tensorflow as tf
 
 from training.config import TrainConfig
 from training.data.assignment import lanes_for
+from training.evaluation.scores import Counts, counts_of
 from training.input_pipeline import batches, plan_for
 from training.results import Metrics
 from training.step import SUMS, compiled, sums
 from training.strategies.protocol import Strategy
 from training.tasks import Task
 
-MOST_CLASSES = 100  # of a confusion matrix: it has the square of them
+MOST_CLASSES = 100  # of a confusion matrix: it has the square of them; of more, three counts each
 
 
 @dataclass(frozen=True)
 class Result:
-    """Means over all samples; `confusion[label][prediction]` counts, None without classes."""
+    """Means over all samples. `counts` of each class, [] without classes;
+    `confusion[label][prediction]` counts, None without classes or with more than MOST_CLASSES."""
 
     metrics: Metrics
+    counts: Sequence[Counts]
     confusion: list[list[int]] | None
 
 
@@ -46,29 +49,44 @@ def evaluator(
     lanes = lanes_for(strategy.size)
     batch = -(-config.batch_size * strategy.size // lanes) * lanes
     plan = plan_for(samples, config, replicas=strategy.size, global_batch=batch, training=False)
-    square = classes if task.metric == "accuracy" and classes <= MOST_CLASSES else 0
+    classes = classes if task.metric == "accuracy" else 0
     feed = strategy.iterate(lambda replicas: batches(samples, plan, config, replicas))
-    step = compiled(strategy, _replica_step(strategy, model, task, square), feed)
+    step = compiled(strategy, _replica_step(strategy, model, task, classes), feed)
 
     def evaluate() -> Result:
         results = [strategy.call(step, next(feed)) for _ in range(plan.steps)]
         tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
-        counts = tallies[SUMS:].astype(int).reshape(square, square).tolist()
-        return Result(metrics_of(tallies), counts or None)
+        return _result(tallies, classes)
 
     return evaluate
 
 
-def _replica_step(strategy: Strategy, model: Any, task: Task, square: int) -> Callable[[Any], Any]:
+def _result(tallies: Any, classes: int) -> Result:
+    """The result that these sums make: first those of the metrics, then those of the classes."""
+    metrics, counts = metrics_of(tallies), tallies[SUMS:].astype(int)
+    if classes > MOST_CLASSES:
+        return Result(metrics, [Counts(*row) for row in counts.reshape(3, -1).T.tolist()], None)
+    confusion = counts.reshape(classes, classes).tolist()
+    return Result(metrics, counts_of(confusion), confusion or None)
+
+
+def _replica_step(strategy: Strategy, model: Any, task: Task, classes: int) -> Callable[[Any], Any]:
     def replica_step(batch: Any) -> Any:
         inputs, labels, weights, _ = batch
         outputs = tf.cast(model(inputs, training=False), tf.float32)
         tally = sums(task.losses(labels, outputs), task.scores(labels, outputs), weights)
-        if square:
-            counts = tf.math.confusion_matrix(
-                labels, task.predictions(outputs), square, weights, tf.float32
-            )
+        if classes:
+            counts = _class_sums(labels, task.predictions(outputs), weights, classes)
             tally = tf.concat([tally, tf.reshape(counts, [-1])], axis=0)
         return strategy.reduce([], tally)[1]
 
     return replica_step
+
+
+def _class_sums(labels: Any, predictions: Any, weights: Any, classes: int) -> Any:
+    """The confusion matrix of a batch, float32; of more classes their `Counts`, [3, classes]."""
+    if classes <= MOST_CLASSES:
+        return tf.math.confusion_matrix(labels, predictions, classes, weights, tf.float32)
+    right = weights * tf.cast(labels == predictions, tf.float32)
+    pairs = ((weights, labels), (weights, predictions), (right, labels))
+    return tf.stack([tf.math.unsorted_segment_sum(*pair, classes) for pair in pairs])

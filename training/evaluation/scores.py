@@ -1,0 +1,64 @@
+"""Precision, recall and F1 of classes, from counts of samples. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Confusion = Sequence[Sequence[int]]  # [label][prediction], counts
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one class: samples with its label, samples that were predicted as it, and both."""
+
+    samples: int
+    predicted: int
+    right: int
+
+
+def counts_of(confusion: Confusion) -> list[Counts]:
+    """The counts of each class."""
+    columns = zip(*confusion, strict=True)
+    return [
+        Counts(sum(row), sum(column), row[number])
+        for number, (row, column) in enumerate(zip(confusion, columns, strict=True))
+    ]
+
+
+def per_class(counts: Sequence[Counts], names: Sequence[str]) -> list[dict[str, Any]]:
+    """For each class its name, samples, precision, recall and F1.
+
+    A value is None where nothing can be divided: the recall of a class without samples, the
+    precision of a class that was never predicted.
+    """
+    return [_of_class(count, name) for count, name in zip(counts, names, strict=True)]
+
+
+def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The means of precision, recall and F1 over the classes that have samples, all weighted alike.
+
+    A class that was never predicted counts as precision 0 and F1 0.
+    """
+    found = [item for item in classes if item["samples"]]
+    if not found:
+        return {}
+    return {
+        name: sum(item[name] or 0.0 for item in found) / len(found)
+        for name in ("precision", "recall", "f1")
+    }
+
+
+def _of_class(found: Counts, name: str) -> dict[str, Any]:
+    return {
+        "class": name,
+        "samples": found.samples,
+        "precision": _part(found.right, found.predicted),
+        "recall": _part(found.right, found.samples),
+        "f1": _part(2 * found.right, found.samples + found.predicted),
+    }
+
+
+def _part(count: int, of: int) -> float | None:
+    return count / of if of else None

@@ -1,0 +1,49 @@
+"""What every evaluation leaves: evaluation.json, the worst pictures, a record."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from training.data.splits import HeldOut
+from training.evaluation.evaluator import Result
+from training.evaluation.scores import means, per_class
+from training.evaluation.worst import write_worst
+from training.job import Job
+from training.results import Evaluation, Records, write_evaluation
+from training.tasks import names_of, task_of
+
+
+def write(
+    job: Job,
+    records: Records,
+    model: Any,
+    exported: Path,
+    held_out: HeldOut,
+    evaluation: Evaluation,
+    result: Result,
+) -> None:
+    """Write evaluation.json and the worst pictures, and emit the record `evaluation`."""
+    task, samples = task_of(job.config.task), held_out.samples
+    names = names_of(held_out.names, len(result.counts))
+    own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
+    classes = per_class(result.counts, names)
+    figures = {**own, **means(classes)}
+    more: dict[str, Any] = {"split": held_out.split, **figures}
+    if result.confusion:
+        more |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}
+    more |= write_worst(model, samples, job.config, task, names, job.results)
+    more |= {"model": digest_of(exported), "data": samples.digest()}
+    write_evaluation(evaluation, job.results, **more)
+    records.emit("evaluation", **asdict(evaluation), **figures)
+
+
+def digest_of(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
