@@ -21,6 +21,7 @@ from hosts.operator import Cluster, Operator, line, make_key, named
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.clouds.local import cluster as local_cluster
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
@@ -237,9 +238,12 @@ class taking_passwords:
         self._configure(self.before)
 
     def _configure(self, text: str) -> None:
+        log = self.config.with_name("sshd.log")
+        before = log.read_text().count("Server listening")
         self.config.write_text(text)
-        os.kill(self.pid, 1)
-        time.sleep(0.3)
+        os.kill(self.pid, signal.SIGHUP)
+        listens = lambda: log.read_text().count("Server listening") > before  # noqa: E731
+        assert wait_until(listens, seconds=60, every=0.01), log.read_text()
 
 
 def test_a_key_with_a_passphrase_is_reported(operator: Operator, cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ import pytest
 from bootstrap.console.live import PAINTS_PER_SECOND, Board, board_of, common_board, prefixed
 from bootstrap.console.output import print_lines
 from bootstrap.console.threads import side_by_side
+from bootstrap.console.wait import wait_until
 
 
 class Terminal(io.StringIO):
@@ -58,9 +59,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal(40, 10)
 
 
-def painted() -> None:
-    """Wait until the board has surely been painted."""
-    time.sleep(3 / PAINTS_PER_SECOND)
+def painted(terminal: Terminal, text: str) -> None:
+    """Wait until the board has been painted with a text."""
+    assert wait_until(lambda: any(text in x for x in terminal.writes), seconds=60, every=0.01), text
 
 
 def test_a_host_has_one_line_that_is_painted_over(terminal: Terminal) -> None:
@@ -68,7 +69,7 @@ def test_a_host_has_one_line_that_is_painted_over(terminal: Terminal) -> None:
         for step in range(50):
             board.line("h1", f"step {step}")
             board.line("host2", "a longer text than the last one")
-        painted()
+        painted(terminal, "a longer text")
         board.line("host2", "short")
     assert terminal.seen() == ["h1     step 49", "host2  short"]
 
@@ -78,7 +79,7 @@ def test_a_board_that_has_less_room_leaves_nothing_behind(
 ) -> None:
     with Board(terminal, ["h1", "h2", "h3"]) as board:
         board.line("h3", "here")
-        painted()
+        painted(terminal, "here")
         monkeypatch.setenv("LINES", "4")
     assert terminal.seen() == ["h1", "... and 2 more hosts"]
 
@@ -100,7 +101,7 @@ def test_a_long_thing_reported_wraps_and_leaves_nothing_of_the_old_board(
 ) -> None:
     with Board(terminal, ["h1"]) as board:
         board.line("h1", "y" * 30)
-        painted()
+        painted(terminal, "y" * 30)
         board.print_lines("x" * 45)
         board.line("h1", "z")
     assert terminal.seen() == ["x" * 40, "x" * 5, "h1  z"]
@@ -122,7 +123,7 @@ def test_more_hosts_than_rows_are_counted_and_the_board_stays_in_place(terminal:
         for step in range(3):
             for name in names:
                 board.line(name, f"step {step}")
-            painted()
+            painted(terminal, f"step {step}")
     assert terminal.scrolled() == []
     assert terminal.seen()[6:] == ["h6   step 2", "... and 57 more hosts"]
 
@@ -141,7 +142,7 @@ def test_a_change_is_seen_though_no_other_follows_it(terminal: Terminal) -> None
     with Board(terminal, ["h1"]) as board:
         board.line("h1", "first")
         board.line("h1", "waiting")
-        painted()
+        painted(terminal, "waiting")
         assert terminal.seen() == ["h1  waiting"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -100,13 +101,12 @@ def tries_of(pid):
 
 
 def folder_of_two(home: Path, text: str) -> Path:
-    """A run of two hosts whose chief never answers; with ten heartbeats a second and a limit of one
-    second."""
+    """A run of two hosts whose chief never answers; two looks at it, a second, are the limit."""
     folder = home / ".railhead" / "runs" / "r1"
     folder.mkdir(parents=True)
     hosts = [{"name": name, "slots": 1} for name in ("a", "b")]
     lay_out(folder, script(folder, text), hosts=hosts, size=2, run_id="r1")
-    changes = {"rank.py": ("BEAT = 5.0", "BEAT = 0.1"), "rank_link.py": ("= 120.0", "= 1.0")}
+    changes = {"rank.py": ("BEAT = 5.0", "BEAT = 0.1"), "rank_link.py": ("= 120.0", "= 0.2")}
     for name, (old, new) in changes.items():
         file = folder / name
         assert old in file.read_text()
@@ -157,6 +157,23 @@ def test_the_helper_of_a_host_that_is_cut_off_ends_all_of_the_run_there(tmp_path
     assert process.wait(60) < 0
     wait_until(lambda: not marked(folder), 60, "nothing of the run is left")
     assert not (folder / "secrets.json").exists()
+
+
+SEEN = "import json, os, sys\nfile = open('seen', 'w')\n"
+SEEN += "json.dump([sys.argv[1:], os.getcwd(), dict(os.environ)], file)"
+ENDS = "import rank_link, sys; rank_link.end_run_here(sys.argv[1], 'r1')"
+
+
+def test_what_ends_the_run_is_no_process_of_it(tmp_path: Path) -> None:
+    """Else the helpers of two ranks would end each other, and nothing else."""
+    lay_out(tmp_path, script(tmp_path, ""))
+    (tmp_path / "end_processes.py").write_text(SEEN)
+    marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": "/h", "PYTHONPATH": str(tmp_path)}
+    argv = [sys.executable, "-c", ENDS, str(tmp_path)]
+    subprocess.run(argv, cwd=tmp_path / "work", env=marks, check=True)
+    words, folder, environment = json.loads((tmp_path / "seen").read_text())
+    assert (words, folder) == (["r1"], str(tmp_path))
+    assert "RAILHEAD_RUN" not in environment and environment["RAILHEAD_HOME"] == "/h"
 
 
 def test_ranks_on_the_chief_are_not_ended_by_it(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.console.wait import wait_until
 from bootstrap.remote.run import stop_machines
 
 machine_use: Any = sys.modules["machine_use"]  # as stop_machines imports it
@@ -191,9 +192,10 @@ def test_a_failure_keeps_them_and_reports_until_when(home: Path) -> None:
     process = kept.start()
     output = kept.until("keeping")
     assert output["until"].endswith("Z") and output["results"] == "only on a"
-    process.terminate()  # a late word to end the run
-    time.sleep(1)
-    assert process.poll() is None and kept.requests == []
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    assert int(ignored.split()[1], 16) >> (signal.SIGTERM - 1) & 1, "a late cancel would end it"
+    assert kept.requests == []
     process.kill()
     process.wait()
 
@@ -304,8 +306,12 @@ def test_a_controller_that_watches_is_waited_for(home: Path) -> None:
     (kept.folder / "attached").write_text(f"{controller.pid}\n")
     process = kept.start()
     kept.until("waiting for the results to be fetched")
-    time.sleep(1)
-    assert kept.requests == []
+    for _ in range(3):  # each look at the controller touches the file
+        os.utime(kept.folder / "attached", (0, 0))
+        assert wait_until(
+            lambda: (kept.folder / "attached").stat().st_mtime > 0, seconds=60, every=0.01
+        )
+    assert kept.requests == [] and process.poll() is None
     kept.write("fetched", {"left": 0})
     process.wait(10)
     controller.kill()

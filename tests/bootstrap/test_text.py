@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from bootstrap.console.text import bar, clean, columns_of, count, duration, fit, progress_line, size
+from bootstrap.console.text import (
+    bar,
+    clean,
+    columns_of,
+    count,
+    duration,
+    fit,
+    percent,
+    progress_line,
+    size,
+)
 
 PROGRESS = {
     "kind": "progress",
@@ -85,6 +95,7 @@ def test_progress_starts_with_a_bar_where_one_is_requested() -> None:
         (0, "0.0 s"),
         (0.44, "0.4 s"),
         (9.94, "9.9 s"),
+        (9.95, "10 s"),
         (9.96, "10 s"),
         (59.4, "59 s"),
         (59.7, "1 min"),
@@ -108,6 +119,10 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
         (812, "812 B"),
         (999, "999 B"),
         (1000, "1.0 kB"),
+        (9_940, "9.9 kB"),
+        (9_950, "10 kB"),
+        (10_400, "10 kB"),
+        (999_500, "1.0 MB"),
         (21_400_000, "21 MB"),
         (999_999, "1.0 MB"),
         (1_600_000_000, "1.6 GB"),
@@ -171,6 +186,14 @@ def test_text_from_a_host_cannot_move_the_cursor(text: str, safe: str) -> None:
 def test_a_line_is_cut_to_the_columns_it_takes(text: str, columns: int, shown: str) -> None:
     assert fit(text, columns) == shown
     assert columns_of(fit(text, columns)) <= columns
+
+
+@pytest.mark.parametrize(
+    ("part", "digits", "text"), [(0.5, 0, "50 %"), (0.9724, 1, "97.2 %"), (1.0, 0, "100 %")]
+)
+def test_a_part_of_1_is_in_percent(part: float, digits: int, text: str) -> None:
+    assert percent(part, digits) == text
+    assert percent(part) == f"{100 * part:.0f} %"
 
 
 COUNTS = [(0, "rank", "0 ranks"), (1, "rank", "1 rank"), (2, "process", "2 processes")]

@@ -116,12 +116,17 @@ def run_id(out: str) -> str:
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
 
 
-def wait_for_ticks(*hosts: FullHost) -> None:
-    """Wait until each host, the chief first, has a rank that has ticked."""
+def wait_for_ticks(*hosts: FullHost, more: int = 1) -> None:
+    """Wait until the rank of each host, the chief first, has ticked so many times more."""
+    runs = hosts[0].disk.root / "root/.railhead/runs"
+
+    def ticks() -> list[int]:
+        logs = [runs.glob(f"*/logs/rank-{rank}.log") for rank in range(len(hosts))]
+        return [sum(log.read_text().count("tick") for log in found) for found in logs]
+
+    before = ticks()
 
     def ticked() -> bool:
-        runs = hosts[0].disk.root / "root/.railhead/runs"
-        logs = [runs.glob(f"*/logs/rank-{rank}.log") for rank in range(len(hosts))]
-        return all(any("tick" in log.read_text() for log in found) for found in logs)
+        return all(now >= then + more for now, then in zip(ticks(), before, strict=True))
 
-    wait_until(ticked, 30, "every rank ticks")
+    wait_until(ticked, 60, "every rank ticks")

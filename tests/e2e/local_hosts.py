@@ -103,6 +103,13 @@ def marked(home: Path) -> list[str]:
     return found
 
 
+def is_followed(home: Path) -> bool:
+    """Whether a `fab` follows the last run on hosts under `home`, as its chief h1 sees it."""
+    runs = home.glob(".railhead/clusters/*/hosts/h1/home/.railhead/runs/2*")
+    last = max(runs, key=lambda path: path.name, default=None)
+    return last is not None and (last / "attached").exists()
+
+
 def wait_until(true: Any, seconds: float, what: str) -> float:
     """Wait until `true()` is; returns the seconds that it took."""
     begun = time.monotonic()

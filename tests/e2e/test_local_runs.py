@@ -9,11 +9,10 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import Operator, marked, wait_until
+from e2e.local_hosts import Operator, is_followed, marked, wait_until
 
 # Joins the ranks as Horovod would, without a second of TensorFlow's import.
 JOIN = """
@@ -261,7 +260,7 @@ def test_kill_9_of_one_rank_ends_all_within_five_seconds(operator: Operator) -> 
     start_slow(operator)
     victim = _pid_of_rank(operator, 1)
     attached = operator.start("attach")
-    time.sleep(1)
+    wait_until(lambda: is_followed(operator.home), 30, "it is followed")
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: not _ranks(operator), 5, "all ranks of all hosts are gone")
     out, _ = attached.communicate(timeout=30)
@@ -339,7 +338,7 @@ def test_a_lost_connection_is_taken_up_again(operator: Operator) -> None:
     operator.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
     process = operator.start("train", "--script", "short.py")
     wait_until(lambda: _ranks(operator), 30, "the ranks run")
-    time.sleep(1)
+    wait_until(lambda: is_followed(operator.home), 30, "it is followed")
     for pid in _session_daemons(operator):
         os.kill(pid, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)

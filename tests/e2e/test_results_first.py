@@ -6,16 +6,18 @@ writes it when hosts come from `pulumi stack output`.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import REPO, Operator, marked, wait_until
+from e2e.local_hosts import REPO, Operator, is_followed, marked, wait_until
 
 JOIN = """
 import ctypes, os, time, pathlib
@@ -72,6 +74,16 @@ def owner(operator: Operator) -> Iterator[Operator]:
     local(operator, "start")
 
 
+def supervisors(operator: Operator) -> list[str]:
+    """Command lines of what supervises a run, and stops machines after it."""
+    names = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            names.append(os.fsdecode(path.read_bytes().rstrip(b"\0").rpartition(b"\0")[2]))
+    ends = ("/supervisor.py", "/stop_machines.py")
+    return [name for name in names if name.endswith(ends) and name.startswith(str(operator.home))]
+
+
 def last_run(operator: Operator) -> str:
     """The id of the last run that was recorded."""
     found = sorted((operator.home / ".railhead/clusters/ready/runs").glob("*.json"))
@@ -103,7 +115,7 @@ def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
     owner.write("short.py", JOIN + "time.sleep(5)\n")
     process = owner.start("train", "--script", "short.py")
     wait_until(lambda: len(marked(owner.home)) > 3, 40, "the ranks run")
-    time.sleep(1)
+    wait_until(lambda: is_followed(owner.home), 30, "it is followed")
     process.kill()
     process.communicate()
     stopped(owner, 70)
@@ -130,14 +142,14 @@ def test_no_stop_leaves_them_running(owner: Operator) -> None:
     owner.write("train.py", JOIN)
     done = owner.fab("train", "--script", "train.py", "--no-stop").ended(0, "succeeded")
     assert "the machines keep running (--no-stop)" in done.out
-    time.sleep(3)
+    wait_until(lambda: not supervisors(owner), 30, "its supervisor has ended")
     assert running(owner) == ["h1", "h2"]
 
 
 def test_hosts_of_no_stack_are_not_stopped(operator: Operator) -> None:
     operator.write("train.py", JOIN)
     operator.fab("train", "--script", "train.py").ended(0, "succeeded")
-    time.sleep(2)
+    wait_until(lambda: not supervisors(operator), 30, "its supervisor has ended")
     assert running(operator) == ["h1", "h2"]
     assert machines(operator, operator.last.name) == {}
 
