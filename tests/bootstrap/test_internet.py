@@ -50,13 +50,24 @@ def authority(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("url", ["http://p.example:3128", "https://p.example/", "http://[::1]:80"])
+@pytest.mark.parametrize(
+    "url", ["http://p.example:3128", "https://p.example/", "http://[::1]:1", "http://p:65535"]
+)
 def test_a_proxy_is_given_to_all_who_download(url: str) -> None:
     found = internet(url).variables()
     assert found == dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), url)
 
 
-BAD = ["", "p.example:3128", "socks5://p.example", "http://p.example:0", "http://p.example:99999"]
+def test_a_text_loses_the_password_of_the_proxy_alone() -> None:
+    text = "http://me:s3cret@p refused me"
+    assert (
+        Internet("http://me:s3cret@p").without_password(text) == "http://me:[secret]@p refused me"
+    )
+    for proxy in ("", "http://p", "http://me@p"):
+        assert Internet(proxy).without_password(text) == text
+
+
+BAD = ["", "p.example:3128", "socks5://p.example", "http://p.example:0", "http://p.example:65536"]
 BAD += ["http://p example", "http://p.example/path", "http://me:s3cret@p.example\nX: y"]
 
 
