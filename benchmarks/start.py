@@ -4,7 +4,9 @@
 
 Two local hosts that are ready. The script only joins MPI and prints the time; both sides start it
 in turns, with the same Python, hosts and options of mpirun. `fab train` counts from the start of
-its process. Exit 1 if the median of the differences is over LIMIT, and the machine is quiet.
+its process. Fabric alone is a Python that imports Fabric and runs `true` on both hosts at once: no
+command that is built on Fabric can be faster. Exit 1 if the median of the differences is over
+LIMIT, and the machine is quiet.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -36,6 +39,17 @@ world = ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world"))
 mpi.MPI_Barrier(world)
 print("step", time.time(), flush=True)
 mpi.MPI_Finalize()
+"""
+FABRIC_ALONE = """
+import sys, threading
+from fabric import Connection
+def one(user, address, port, key):
+    options = {"key_filename": key, "look_for_keys": False, "allow_agent": False}
+    with Connection(address, user, int(port), connect_kwargs=options) as host:
+        host.run("true", hide=True, in_stream=False)
+threads = [threading.Thread(target=one, args=text.split(",")) for text in sys.argv[1:]]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
 """
 FOUND = re.compile(r"step (\d+\.\d+)")
 
@@ -110,12 +124,31 @@ def raw(home: Path) -> float:
     return max(found) - begin
 
 
-def measure(home: Path, rounds: int) -> list[tuple[float, float, dict[str, float]]]:
-    """Both sides in turns, after one round that does not count."""
+def fabric_alone() -> float:
+    """Seconds to connect to both hosts, with Fabric and nothing of ours."""
+    cluster = local_state.load_cluster("start")
+    argv = [f"{h.user},{h.address},{h.port},{cluster.key_file}" for h in cluster.hosts]
+    begin = time.time()
+    subprocess.run([sys.executable, "-c", FABRIC_ALONE, *argv], check=True, capture_output=True)
+    return time.time() - begin
+
+
+@dataclass(frozen=True)
+class Round:
+    """Seconds of one round, and of the parts of `fab train`."""
+
+    ours: float
+    raw: float
+    fabric: float
+    parts: dict[str, float]
+
+
+def measure(home: Path, rounds: int) -> list[Round]:
+    """All sides in turns, after one round that does not count."""
     found = []
     for _ in range(rounds + 1):
-        with_us, where = ours(home)
-        found.append((with_us, raw(home), where))
+        seconds, where = ours(home)
+        found.append(Round(seconds, raw(home), fabric_alone(), where))
     return found[1:]
 
 
@@ -131,11 +164,14 @@ def main() -> int:
             found = measure(Path(name), rounds)
         finally:
             local_cluster.stop("start")
-    over = median(ours - alone for ours, alone, _ in found)
+    over = median(one.ours - one.raw for one in found)
     print(f"load {load:.1f} at the start; medians of {rounds} rounds, in seconds")
-    print(f"fab train {median(x[0] for x in found):.2f}, mpirun {median(x[1] for x in found):.2f}")
-    for name in found[0][2]:
-        print(f"  {median(x[2][name] for x in found):5.2f}  {name}")
+    print(
+        f"fab train {median(x.ours for x in found):.2f}, mpirun {median(x.raw for x in found):.2f}"
+    )
+    for name in found[0].parts:
+        print(f"  {median(x.parts[name] for x in found):5.2f}  {name}")
+    print(f"Fabric alone, to both hosts: {median(x.fabric for x in found):.2f}")
     print(f"difference {over:.2f}, limit {LIMIT}")
     return int(over > LIMIT and load < QUIET)
 
