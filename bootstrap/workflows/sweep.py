@@ -17,7 +17,14 @@ from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.console.threads import side_by_side
 from bootstrap.data.inputs import check_shares
-from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.errors import (
+    BelowThreshold,
+    HostsBusy,
+    RailheadError,
+    RunFailed,
+    Terminated,
+    UsageError,
+)
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
@@ -160,7 +167,7 @@ class _Trials:
                     outcome = self._run(part, trial, request)
                 except RailheadError as error:
                     print_lines(*str(error).splitlines())
-                    if not self.interrupted:
+                    if not self.interrupted or isinstance(error, HostsBusy):
                         self.errors[trial.name] = error
                     why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
                     outcome = f"did not end: {why}"
@@ -264,7 +271,8 @@ class _Trials:
     def error(self) -> RailheadError | None:
         """The error of the sweep; None if all trials have ended."""
         recorded = _recorded(self.chosen.folder)
-        first = next(iter(self.errors.values()), None)
+        left = [error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)]
+        first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
         if self.interrupted:
@@ -273,7 +281,7 @@ class _Trials:
             return first
         names = [trial.name for trial, _ in self.chosen.trials]
         undone = [name for name in names if name in self.errors or name not in self.outcomes]
-        may_run = any(name in recorded for name in undone)
+        may_run = left or any(name in recorded for name in undone)
         kind = RunFailed if may_run else RailheadError
         what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
         return kind(what, hint=AGAIN)

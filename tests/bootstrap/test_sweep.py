@@ -12,11 +12,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import HostsNotReady, RailheadError, RunFailed, UsageError
+from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
@@ -24,6 +24,7 @@ from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
+from bootstrap.runs import start
 from bootstrap.runs.request import TrainArgs, split
 from bootstrap.workflows import attach, bootstrap, scale, sweep, train
 
@@ -211,6 +212,15 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(monkeypatch)
 
 
+@pytest.fixture
+def stopped(hosts: Runs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts are machines of a stack; returns the names of the clusters that were stopped."""
+    calls: list[str] = []
+    hosts.whole = replace(INVENTORY, cloud="aws")
+    monkeypatch.setattr(stop, "stop", lambda inventory, *_, **__: calls.append(inventory.name))
+    return calls
+
+
 def of_rates(*rates: float, at_once: int = 1) -> sweep.Sweep:
     trials = [(Trial({"learning_rate": str(rate)}), request(rate)) for rate in rates]
     return sweep.Sweep(trials, Options(), Path("results/sweep-1").resolve(), at_once=at_once)
@@ -334,6 +344,7 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
         (None, 1),
         (KeyboardInterrupt(), 0),  # a run may be in progress
         (RunFailed("lost"), 0),
+        (HostsBusy("h1 is busy with run X"), 0),
         (UsageError("no host"), 1),
     ],
 )
@@ -364,6 +375,28 @@ def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
     )
     sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
     assert ended == [4]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_run_of_somebody_else_keeps_its_machines(
+    hosts: Runs, stopped: list[str], before: int
+) -> None:
+    """Also when trials have ended before it, or another slice fails first."""
+    if before:
+        sweep.sweep(hosts.whole, of_rates(0.5))
+    stopped.clear()
+    hosts.fault["start on h1"] = lambda: HostsBusy("h1 is busy with run X")
+    hosts.fault["start on h2"] = lambda: UNREACHABLE
+    trials = of_rates(0.5, 0.6, 0.7, at_once=2)
+    with pytest.raises(RailheadError, match="h1 is busy with run X"):
+        sweep.sweep(hosts.whole, trials)
+    assert not stopped
+
+
+def test_hosts_with_a_run_are_refused_as_busy() -> None:
+    facts = SimpleNamespace(run_processes=[SimpleNamespace(run_id="X")])
+    with pytest.raises(HostsBusy, match="h1 is busy with run X"):
+        start.refuse_second(cast(Any, SimpleNamespace(facts={"h1": facts})))
 
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
