@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import common_board, prefixed
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
@@ -82,7 +83,7 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     trials = _Trials(inventory, chosen)
     with stop.after_all_runs(inventory, print_lines):
         if trials.some_are_new():
-            bootstrap.bootstrap_idle(inventory, chosen.options)
+            trials.make_ready()
         with common_board(inventory.names):
             trials.run()
         print_lines("trials:", *trials.outcome_lines())
@@ -115,6 +116,19 @@ class _Trials:
         """Whether a trial has not been started."""
         recorded = _recorded(self.chosen.folder)
         return any(trial.name not in recorded for trial, _ in self.chosen.trials)
+
+    def make_ready(self) -> None:
+        """Make all hosts ready, where no run is in progress.
+
+        Raises:
+            RunFailed: they cannot be used, and trials that were started before may be in progress.
+        """
+        try:
+            bootstrap.bootstrap_idle(self.inventory, self.chosen.options)
+        except RailheadError as error:
+            if any(self._chief(trial) for trial, _ in self.chosen.trials):
+                raise RunFailed(error.message, hint=error.hint) from None
+            raise
 
     def run(self) -> None:
         """Run the trials on all slices. Ctrl-C cancels those in progress, SIGTERM leaves them."""
@@ -165,15 +179,22 @@ class _Trials:
             with prefixed(f"trial {number}: " if several else ""):
                 try:
                     outcome = self._run(part, trial, request)
-                except RailheadError as error:
-                    print_lines(*str(error).splitlines())
-                    if not self.interrupted or isinstance(error, HostsBusy):
-                        self.errors[trial.name] = error
-                    why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
-                    outcome = f"did not end: {why}"
+                except Exception as error:
+                    outcome = self._keep_error(trial, error)
             self._end(trial, outcome)
             if trial.name in self.errors:
                 return
+
+    def _keep_error(self, trial: Trial, error: Exception) -> str:
+        """Print and keep the error of a trial; returns its outcome."""
+        if not isinstance(error, RailheadError):
+            log.mistake()
+            error = RunFailed(f"unexpected {type(error).__name__}: {error}", hint=AGAIN)
+        print_lines(*str(error).splitlines())
+        if not self.interrupted or isinstance(error, HostsBusy):
+            self.errors[trial.name] = error
+        why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
+        return f"did not end: {why}"
 
     def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
         """The next trial of a slice, first those that it has in progress; None if none is left."""

@@ -393,6 +393,38 @@ def test_the_run_of_somebody_else_keeps_its_machines(
     assert not stopped
 
 
+def test_hosts_that_cannot_be_reached_keep_the_trials_that_run_there(
+    hosts: Runs, stopped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise UNREACHABLE
+
+    hosts.fault["20261122-100000-0001"] = lambda: LOST
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+    monkeypatch.setattr(bootstrap, "bootstrap_idle", fail)
+    with pytest.raises(RunFailed, match="1 of 1 hosts cannot be reached"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+    assert not stopped, "the first trial may be in progress"
+    with pytest.raises(HostsNotReady):
+        sweep.sweep(hosts.whole, replace(of_rates(0.7), folder=Path("results/other").resolve()))
+    assert stopped == ["c"], "no trial of this sweep has begun"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TypeError("not a text")])
+def test_an_unexpected_error_ends_its_slice_alone(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    hosts.fault["follow on h1"] = lambda: error
+    what = f"did not end: unexpected {type(error).__name__}: "
+    with pytest.raises(RunFailed, match=f"1 of 3 trials {what}"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert not stopped, "the run of the trial may be in progress"
+    out = capsys.readouterr().out
+    assert out.count("  ok, run ") == 2 and out.count(f"  {what}") == 1
+    assert "best of " in out
+
+
 def test_hosts_with_a_run_are_refused_as_busy() -> None:
     facts = SimpleNamespace(run_processes=[SimpleNamespace(run_id="X")])
     with pytest.raises(HostsBusy, match="h1 is busy with run X"):
