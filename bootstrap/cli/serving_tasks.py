@@ -79,7 +79,7 @@ def undeploy(c: Context, name: str, hosts: str | None = None, stack: str | None 
 
 def _hosts_of(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
     """The hosts among which an endpoint is that another computer may have deployed; None for one
-    that is recorded here, and where no hosts are known."""
+    that is recorded here, and where no hosts are known or none runs."""
     from bootstrap.inventory import local_state, pulumi_stack
     from bootstrap.lifecycle import power
     from bootstrap.serving import records

@@ -81,12 +81,21 @@ def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
             print_lines(f"[{name}] {line}")
         if inventory.kind.in_cloud:
             _show_timers(sessions)
-        there = connect.everywhere(sessions, on_host.names_on, what="reading the endpoints")
+        there = _endpoints_on(sessions)
         if chief in sessions:
             _show_run(inventory, sessions[chief], run_id)
         _show_endpoints(inventory.name, sessions, there)
     if sessions.failed:
         raise HostsFailed("some hosts cannot be reached", sessions.outcomes)
+
+
+def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
+    """The names of the endpoints by host. Where that fails it is printed: the run is shown too."""
+    try:
+        return connect.everywhere(sessions, on_host.names_on, what="reading the endpoints")
+    except HostsFailed as error:
+        print_lines(*str(error).splitlines())
+        return {}
 
 
 def _show_timers(sessions: connect.Sessions) -> None:

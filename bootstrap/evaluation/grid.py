@@ -95,6 +95,7 @@ class Course:
 
     def __init__(self) -> None:
         self.values: dict[int, float] = {}
+        self.best = -math.inf
         self.metric = ""
         self.epochs = 0
 
@@ -109,7 +110,8 @@ class Course:
             return
         self.metric, self.epochs = metric, int(epochs or 0)
         sign = 1.0 if metric == "val_accuracy" else -1.0
-        self.values[int(epoch)] = max([sign * value, *self.values.values()])
+        self.best = max(self.best, sign * value)
+        self.values[int(epoch)] = self.best
 
 
 def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:

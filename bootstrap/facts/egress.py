@@ -1,8 +1,9 @@
 """Whether a host has outbound access: to its apt mirrors, and to a package index.
 
 POSIX sh that writes nothing. It tries to connect to each, for at most 3 s, in the background of all
-other facts, so that only a host without outbound access takes longer. Three connections are tried
-at once: where 5 % of the packets are lost, one alone, with its two DNS answers, often fails.
+other facts, so that only a host without outbound access takes longer. Up to three connections are
+tried, 0.4 s apart: where 5 % of the packets are lost, one alone, with its two DNS answers, often
+fails.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from bootstrap.untrusted.run_files import parsed
 from bootstrap.untrusted.unpack import Hostile
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
+SILENCE = 120.0  # seconds; a follower gets an event every 10 s, also where nothing changes
 
 
 Watch = Callable[[Mapping[str, Any]], None]
@@ -103,6 +104,7 @@ def follow(
     reply = chief.call(
         "follow",
         on_event=show,
+        silence=SILENCE,
         folder=run.folder,
         offset=state.offset,
         log=log_name,

@@ -13,12 +13,13 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
 MOST = 100  # endpoints of a host that are shown
+SILENCE = 30.0  # seconds
 _LIST = f'ls "$HOME/.railhead/endpoints" 2>/dev/null | head -n {MOST}'
 
 
 def names_on(session: Session) -> list[str]:
     """The names of the endpoints on a host; called before its agent has the channel."""
-    return [name for name in session.sh(_LIST).split() if is_endpoint_name(name)]
+    return [name for name in session.sh(_LIST, silence=SILENCE).split() if is_endpoint_name(name)]
 
 
 def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:

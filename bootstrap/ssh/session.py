@@ -185,17 +185,26 @@ class Session:
             self._pass_greeting()
             self._answer("agent", stop_at="agent")
 
-    def call(self, op: str, *, on_event: OnEvent | None = None, **kw: Any) -> Any:
+    def call(
+        self, op: str, *, on_event: OnEvent | None = None, silence: float | None = None, **kw: Any
+    ) -> Any:
         """Run one operation of the agent; its events go to `on_event`.
 
         Raises:
-            RailheadError: the operation failed on the host, or the connection broke.
+            RailheadError: the operation failed on the host, the connection broke, or nothing came
+                for `silence` seconds.
             Hostile: what it sent is not in the form of this operation's events and result.
         """
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
             self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-            answer = self._answer(op, on_event=on_event)
+            self._channel.settimeout(silence)
+            try:
+                answer = self._answer(op, on_event=on_event)
+            except TimeoutError:
+                raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+            finally:
+                self._channel.settimeout(None)
             check_result(op, answer, kw)
             if op == "run":
                 notes.append(f"exit {answer['rc']}")

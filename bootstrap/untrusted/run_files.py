@@ -20,6 +20,7 @@ RESULT_OPTIONAL: Kinds = {
 }  # fmt: skip
 DEFAULTS = {"exit_code": 1, "culprit": None, "evaluation": None, "seconds": 0.0, "size": 0}
 CULPRIT: Kinds = {"rank": (int, NULL), "host": (str, NULL), "lines": (list,)}
+CULPRIT_OPTIONAL: Kinds = {"exit": (int, NULL), "signal": (int,)}
 STOP: Kinds = {"keep_minutes": (int,)}
 
 
@@ -52,7 +53,9 @@ def read_result(text: str) -> dict[str, Any]:
     _check(document, RESULT, RESULT_OPTIONAL, what)
     document = {**DEFAULTS, **document}
     if document["culprit"] is not None:
-        _check(document["culprit"], CULPRIT, {}, what)
+        _check(document["culprit"], CULPRIT, CULPRIT_OPTIONAL, what)
+        if not all(isinstance(line, str) for line in document["culprit"]["lines"]):
+            raise Hostile(f"{what}: lines")
     return document
 
 

@@ -70,7 +70,7 @@ def _bring_from_other_cluster(inventory: Inventory, earlier: EarlierRun) -> None
 
 
 def _bring_from_chief(other: Inventory, run: Run) -> None:
-    with open_sessions(other.only([other.chief.name])) as sessions:
+    with open_sessions(other.only([run.part_of(other).chief.name])) as sessions:
         if not sessions:
             raise RailheadError("; ".join(sessions.reasons.values()))
         start_agent(sessions.chief)

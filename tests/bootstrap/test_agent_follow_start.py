@@ -53,6 +53,25 @@ def test_a_supervisor_that_is_slow_to_start_is_waited_for(
     assert messages.count >= 3
 
 
+def test_a_run_in_which_nothing_changes_is_reported_again_and_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a follower can tell a quiet run from a host that does not answer."""
+
+    class Ending(Messages):
+        def write(self, data: Any) -> int:
+            self.count += 1
+            if self.count == 3:
+                (folder / "state.json").write_text('{"state": "succeeded", "pid": 7}')
+            return io.BytesIO.write(self, data)
+
+    messages = Ending(folder)
+    monkeypatch.setattr(channel, "OUT", messages)
+    monkeypatch.setattr(agent, "SIGN_OF_LIFE", 0.0)
+    assert agent.follow(str(folder))["lost"] is False
+    assert messages.count >= 3
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": 5, "pid": "x"}'])
 def test_a_damaged_state_without_a_supervisor_ends(folder: Path, text: str) -> None:
     (folder / "state.json").write_text(text)

@@ -131,7 +131,10 @@ def test_a_state_with_a_wrong_value_is_refused(change: dict[str, object]) -> Non
 RESULT = {"state": "failed", "exit_code": 1, "culprit": None, "evaluation": None}
 BAD_RESULTS: list[dict[str, object]] = [
     {"state": 1}, {"exit_code": "1"}, {"culprit": []}, {"culprit": {}}, {"evaluation": 3},
-    {"culprit": {"rank": "x", "host": None, "lines": []}}, {"seconds": "1"}, {"why": 5},
+    {"culprit": {"rank": "x", "host": None, "lines": []}},
+    {"culprit": {"rank": None, "host": None, "lines": [{"a": 1}]}},
+    {"culprit": {"rank": 0, "host": None, "lines": [], "signal": "\x1b[2J"}},
+    {"seconds": "1"}, {"why": 5},
     {"culprit": {"rank": 0, "host": None, "lines": "x"}},
 ]  # fmt: skip
 

@@ -332,6 +332,12 @@ def test_a_host_that_reports_nothing_for_too_long_is_lost(session: Session) -> N
         session.sh("echo alive; sleep 600", silence=1)
 
 
+def test_an_agent_that_reports_nothing_for_too_long_is_lost(session: Session, there: Path) -> None:
+    session.start_agent("python3")
+    with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
+        session.call("run", silence=1, argv=["sleep", "600"], cwd=str(there), env={})
+
+
 def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:
     killer = break_after(session, there, 0.5)
     session.start_agent("python3")

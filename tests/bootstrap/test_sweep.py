@@ -31,6 +31,12 @@ from bootstrap.workflows import attach, bootstrap, scale, sweep, train
 INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
 
 
+def test_a_course_of_many_epochs_is_read_in_one_pass() -> None:
+    """A host writes the records. With a look at all epochs for each, this takes six minutes."""
+    long = course(*(n / 200_000 for n in range(200_000)))
+    assert long.values[1] < long.values[100_000] < long.values[200_000] == long.best
+
+
 def test_all_combinations_are_trials() -> None:
     trials = read_trials(["a=1,2", "b=x, y"], None)
     assert [trial.name for trial in trials] == ["a=1 b=x", "a=1 b=y", "a=2 b=x", "a=2 b=y"]

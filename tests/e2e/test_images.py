@@ -14,7 +14,7 @@ import socket, sys
 from pathlib import Path
 import numpy as np
 import railhead
-from training.data.formats.idx import read
+from training.data.formats.idx import array, find
 
 preset, folder, gate = sys.argv[1], sys.argv[2], float(sys.argv[3])
 data = {"train": folder, "test": folder}
@@ -25,8 +25,8 @@ with socket.socket() as probe:
 run = railhead.Cluster().train(preset=preset, data=data, minimum={"accuracy": gate})
 found = run.evaluate(minimum={"accuracy": gate})
 with run.deploy("images", port=port) as endpoint:
-    test = read(Path(folder))["test"]
-    images, labels = np.asarray(test.inputs), np.asarray(test.labels)
+    images = array(find(Path(folder), "t10k-images"))[..., None]
+    labels = array(find(Path(folder), "t10k-labels"))
     right = 0
     for begin in range(0, len(labels), 1000):
         chosen = slice(begin, begin + 1000)

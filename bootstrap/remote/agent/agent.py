@@ -22,6 +22,7 @@ from bootstrap.remote.agent.packing import collect, get
 from bootstrap.remote.run.manifest import open_regular
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
+SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
 
 
 def follow(
@@ -34,6 +35,7 @@ def follow(
     """
     folder = os.path.expanduser(folder)
     shown, begun = None, time.monotonic()
+    sent = begun
     while True:
         state = text_of(f"{folder}/state.json")
         fields = parsed(state)
@@ -44,9 +46,9 @@ def follow(
             log_offset = end
             send_message(event={"log": line, "log_offset": log_offset})
         now = {"state": state, "last": {**last_lines(f"{folder}/logs"), **unfinished_lines(fields)}}
-        if now != shown:
+        if now != shown or time.monotonic() > sent + SIGN_OF_LIFE:
             send_message(event=now)
-            shown = now
+            shown, sent = now, time.monotonic()
         if fields.get("state") not in (None, "starting", "running"):
             return {"offset": offset, "lost": False}
         starting = state is None and time.monotonic() < begun + STARTING
