@@ -253,12 +253,16 @@ class _Trials:
             return self.interrupted
 
     def _end(self, trial: Trial, outcome: str) -> None:
+        """Keep the outcome of a trial. One that succeeded before it was cancelled is recorded
+        again."""
         with self.lock:
             self.outcomes.setdefault(trial.name, outcome)
-            self.in_progress.pop(trial.name, None)
-            run_id = _recorded(self.chosen.folder).get(trial.name)
+            _, run_id = self.in_progress.pop(trial.name, (None, ""))
             if run_id and (run := read_run(run_id)).state == "succeeded":
                 self.courses[trial.name] = _course(run)
+                if self.interrupted:
+                    self.outcomes[trial.name] = _outcome(run_id)
+                    _record(self.chosen.folder, trial.name, run_id)
 
     def _follow(self, part: Inventory, trial: Trial, run_id: str) -> str:
         try:

@@ -344,6 +344,24 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
     assert len(hosts.started) == 5, "the trials that were cancelled begin again"
 
 
+def test_ctrl_c_keeps_a_trial_that_had_succeeded(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def finish(_: object) -> None:
+        if not interrupted.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupted.wait(20)
+
+    interrupted = threading.Event()
+    monkeypatch.setattr(attach, "finish", finish)
+    monkeypatch.setattr(attach, "cancel", lambda *_: interrupted.set())
+    with pytest.raises(RailheadError, match="the sweep was interrupted"):
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert f"learning_rate=0.5  ok, run {hosts.started[0]}" in capsys.readouterr().out
+    sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert len(hosts.started) == 2, "the first trial is not trained again"
+
+
 @pytest.mark.parametrize(
     ("error", "stopped"),
     [
