@@ -80,8 +80,9 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
         RunFailed: some trials did not end; their runs may be in progress. RailheadError: some
             trials did not end, and no run is left.
     """
-    trials = _Trials(inventory, chosen)
     with stop.after_all_runs(inventory, print_lines):
+        _forget_unknown(chosen.folder)
+        trials = _Trials(inventory, chosen)
         if trials.some_are_new():
             trials.make_ready()
         with common_board(inventory.names):
@@ -352,6 +353,16 @@ def report(chosen: Sweep) -> Path:
         print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
         print_lines(f"  run {best.run_id}")
     return write.write(chosen.folder, page, comparison_panels(runs))
+
+
+def _forget_unknown(folder: Path) -> None:
+    """Forget the runs of trials that are not known on this computer, and name them."""
+    for name, run_id in _recorded(folder).items():
+        try:
+            read_run(run_id)
+        except UsageError:
+            print_lines(f"run {run_id} of {name} is not known here: the trial is trained again")
+            _record(folder, name, None)
 
 
 def _recorded(folder: Path) -> dict[str, str]:

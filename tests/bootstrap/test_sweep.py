@@ -449,6 +449,19 @@ def test_an_unexpected_error_ends_its_slice_alone(
     assert "best of " in out
 
 
+@pytest.mark.parametrize("run_id", ["20260101-000000-aaaa", "../../x", ""])
+def test_a_run_that_is_not_known_here_is_trained_again(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str], run_id: str
+) -> None:
+    trials = of_rates(0.5)
+    trials.folder.mkdir(parents=True)
+    record = {"schema": 1, "runs": {"learning_rate=0.5": run_id}}
+    (trials.folder / "sweep.json").write_text(json.dumps(record))
+    sweep.sweep(hosts.whole, trials)
+    assert f"run {run_id} of learning_rate=0.5 is not known here" in capsys.readouterr().out
+    assert len(hosts.started) == len(stopped) == 1
+
+
 def test_hosts_with_a_run_are_refused_as_busy() -> None:
     facts = SimpleNamespace(run_processes=[SimpleNamespace(run_id="X")])
     with pytest.raises(HostsBusy, match="h1 is busy with run X"):
