@@ -27,6 +27,7 @@ from bootstrap.errors import (
     UsageError,
 )
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
+from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
@@ -170,6 +171,13 @@ class _Trials:
             hint = f"fab cancel --run {run_id}   # then the same command again"
             self.errors[run_id] = RunFailed(f"run {run_id} was not cancelled", hint=hint)
 
+    def _drop(self, part: Inventory, run_id: str) -> None:
+        """Cancel a run that has only just been started, and forget it: it has no results, which
+        would keep spot machines from being ended."""
+        self._cancel((part, run_id))
+        if run_id not in self.errors:
+            local_state.forget_run({"run_id": run_id, "cluster": part.name})
+
     def _run_on(self, part: Inventory) -> None:
         """Run trials on one slice until none is left. A lost host ends the slice."""
         while item := self._next(part):
@@ -234,7 +242,7 @@ class _Trials:
                 print_lines(f"run {run_id} was on other hosts, and is not followed")
             run_id = self._start(part, request)
         if self._begin(trial, part, run_id):
-            self._cancel((part, run_id))
+            self._drop(part, run_id)
             return "interrupted"
         return self._follow(part, trial, run_id)
 

@@ -16,11 +16,13 @@ from typing import Any, cast
 
 import pytest
 
+from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop
+from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
@@ -360,6 +362,31 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
     assert f"learning_rate=0.5  ok, run {hosts.started[0]}" in capsys.readouterr().out
     sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
     assert len(hosts.started) == 2, "the first trial is not trained again"
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch, cancels: bool
+) -> None:
+    """Spot machines are not ended while results are missing here."""
+
+    def begin(trials: sweep._Trials, *args: Any) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: trials.interrupted, seconds=20, every=0.01)
+        return begun(trials, *args)
+
+    def cancel(_: Inventory, run_id: str) -> None:
+        raise RailheadError("processes are left")
+
+    begun = sweep._Trials._begin
+    monkeypatch.setattr(sweep._Trials, "_begin", begin)
+    if not cancels:
+        monkeypatch.setattr(attach, "cancel", cancel)
+    with pytest.raises(RailheadError, match="the sweep was interrupted") as caught:
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert len(hosts.started) == 1
+    assert unfetched(INVENTORY) == ([] if cancels else hosts.started)
+    assert isinstance(caught.value, RunFailed) is not cancels
 
 
 @pytest.mark.parametrize(
