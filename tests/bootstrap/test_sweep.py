@@ -6,7 +6,9 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+from bootstrap.console.threads import side_by_side
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
@@ -321,6 +324,20 @@ def test_a_lost_host_ends_its_slice_alone(
     assert capsys.readouterr().out.count("  ok, run ") == 4
 
 
+def press_ctrl_c() -> None:
+    """As soon as the main thread waits for the others."""
+
+    def waits() -> bool:
+        frame = sys._current_frames()[threading.main_thread().ident or 0]
+        code = [frame.f_code for frame, _ in traceback.walk_stack(frame)]
+        return any(
+            c.co_name == "wait" and c.co_filename.endswith("console/threads.py") for c in code
+        )
+
+    assert wait_until(waits, seconds=20, every=0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_ctrl_c_cancels_the_runs_of_all_slices(
     hosts: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +345,7 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
 
     def interrupt() -> None:
         if both.wait() == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            press_ctrl_c()
         assert cancelled.wait(20)
 
     def cancel(_: Inventory, run_id: str) -> None:
@@ -351,7 +368,7 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
 ) -> None:
     def finish(_: object) -> None:
         if not interrupted.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
+            press_ctrl_c()
             assert interrupted.wait(20)
 
     interrupted = threading.Event()
@@ -364,6 +381,22 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
     assert len(hosts.started) == 2, "the first trial is not trained again"
 
 
+def test_a_wait_that_ctrl_c_has_ended_can_be_repeated() -> None:
+    go, done = threading.Event(), []
+
+    def work(item: int) -> None:
+        assert go.wait(20)
+        done.append(item)
+
+    wait = side_by_side(work, [1])
+    with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=press_ctrl_c).start()
+        wait()
+    threading.Timer(0.2, go.set).start()
+    wait()
+    assert done
+
+
 @pytest.mark.parametrize("cancels", [True, False])
 def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
     hosts: Runs, monkeypatch: pytest.MonkeyPatch, cancels: bool
@@ -371,7 +404,7 @@ def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
     """Spot machines are not ended while results are missing here."""
 
     def begin(trials: sweep._Trials, *args: Any) -> bool:
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
         wait_until(lambda: trials.interrupted, seconds=20, every=0.01)
         return begun(trials, *args)
 
