@@ -28,19 +28,18 @@ from bootstrap.errors import (
 )
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, object_in, read_run
+from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.page import figure
+from bootstrap.report.sweep_file import alone, record, recorded
 from bootstrap.runs.request import RunRequest, TrainArgs
 from bootstrap.runs.start import find_run
 from bootstrap.workflows import attach, bootstrap, train
 
-FILE = "sweep.json"
 AGAIN = "the same command again   # it goes on where it was"
 
 
@@ -78,22 +77,24 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """Run all trials and write the report; returns its page.
 
     Raises:
+        UsageError: the same sweep is in progress; also where the hosts cannot be used.
         RunFailed: some trials did not end; their runs may be in progress. RailheadError: some
             trials did not end, and no run is left.
     """
-    with stop.after_all_runs(inventory, print_lines):
-        _forget_unknown(chosen.folder)
-        trials = _Trials(inventory, chosen)
-        if trials.some_are_new():
-            trials.make_ready()
-        with common_board(inventory.names):
-            trials.run()
-        print_lines("trials:", *trials.outcome_lines())
-        if error := trials.error():
-            with suppress(UsageError):
-                report(chosen)
-            raise error
-    return report(chosen)
+    with alone(chosen.folder):
+        with stop.after_all_runs(inventory, print_lines):
+            _forget_unknown(chosen.folder)
+            trials = _Trials(inventory, chosen)
+            if trials.some_are_new():
+                trials.make_ready()
+            with common_board(inventory.names):
+                trials.run()
+            print_lines("trials:", *trials.outcome_lines())
+            if error := trials.error():
+                with suppress(UsageError):
+                    report(chosen)
+                raise error
+        return report(chosen)
 
 
 class _Trials:
@@ -110,14 +111,14 @@ class _Trials:
         self.interrupted = False
         self.courses = {
             name: _course(run)
-            for name, run_id in _recorded(chosen.folder).items()
+            for name, run_id in recorded(chosen.folder).items()
             if (run := read_run(run_id)).state == "succeeded"
         }
 
     def some_are_new(self) -> bool:
         """Whether a trial has not been started."""
-        recorded = _recorded(self.chosen.folder)
-        return any(trial.name not in recorded for trial, _ in self.chosen.trials)
+        known = recorded(self.chosen.folder)
+        return any(trial.name not in known for trial, _ in self.chosen.trials)
 
     def make_ready(self) -> None:
         """Make all hosts ready, where no run is in progress.
@@ -159,7 +160,7 @@ class _Trials:
             self.interrupted = True
             for name in self.in_progress:
                 self.outcomes[name] = "interrupted"
-                _record(self.chosen.folder, name, None)
+                record(self.chosen.folder, name, None)
             return list(self.in_progress.values())
 
     def _cancel(self, running: tuple[Inventory, str]) -> None:
@@ -219,7 +220,7 @@ class _Trials:
     def _chief(self, trial: Trial) -> str:
         """The chief of the run of a trial that was started on these hosts and has not ended; "" if
         there is none."""
-        run_id = _recorded(self.chosen.folder).get(trial.name)
+        run_id = recorded(self.chosen.folder).get(trial.name)
         run = read_run(run_id) if run_id else None
         if run is None or run.result or run.cluster != self.inventory.name or not run.hosts:
             return ""
@@ -233,7 +234,7 @@ class _Trials:
             RunFailed: the connection was lost, and the run goes on. RailheadError: it was not
                 started, or its hosts cannot be reached.
         """
-        run_id = _recorded(self.chosen.folder).get(trial.name)
+        run_id = recorded(self.chosen.folder).get(trial.name)
         if run_id and read_run(run_id).result:
             print_lines(f"run {run_id} has ended before")
             return _outcome(run_id)
@@ -258,7 +259,7 @@ class _Trials:
         with self.lock:
             if not self.interrupted:
                 self.in_progress[trial.name] = part, run_id
-                _record(self.chosen.folder, trial.name, run_id)
+                record(self.chosen.folder, trial.name, run_id)
             return self.interrupted
 
     def _end(self, trial: Trial, outcome: str) -> None:
@@ -271,7 +272,7 @@ class _Trials:
                 self.courses[trial.name] = _course(run)
                 if self.interrupted:
                     self.outcomes[trial.name] = _outcome(run_id)
-                    _record(self.chosen.folder, trial.name, run_id)
+                    record(self.chosen.folder, trial.name, run_id)
 
     def _follow(self, part: Inventory, trial: Trial, run_id: str) -> str:
         try:
@@ -304,18 +305,18 @@ class _Trials:
 
     def error(self) -> RailheadError | None:
         """The error of the sweep; None if all trials have ended."""
-        recorded = _recorded(self.chosen.folder)
+        known = recorded(self.chosen.folder)
         left = [error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)]
         first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
         if self.interrupted:
             return RailheadError("the sweep was interrupted; no run of it is left", hint=AGAIN)
-        if first is None or not recorded:
+        if first is None or not known:
             return first
         names = [trial.name for trial, _ in self.chosen.trials]
         undone = [name for name in names if name in self.errors or name not in self.outcomes]
-        may_run = left or any(name in recorded for name in undone)
+        may_run = left or any(name in known for name in undone)
         kind = RunFailed if may_run else RailheadError
         what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
         return kind(what, hint=AGAIN)
@@ -335,8 +336,8 @@ class _Watch:
 
 def _course(run: RunFacts) -> Course:
     course = Course()
-    for record in run.epochs:
-        course.add(record)
+    for epoch in run.epochs:
+        course.add(epoch)
     return course
 
 
@@ -348,15 +349,15 @@ def _outcome(run_id: str) -> str:
 
 def report(chosen: Sweep) -> Path:
     """Write the page that compares the trials, and print the best one."""
-    recorded = _recorded(chosen.folder)
-    runs = [read_run(recorded[t.name]) for t, _ in chosen.trials if t.name in recorded]
+    known = recorded(chosen.folder)
+    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
     runs = [run for run in runs if run.result or run.records]
     if not runs:
         raise UsageError("no trial of the sweep has results", hint="fab runs")
     metric = metric_for(runs)
     page = comparison_page(runs, metric, "Sweep")
     if best := best_of(runs, metric):
-        name = next(name for name, run_id in recorded.items() if run_id == best.run_id)
+        name = next(name for name, run_id in known.items() if run_id == best.run_id)
         value = figure(metric, best.metrics[metric])
         print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
         print_lines(f"  run {best.run_id}")
@@ -365,22 +366,9 @@ def report(chosen: Sweep) -> Path:
 
 def _forget_unknown(folder: Path) -> None:
     """Forget the runs of trials that are not known on this computer, and name them."""
-    for name, run_id in _recorded(folder).items():
+    for name, run_id in recorded(folder).items():
         try:
             read_run(run_id)
         except UsageError:
             print_lines(f"run {run_id} of {name} is not known here: the trial is trained again")
-            _record(folder, name, None)
-
-
-def _recorded(folder: Path) -> dict[str, str]:
-    """{name of a trial: id of its run}."""
-    found = object_in(folder / FILE).get("runs")
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
-
-
-def _record(folder: Path, name: str, run_id: str | None) -> None:
-    """Record the run of a trial; None: forget it."""
-    runs: dict[str, str | None] = {**_recorded(folder), name: run_id}
-    known = {name: run_id for name, run_id in runs.items() if run_id}
-    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": known}, indent=1) + "\n")
+            record(folder, name, None)

@@ -29,6 +29,7 @@ from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
+from bootstrap.report.sweep_file import alone
 from bootstrap.runs import start
 from bootstrap.runs.request import TrainArgs, split
 from bootstrap.workflows import attach, bootstrap, scale, sweep, train
@@ -520,6 +521,18 @@ def test_a_run_that_is_not_known_here_is_trained_again(
     sweep.sweep(hosts.whole, trials)
     assert f"run {run_id} of learning_rate=0.5 is not known here" in capsys.readouterr().out
     assert len(hosts.started) == len(stopped) == 1
+
+
+def test_the_same_sweep_in_another_terminal_is_refused(hosts: Runs, stopped: list[str]) -> None:
+    trials = of_rates(0.5)
+    with (
+        alone(trials.folder),
+        pytest.raises(UsageError, match="in progress in another terminal"),
+    ):
+        sweep.sweep(hosts.whole, trials)
+    assert not hosts.started and not stopped
+    sweep.sweep(hosts.whole, trials)
+    assert len(hosts.started) == 1
 
 
 def test_hosts_with_a_run_are_refused_as_busy() -> None:
