@@ -21,6 +21,7 @@ from bootstrap.data.inputs import check_shares
 from bootstrap.errors import (
     BelowThreshold,
     HostsBusy,
+    HostsFailed,
     RailheadError,
     RunFailed,
     Terminated,
@@ -33,7 +34,7 @@ from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, read_run
+from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
 from bootstrap.report.sweep_file import alone, record, recorded
 from bootstrap.runs.request import RunRequest, TrainArgs
@@ -83,7 +84,7 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """
     with alone(chosen.folder):
         with stop.after_all_runs(inventory, print_lines):
-            _forget_unknown(chosen.folder)
+            _forget_unusable(chosen.folder)
             trials = _Trials(inventory, chosen)
             if trials.some_are_new():
                 trials.make_ready()
@@ -181,30 +182,34 @@ class _Trials:
 
     def _run_on(self, part: Inventory) -> None:
         """Run trials on one slice until none is left. A lost host ends the slice."""
-        while item := self._next(part):
-            number, (trial, request) = item
-            several = len(self.slices) > 1
-            place = f" on {', '.join(part.names)}" if several else ""
-            print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
-            with prefixed(f"trial {number}: " if several else ""):
-                try:
-                    outcome = self._run(part, trial, request)
-                except Exception as error:
-                    outcome = self._keep_error(trial, error)
-            self._end(trial, outcome)
-            if trial.name in self.errors:
-                return
+        while (item := self._next(part)) and self._train(part, item):
+            pass
 
-    def _keep_error(self, trial: Trial, error: Exception) -> str:
-        """Print and keep the error of a trial; returns its outcome."""
-        if not isinstance(error, RailheadError):
-            log.mistake()
-            error = RunFailed(f"unexpected {type(error).__name__}: {error}", hint=AGAIN)
+    def _train(self, part: Inventory, item: tuple[int, tuple[Trial, RunRequest]]) -> bool:
+        """Run a trial, whatever happens; whether its slice can go on."""
+        number, (trial, request) = item
+        several = len(self.slices) > 1
+        place = f" on {', '.join(part.names)}" if several else ""
+        print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
+        with prefixed(f"trial {number}: " if several else ""):
+            try:
+                self._end(trial, self._run(part, trial, request))
+            except Exception as error:
+                self._give_up(item, _known(error))
+                return False
+        return True
+
+    def _give_up(self, item: tuple[int, tuple[Trial, RunRequest]], error: RailheadError) -> None:
+        """End a trial with an error. Another slice may take one that was not started."""
+        trial = item[1][0]
         print_lines(*str(error).splitlines())
-        if not self.interrupted or isinstance(error, HostsBusy):
-            self.errors[trial.name] = error
         why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
-        return f"did not end: {why}"
+        with self.lock:
+            if not self.interrupted or isinstance(error, HostsBusy):
+                self.errors[trial.name] = error
+            if isinstance(error, HostsFailed) and trial.name not in self.in_progress:
+                self.left.append(item)
+            self._end(trial, f"did not end: {why}")
 
     def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
         """The next trial of a slice, first those that it has in progress; None if none is left."""
@@ -215,6 +220,8 @@ class _Trials:
                 return None
             first = min(free, key=lambda item: chiefs[item[0]] == "")
             self.left.remove(first)
+            for earlier in (self.errors, self.outcomes):  # on another slice
+                earlier.pop(first[1][0].name, None)
             return first
 
     def _chief(self, trial: Trial) -> str:
@@ -334,6 +341,14 @@ class _Watch:
             raise Hopeless
 
 
+def _known(error: Exception) -> RailheadError:
+    """The error itself, or for one that nobody expected RunFailed: the run may be in progress."""
+    if isinstance(error, RailheadError):
+        return error
+    log.mistake()
+    return RunFailed(f"unexpected {type(error).__name__}: {error}", hint=AGAIN)
+
+
 def _course(run: RunFacts) -> Course:
     course = Course()
     for epoch in run.epochs:
@@ -364,11 +379,23 @@ def report(chosen: Sweep) -> Path:
     return write.write(chosen.folder, page, comparison_panels(runs))
 
 
-def _forget_unknown(folder: Path) -> None:
-    """Forget the runs of trials that are not known on this computer, and name them."""
+def _forget_unusable(folder: Path) -> None:
+    """Forget the runs of trials that have to be trained again, and name them."""
     for name, run_id in recorded(folder).items():
-        try:
-            read_run(run_id)
-        except UsageError:
-            print_lines(f"run {run_id} of {name} is not known here: the trial is trained again")
+        if why := _why_again(run_id):
+            print_lines(f"run {run_id} of {name} {why}: the trial is trained again")
             record(folder, name, None)
+
+
+def _why_again(run_id: str) -> str:
+    try:
+        host = _lost_host(read_run(run_id))
+    except UsageError:
+        return "is not known here"
+    return f"lost {host}" if host else ""
+
+
+def _lost_host(run: RunFacts) -> str:
+    """The host that was lost during a run; "" if the run did not fail, or by its program."""
+    culprit = object_of(run.result, "culprit")
+    return text_of(culprit, "host") if culprit.get("rank") is None else ""

@@ -291,7 +291,7 @@ UNREACHABLE = HostsNotReady("1 of 1 hosts cannot be reached", {"h2": "refused"})
 @pytest.mark.parametrize(
     ("when", "fault", "kind"),
     [
-        ("start on h2", UNREACHABLE, RailheadError),
+        ("start on h2", UsageError("no disk"), RailheadError),
         ("follow on h2", LOST, RunFailed),
         ("follow on h2", UNREACHABLE, RunFailed),
     ],
@@ -323,6 +323,52 @@ def test_a_lost_host_ends_its_slice_alone(
     sweep.sweep(INVENTORY, of_four)
     assert len(hosts.started) - started == (1 if when.startswith("start") else 0)
     assert capsys.readouterr().out.count("  ok, run ") == 4
+
+
+def test_a_trial_that_was_not_started_goes_to_another_slice(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = threading.Event()
+
+    def refuse() -> Exception:
+        refused.set()
+        return UNREACHABLE
+
+    hosts.fault["start on h2"] = refuse
+    hosts.before_records = lambda: refused.wait(20)
+    of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
+    sweep.sweep(hosts.whole, of_four)
+    assert {*hosts.hosts.values()} == {"h1"} and len(hosts.started) == 4 and stopped == ["c"]
+    out = capsys.readouterr().out
+    assert out.count("  ok, run ") == 4 and "did not end" not in out
+
+
+def test_a_trial_that_no_slice_can_start_ends_the_sweep(hosts: Runs, stopped: list[str]) -> None:
+    hosts.fault |= {f"start on {name}": lambda: UNREACHABLE for name in ("h1", "h2")}
+    with pytest.raises(HostsNotReady):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert not hosts.started and stopped == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "runs"),
+    [
+        ({"rank": None, "host": "h2", "lines": []}, 2),
+        ({"rank": 1, "host": "h2", "lines": []}, 1),
+        ({"rank": None, "host": None, "lines": []}, 1),
+        (None, 1),
+    ],
+)
+def test_a_trial_that_lost_a_host_is_trained_again(
+    hosts: Runs, capsys: pytest.CaptureFixture[str], culprit: Any, runs: int
+) -> None:
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    result = Path("results/sweep-1", hosts.started[0], "result.json")
+    result.write_text(json.dumps({"state": "failed", "culprit": culprit}))
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    assert len(hosts.started) == runs
+    again = f"run {hosts.started[0]} of learning_rate=0.5 lost h2: the trial is trained again"
+    assert (again in capsys.readouterr().out) is (runs == 2)
 
 
 def press_ctrl_c() -> None:
