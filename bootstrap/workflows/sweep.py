@@ -74,6 +74,13 @@ def check(inventory: Inventory, chosen: Sweep) -> None:
         check_shares(request.data, hosts)
 
 
+def has_ended(chosen: Sweep) -> bool:
+    """Whether no trial is left: no host is needed, and no machine has to be started."""
+    known = recorded(chosen.folder)
+    runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
+    return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
+
+
 def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """Run all trials and write the report; returns its page.
 
@@ -245,12 +252,14 @@ class _Trials:
         if run_id and read_run(run_id).result:
             print_lines(f"run {run_id} has ended before")
             return _outcome(run_id)
-        if not run_id or not self._chief(trial):
+        is_followed = run_id and self._chief(trial)
+        if not run_id or not is_followed:
             if run_id:
                 print_lines(f"run {run_id} was on other hosts, and is not followed")
             run_id = self._start(part, request)
         if self._begin(trial, part, run_id):
-            self._drop(part, run_id)
+            if not is_followed:
+                self._drop(part, run_id)
             return "interrupted"
         return self._follow(part, trial, run_id)
 
@@ -317,6 +326,9 @@ class _Trials:
         first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
+        if self.interrupted and any(self._chief(trial) for trial, _ in self.chosen.trials):
+            what = "the sweep was interrupted; trials of an earlier command may be in progress"
+            return RunFailed(what, hint=AGAIN)
         if self.interrupted:
             return RailheadError("the sweep was interrupted; no run of it is left", hint=AGAIN)
         if first is None or not known:

@@ -428,6 +428,26 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
     assert len(hosts.started) == 2, "the first trial is not trained again"
 
 
+def test_ctrl_c_leaves_trials_of_an_earlier_command_that_it_has_not_cancelled(
+    hosts: Runs, stopped: list[str]
+) -> None:
+    hosts.fault |= {f"follow on {name}": lambda: LOST for name in ("h1", "h2")}
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, at_once=2))
+    hosts.before_records = press_ctrl_c
+    with pytest.raises(RunFailed, match="trials of an earlier command may be in progress"):
+        sweep.sweep(hosts.whole, replace(of_rates(0.5, 0.6), early_end=False))
+    assert len(hosts.cancelled) == 1 and len(hosts.started) == 2 and not stopped
+
+
+def test_a_sweep_whose_trials_have_ended_needs_no_host(hosts: Runs) -> None:
+    assert not sweep.has_ended(of_rates(0.5))
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    assert sweep.has_ended(of_rates(0.5)) and not sweep.has_ended(of_rates(0.5, 0.6))
+    (Path("results/sweep-1") / hosts.started[0] / "result.json").unlink()
+    assert not sweep.has_ended(of_rates(0.5))
+
+
 def test_a_wait_that_ctrl_c_has_ended_can_be_repeated() -> None:
     go, done = threading.Event(), []
 
