@@ -6,6 +6,7 @@
   - BelowThreshold     3   the run succeeded and its evaluation did not reach a threshold
   - UsageError         2   a broken rule or an unmet precondition: nothing was started
     + HostsNotReady    2   some hosts cannot be used; `outcomes` has every host
+    + HostsBusy        2   another run or a health check is in progress on a host
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class HostsFailed(RailheadError):
     def __init__(self, what: str, outcomes: Mapping[str, str], *, hint: str = "") -> None:
         super().__init__(_per_host(what, outcomes), hint=hint)
         self.outcomes = dict(outcomes)
+
+
+class HostsBusy(UsageError):
+    """Another run is in progress on a host: its machines must not be stopped."""
 
 
 class HostsNotReady(HostsFailed, UsageError):

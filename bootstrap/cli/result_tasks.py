@@ -137,6 +137,10 @@ def sweep(
     sweep = workflow.Sweep(requests, options, folder, not to_end, number)
     status = target_of(hosts, stack, slots).status()
     workflow.check(status.inventory, sweep)  # before machines of a stack are started
+    if workflow.has_ended(sweep):
+        print_lines("all trials have ended before")
+        workflow.report(sweep)
+        return
     workflow.sweep(power.ensure_running(status, print_lines, start_them=True), sweep)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,20 +17,23 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
     not the work: wait again, or leave, which ends the threads with the process.
     """
     errors: list[BaseException] = []
+    # In Python 3.11 a `join` that Ctrl-C ends makes the next one return at once.
+    ended = [Event() for _ in items]
 
-    def one(item: T) -> None:
+    def one(item: T, end: Event) -> None:
         try:
             work(item)
         except BaseException as error:
             errors.append(error)
+        finally:
+            end.set()
 
-    threads = [Thread(target=copy_context().run, args=(one, item), daemon=True) for item in items]
-    for thread in threads:
-        thread.start()
+    for item, end in zip(items, ended, strict=True):
+        Thread(target=copy_context().run, args=(one, item, end), daemon=True).start()
 
     def wait() -> None:
-        for thread in threads:
-            thread.join()
+        for end in ended:
+            end.wait()
         if errors:
             raise errors[0]
 

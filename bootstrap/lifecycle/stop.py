@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from bootstrap.clouds import base
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
-from bootstrap.errors import RunFailed
+from bootstrap.errors import HostsBusy, RunFailed
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.lifecycle.consent import STOP, stop_or_end
 from bootstrap.lifecycle.receipt import price
 from bootstrap.runs.launch import StopPolicy
+
+RUN_LEFT = (RunFailed, HostsBusy)  # errors after which a run may be in progress
 
 
 @contextmanager
@@ -22,7 +24,7 @@ def after_all_runs(inventory: Inventory, report: Reporter) -> Iterator[None]:
     after an error, unless a run may still be in progress."""
     try:
         yield
-    except (KeyboardInterrupt, RunFailed):
+    except (KeyboardInterrupt, *RUN_LEFT):
         if inventory.is_managed:
             report("a run may still be in progress: the machines keep running; fab stop ends them")
         raise

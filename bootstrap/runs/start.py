@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.console import log
-from bootstrap.errors import HostsNotReady, UsageError
+from bootstrap.errors import HostsBusy, HostsNotReady
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan import hostfile
@@ -78,12 +78,12 @@ def find_run(inventory: Inventory, run_id: str | None) -> Run:
 
 
 def refuse_second(cluster: Cluster) -> None:
-    """UsageError when a run or a health check is in progress on any of the hosts."""
+    """HostsBusy when a run or a health check is in progress on any of the hosts."""
     for name, facts in cluster.facts.items():
         for process in facts.run_processes:
             of_run = f"fab attach --run {process.run_id}   # or: fab cancel --run {process.run_id}"
             of_check = "wait until it has ended; fab teardown ends what a broken one has left"
-            raise UsageError(
+            raise HostsBusy(
                 f"{name} is busy with run {process.run_id}: one run at a time",
                 hint=of_check if process.run_id == HEALTH else of_run,
             )

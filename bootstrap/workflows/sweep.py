@@ -12,26 +12,35 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.live import common_board, prefixed
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.console.threads import side_by_side
 from bootstrap.data.inputs import check_shares
-from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, Terminated, UsageError
+from bootstrap.errors import (
+    BelowThreshold,
+    HostsBusy,
+    HostsFailed,
+    RailheadError,
+    RunFailed,
+    Terminated,
+    UsageError,
+)
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
-from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, object_in, read_run
+from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
+from bootstrap.report.sweep_file import alone, record, recorded
 from bootstrap.runs.request import RunRequest, TrainArgs
 from bootstrap.runs.start import find_run
 from bootstrap.workflows import attach, bootstrap, train
 
-FILE = "sweep.json"
 AGAIN = "the same command again   # it goes on where it was"
 
 
@@ -65,25 +74,35 @@ def check(inventory: Inventory, chosen: Sweep) -> None:
         check_shares(request.data, hosts)
 
 
+def has_ended(chosen: Sweep) -> bool:
+    """Whether no trial is left: no host is needed, and no machine has to be started."""
+    known = recorded(chosen.folder)
+    runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
+    return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
+
+
 def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """Run all trials and write the report; returns its page.
 
     Raises:
+        UsageError: the same sweep is in progress; also where the hosts cannot be used.
         RunFailed: some trials did not end; their runs may be in progress. RailheadError: some
             trials did not end, and no run is left.
     """
-    trials = _Trials(inventory, chosen)
-    with stop.after_all_runs(inventory, print_lines):
-        if trials.some_are_new():
-            bootstrap.bootstrap_idle(inventory, chosen.options)
-        with common_board(inventory.names):
-            trials.run()
-        print_lines("trials:", *trials.outcome_lines())
-        if error := trials.error():
-            with suppress(UsageError):
-                report(chosen)
-            raise error
-    return report(chosen)
+    with alone(chosen.folder):
+        with stop.after_all_runs(inventory, print_lines):
+            _forget_unusable(chosen.folder)
+            trials = _Trials(inventory, chosen)
+            if trials.some_are_new():
+                trials.make_ready()
+            with common_board(inventory.names):
+                trials.run()
+            print_lines("trials:", *trials.outcome_lines())
+            if error := trials.error():
+                with suppress(UsageError):
+                    report(chosen)
+                raise error
+        return report(chosen)
 
 
 class _Trials:
@@ -100,14 +119,27 @@ class _Trials:
         self.interrupted = False
         self.courses = {
             name: _course(run)
-            for name, run_id in _recorded(chosen.folder).items()
+            for name, run_id in recorded(chosen.folder).items()
             if (run := read_run(run_id)).state == "succeeded"
         }
 
     def some_are_new(self) -> bool:
         """Whether a trial has not been started."""
-        recorded = _recorded(self.chosen.folder)
-        return any(trial.name not in recorded for trial, _ in self.chosen.trials)
+        known = recorded(self.chosen.folder)
+        return any(trial.name not in known for trial, _ in self.chosen.trials)
+
+    def make_ready(self) -> None:
+        """Make all hosts ready, where no run is in progress.
+
+        Raises:
+            RunFailed: they cannot be used, and trials that were started before may be in progress.
+        """
+        try:
+            bootstrap.bootstrap_idle(self.inventory, self.chosen.options)
+        except RailheadError as error:
+            if any(self._chief(trial) for trial, _ in self.chosen.trials):
+                raise RunFailed(error.message, hint=error.hint) from None
+            raise
 
     def run(self) -> None:
         """Run the trials on all slices. Ctrl-C cancels those in progress, SIGTERM leaves them."""
@@ -136,7 +168,7 @@ class _Trials:
             self.interrupted = True
             for name in self.in_progress:
                 self.outcomes[name] = "interrupted"
-                _record(self.chosen.folder, name, None)
+                record(self.chosen.folder, name, None)
             return list(self.in_progress.values())
 
     def _cancel(self, running: tuple[Inventory, str]) -> None:
@@ -148,25 +180,43 @@ class _Trials:
             hint = f"fab cancel --run {run_id}   # then the same command again"
             self.errors[run_id] = RunFailed(f"run {run_id} was not cancelled", hint=hint)
 
+    def _drop(self, part: Inventory, run_id: str) -> None:
+        """Cancel a run that has only just been started, and forget it: it has no results, which
+        would keep spot machines from being ended."""
+        self._cancel((part, run_id))
+        if run_id not in self.errors:
+            local_state.forget_run({"run_id": run_id, "cluster": part.name})
+
     def _run_on(self, part: Inventory) -> None:
         """Run trials on one slice until none is left. A lost host ends the slice."""
-        while item := self._next(part):
-            number, (trial, request) = item
-            several = len(self.slices) > 1
-            place = f" on {', '.join(part.names)}" if several else ""
-            print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
-            with prefixed(f"trial {number}: " if several else ""):
-                try:
-                    outcome = self._run(part, trial, request)
-                except RailheadError as error:
-                    print_lines(*str(error).splitlines())
-                    if not self.interrupted:
-                        self.errors[trial.name] = error
-                    why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
-                    outcome = f"did not end: {why}"
-            self._end(trial, outcome)
-            if trial.name in self.errors:
-                return
+        while (item := self._next(part)) and self._train(part, item):
+            pass
+
+    def _train(self, part: Inventory, item: tuple[int, tuple[Trial, RunRequest]]) -> bool:
+        """Run a trial, whatever happens; whether its slice can go on."""
+        number, (trial, request) = item
+        several = len(self.slices) > 1
+        place = f" on {', '.join(part.names)}" if several else ""
+        print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
+        with prefixed(f"trial {number}: " if several else ""):
+            try:
+                self._end(trial, self._run(part, trial, request))
+            except Exception as error:
+                self._give_up(item, _known(error))
+                return False
+        return True
+
+    def _give_up(self, item: tuple[int, tuple[Trial, RunRequest]], error: RailheadError) -> None:
+        """End a trial with an error. Another slice may take one that was not started."""
+        trial = item[1][0]
+        print_lines(*str(error).splitlines())
+        why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
+        with self.lock:
+            if not self.interrupted or isinstance(error, HostsBusy):
+                self.errors[trial.name] = error
+            if isinstance(error, HostsFailed) and trial.name not in self.in_progress:
+                self.left.append(item)
+            self._end(trial, f"did not end: {why}")
 
     def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
         """The next trial of a slice, first those that it has in progress; None if none is left."""
@@ -177,12 +227,14 @@ class _Trials:
                 return None
             first = min(free, key=lambda item: chiefs[item[0]] == "")
             self.left.remove(first)
+            for earlier in (self.errors, self.outcomes):  # on another slice
+                earlier.pop(first[1][0].name, None)
             return first
 
     def _chief(self, trial: Trial) -> str:
         """The chief of the run of a trial that was started on these hosts and has not ended; "" if
         there is none."""
-        run_id = _recorded(self.chosen.folder).get(trial.name)
+        run_id = recorded(self.chosen.folder).get(trial.name)
         run = read_run(run_id) if run_id else None
         if run is None or run.result or run.cluster != self.inventory.name or not run.hosts:
             return ""
@@ -196,16 +248,18 @@ class _Trials:
             RunFailed: the connection was lost, and the run goes on. RailheadError: it was not
                 started, or its hosts cannot be reached.
         """
-        run_id = _recorded(self.chosen.folder).get(trial.name)
+        run_id = recorded(self.chosen.folder).get(trial.name)
         if run_id and read_run(run_id).result:
             print_lines(f"run {run_id} has ended before")
             return _outcome(run_id)
-        if not run_id or not self._chief(trial):
+        is_followed = run_id and self._chief(trial)
+        if not run_id or not is_followed:
             if run_id:
                 print_lines(f"run {run_id} was on other hosts, and is not followed")
             run_id = self._start(part, request)
         if self._begin(trial, part, run_id):
-            self._cancel((part, run_id))
+            if not is_followed:
+                self._drop(part, run_id)
             return "interrupted"
         return self._follow(part, trial, run_id)
 
@@ -221,16 +275,20 @@ class _Trials:
         with self.lock:
             if not self.interrupted:
                 self.in_progress[trial.name] = part, run_id
-                _record(self.chosen.folder, trial.name, run_id)
+                record(self.chosen.folder, trial.name, run_id)
             return self.interrupted
 
     def _end(self, trial: Trial, outcome: str) -> None:
+        """Keep the outcome of a trial. One that succeeded before it was cancelled is recorded
+        again."""
         with self.lock:
             self.outcomes.setdefault(trial.name, outcome)
-            self.in_progress.pop(trial.name, None)
-            run_id = _recorded(self.chosen.folder).get(trial.name)
+            _, run_id = self.in_progress.pop(trial.name, (None, ""))
             if run_id and (run := read_run(run_id)).state == "succeeded":
                 self.courses[trial.name] = _course(run)
+                if self.interrupted:
+                    self.outcomes[trial.name] = _outcome(run_id)
+                    record(self.chosen.folder, trial.name, run_id)
 
     def _follow(self, part: Inventory, trial: Trial, run_id: str) -> str:
         try:
@@ -263,17 +321,21 @@ class _Trials:
 
     def error(self) -> RailheadError | None:
         """The error of the sweep; None if all trials have ended."""
-        recorded = _recorded(self.chosen.folder)
-        first = next(iter(self.errors.values()), None)
+        known = recorded(self.chosen.folder)
+        left = [error for error in self.errors.values() if isinstance(error, stop.RUN_LEFT)]
+        first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
+        if self.interrupted and any(self._chief(trial) for trial, _ in self.chosen.trials):
+            what = "the sweep was interrupted; trials of an earlier command may be in progress"
+            return RunFailed(what, hint=AGAIN)
         if self.interrupted:
             return RailheadError("the sweep was interrupted; no run of it is left", hint=AGAIN)
-        if first is None or not recorded:
+        if first is None or not known:
             return first
         names = [trial.name for trial, _ in self.chosen.trials]
         undone = [name for name in names if name in self.errors or name not in self.outcomes]
-        may_run = any(name in recorded for name in undone)
+        may_run = left or any(name in known for name in undone)
         kind = RunFailed if may_run else RailheadError
         what = f"{len(undone)} of {count(len(names), 'trial')} did not end: {first.message}"
         return kind(what, hint=AGAIN)
@@ -291,10 +353,18 @@ class _Watch:
             raise Hopeless
 
 
+def _known(error: Exception) -> RailheadError:
+    """The error itself, or for one that nobody expected RunFailed: the run may be in progress."""
+    if isinstance(error, RailheadError):
+        return error
+    log.mistake()
+    return RunFailed(f"unexpected {type(error).__name__}: {error}", hint=AGAIN)
+
+
 def _course(run: RunFacts) -> Course:
     course = Course()
-    for record in run.epochs:
-        course.add(record)
+    for epoch in run.epochs:
+        course.add(epoch)
     return course
 
 
@@ -306,29 +376,38 @@ def _outcome(run_id: str) -> str:
 
 def report(chosen: Sweep) -> Path:
     """Write the page that compares the trials, and print the best one."""
-    recorded = _recorded(chosen.folder)
-    runs = [read_run(recorded[t.name]) for t, _ in chosen.trials if t.name in recorded]
+    known = recorded(chosen.folder)
+    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
     runs = [run for run in runs if run.result or run.records]
     if not runs:
         raise UsageError("no trial of the sweep has results", hint="fab runs")
     metric = metric_for(runs)
     page = comparison_page(runs, metric, "Sweep")
     if best := best_of(runs, metric):
-        name = next(name for name, run_id in recorded.items() if run_id == best.run_id)
+        name = next(name for name, run_id in known.items() if run_id == best.run_id)
         value = figure(metric, best.metrics[metric])
         print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
         print_lines(f"  run {best.run_id}")
     return write.write(chosen.folder, page, comparison_panels(runs))
 
 
-def _recorded(folder: Path) -> dict[str, str]:
-    """{name of a trial: id of its run}."""
-    found = object_in(folder / FILE).get("runs")
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+def _forget_unusable(folder: Path) -> None:
+    """Forget the runs of trials that have to be trained again, and name them."""
+    for name, run_id in recorded(folder).items():
+        if why := _why_again(run_id):
+            print_lines(f"run {run_id} of {name} {why}: the trial is trained again")
+            record(folder, name, None)
 
 
-def _record(folder: Path, name: str, run_id: str | None) -> None:
-    """Record the run of a trial; None: forget it."""
-    runs: dict[str, str | None] = {**_recorded(folder), name: run_id}
-    known = {name: run_id for name, run_id in runs.items() if run_id}
-    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": known}, indent=1) + "\n")
+def _why_again(run_id: str) -> str:
+    try:
+        host = _lost_host(read_run(run_id))
+    except UsageError:
+        return "is not known here"
+    return f"lost {host}" if host else ""
+
+
+def _lost_host(run: RunFacts) -> str:
+    """The host that was lost during a run; "" if the run did not fail, or by its program."""
+    culprit = object_of(run.result, "culprit")
+    return text_of(culprit, "host") if culprit.get("rank") is None else ""

@@ -6,24 +6,31 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import HostsNotReady, RailheadError, RunFailed, UsageError
+from bootstrap.console.threads import side_by_side
+from bootstrap.console.wait import wait_until
+from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation.grid import Course, Trial, is_hopeless, read_trials, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop
+from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
+from bootstrap.report.sweep_file import alone
+from bootstrap.runs import start
 from bootstrap.runs.request import TrainArgs, split
 from bootstrap.workflows import attach, bootstrap, scale, sweep, train
 
@@ -217,6 +224,15 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(monkeypatch)
 
 
+@pytest.fixture
+def stopped(hosts: Runs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts are machines of a stack; returns the names of the clusters that were stopped."""
+    calls: list[str] = []
+    hosts.whole = replace(INVENTORY, cloud="aws")
+    monkeypatch.setattr(stop, "stop", lambda inventory, *_, **__: calls.append(inventory.name))
+    return calls
+
+
 def of_rates(*rates: float, at_once: int = 1) -> sweep.Sweep:
     trials = [(Trial({"learning_rate": str(rate)}), request(rate)) for rate in rates]
     return sweep.Sweep(trials, Options(), Path("results/sweep-1").resolve(), at_once=at_once)
@@ -275,7 +291,7 @@ UNREACHABLE = HostsNotReady("1 of 1 hosts cannot be reached", {"h2": "refused"})
 @pytest.mark.parametrize(
     ("when", "fault", "kind"),
     [
-        ("start on h2", UNREACHABLE, RailheadError),
+        ("start on h2", UsageError("no disk"), RailheadError),
         ("follow on h2", LOST, RunFailed),
         ("follow on h2", UNREACHABLE, RunFailed),
     ],
@@ -309,6 +325,66 @@ def test_a_lost_host_ends_its_slice_alone(
     assert capsys.readouterr().out.count("  ok, run ") == 4
 
 
+def test_a_trial_that_was_not_started_goes_to_another_slice(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = threading.Event()
+
+    def refuse() -> Exception:
+        refused.set()
+        return UNREACHABLE
+
+    hosts.fault["start on h2"] = refuse
+    hosts.before_records = lambda: refused.wait(20)
+    of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
+    sweep.sweep(hosts.whole, of_four)
+    assert {*hosts.hosts.values()} == {"h1"} and len(hosts.started) == 4 and stopped == ["c"]
+    out = capsys.readouterr().out
+    assert out.count("  ok, run ") == 4 and "did not end" not in out
+
+
+def test_a_trial_that_no_slice_can_start_ends_the_sweep(hosts: Runs, stopped: list[str]) -> None:
+    hosts.fault |= {f"start on {name}": lambda: UNREACHABLE for name in ("h1", "h2")}
+    with pytest.raises(HostsNotReady):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert not hosts.started and stopped == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "runs"),
+    [
+        ({"rank": None, "host": "h2", "lines": []}, 2),
+        ({"rank": 1, "host": "h2", "lines": []}, 1),
+        ({"rank": None, "host": None, "lines": []}, 1),
+        (None, 1),
+    ],
+)
+def test_a_trial_that_lost_a_host_is_trained_again(
+    hosts: Runs, capsys: pytest.CaptureFixture[str], culprit: Any, runs: int
+) -> None:
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    result = Path("results/sweep-1", hosts.started[0], "result.json")
+    result.write_text(json.dumps({"state": "failed", "culprit": culprit}))
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    assert len(hosts.started) == runs
+    again = f"run {hosts.started[0]} of learning_rate=0.5 lost h2: the trial is trained again"
+    assert (again in capsys.readouterr().out) is (runs == 2)
+
+
+def press_ctrl_c() -> None:
+    """As soon as the main thread waits for the others."""
+
+    def waits() -> bool:
+        frame = sys._current_frames()[threading.main_thread().ident or 0]
+        code = [frame.f_code for frame, _ in traceback.walk_stack(frame)]
+        return any(
+            c.co_name == "wait" and c.co_filename.endswith("console/threads.py") for c in code
+        )
+
+    assert wait_until(waits, seconds=20, every=0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_ctrl_c_cancels_the_runs_of_all_slices(
     hosts: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +392,7 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
 
     def interrupt() -> None:
         if both.wait() == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            press_ctrl_c()
         assert cancelled.wait(20)
 
     def cancel(_: Inventory, run_id: str) -> None:
@@ -334,12 +410,92 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
     assert len(hosts.started) == 5, "the trials that were cancelled begin again"
 
 
+def test_ctrl_c_keeps_a_trial_that_had_succeeded(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def finish(_: object) -> None:
+        if not interrupted.is_set():
+            press_ctrl_c()
+            assert interrupted.wait(20)
+
+    interrupted = threading.Event()
+    monkeypatch.setattr(attach, "finish", finish)
+    monkeypatch.setattr(attach, "cancel", lambda *_: interrupted.set())
+    with pytest.raises(RailheadError, match="the sweep was interrupted"):
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert f"learning_rate=0.5  ok, run {hosts.started[0]}" in capsys.readouterr().out
+    sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert len(hosts.started) == 2, "the first trial is not trained again"
+
+
+def test_ctrl_c_leaves_trials_of_an_earlier_command_that_it_has_not_cancelled(
+    hosts: Runs, stopped: list[str]
+) -> None:
+    hosts.fault |= {f"follow on {name}": lambda: LOST for name in ("h1", "h2")}
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, at_once=2))
+    hosts.before_records = press_ctrl_c
+    with pytest.raises(RunFailed, match="trials of an earlier command may be in progress"):
+        sweep.sweep(hosts.whole, replace(of_rates(0.5, 0.6), early_end=False))
+    assert len(hosts.cancelled) == 1 and len(hosts.started) == 2 and not stopped
+
+
+def test_a_sweep_whose_trials_have_ended_needs_no_host(hosts: Runs) -> None:
+    assert not sweep.has_ended(of_rates(0.5))
+    sweep.sweep(INVENTORY, of_rates(0.5))
+    assert sweep.has_ended(of_rates(0.5)) and not sweep.has_ended(of_rates(0.5, 0.6))
+    (Path("results/sweep-1") / hosts.started[0] / "result.json").unlink()
+    assert not sweep.has_ended(of_rates(0.5))
+
+
+def test_a_wait_that_ctrl_c_has_ended_can_be_repeated() -> None:
+    go, done = threading.Event(), []
+
+    def work(item: int) -> None:
+        assert go.wait(20)
+        done.append(item)
+
+    wait = side_by_side(work, [1])
+    with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=press_ctrl_c).start()
+        wait()
+    threading.Timer(0.2, go.set).start()
+    wait()
+    assert done
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch, cancels: bool
+) -> None:
+    """Spot machines are not ended while results are missing here."""
+
+    def begin(trials: sweep._Trials, *args: Any) -> bool:
+        press_ctrl_c()
+        wait_until(lambda: trials.interrupted, seconds=20, every=0.01)
+        return begun(trials, *args)
+
+    def cancel(_: Inventory, run_id: str) -> None:
+        raise RailheadError("processes are left")
+
+    begun = sweep._Trials._begin
+    monkeypatch.setattr(sweep._Trials, "_begin", begin)
+    if not cancels:
+        monkeypatch.setattr(attach, "cancel", cancel)
+    with pytest.raises(RailheadError, match="the sweep was interrupted") as caught:
+        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    assert len(hosts.started) == 1
+    assert unfetched(INVENTORY) == ([] if cancels else hosts.started)
+    assert isinstance(caught.value, RunFailed) is not cancels
+
+
 @pytest.mark.parametrize(
     ("error", "stopped"),
     [
         (None, 1),
         (KeyboardInterrupt(), 0),  # a run may be in progress
         (RunFailed("lost"), 0),
+        (HostsBusy("h1 is busy with run X"), 0),
         (UsageError("no host"), 1),
     ],
 )
@@ -370,6 +526,85 @@ def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
     )
     sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
     assert ended == [4]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_run_of_somebody_else_keeps_its_machines(
+    hosts: Runs, stopped: list[str], before: int
+) -> None:
+    """Also when trials have ended before it, or another slice fails first."""
+    if before:
+        sweep.sweep(hosts.whole, of_rates(0.5))
+    stopped.clear()
+    hosts.fault["start on h1"] = lambda: HostsBusy("h1 is busy with run X")
+    hosts.fault["start on h2"] = lambda: UNREACHABLE
+    trials = of_rates(0.5, 0.6, 0.7, at_once=2)
+    with pytest.raises(RailheadError, match="h1 is busy with run X"):
+        sweep.sweep(hosts.whole, trials)
+    assert not stopped
+
+
+def test_hosts_that_cannot_be_reached_keep_the_trials_that_run_there(
+    hosts: Runs, stopped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise UNREACHABLE
+
+    hosts.fault["20261122-100000-0001"] = lambda: LOST
+    with pytest.raises(RunFailed, match="lost"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+    monkeypatch.setattr(bootstrap, "bootstrap_idle", fail)
+    with pytest.raises(RunFailed, match="1 of 1 hosts cannot be reached"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+    assert not stopped, "the first trial may be in progress"
+    with pytest.raises(HostsNotReady):
+        sweep.sweep(hosts.whole, replace(of_rates(0.7), folder=Path("results/other").resolve()))
+    assert stopped == ["c"], "no trial of this sweep has begun"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), TypeError("not a text")])
+def test_an_unexpected_error_ends_its_slice_alone(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    hosts.fault["follow on h1"] = lambda: error
+    what = f"did not end: unexpected {type(error).__name__}: "
+    with pytest.raises(RunFailed, match=f"1 of 3 trials {what}"):
+        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+    assert not stopped, "the run of the trial may be in progress"
+    out = capsys.readouterr().out
+    assert out.count("  ok, run ") == 2 and out.count(f"  {what}") == 1
+    assert "best of " in out
+
+
+@pytest.mark.parametrize("run_id", ["20260101-000000-aaaa", "../../x", ""])
+def test_a_run_that_is_not_known_here_is_trained_again(
+    hosts: Runs, stopped: list[str], capsys: pytest.CaptureFixture[str], run_id: str
+) -> None:
+    trials = of_rates(0.5)
+    trials.folder.mkdir(parents=True)
+    record = {"schema": 1, "runs": {"learning_rate=0.5": run_id}}
+    (trials.folder / "sweep.json").write_text(json.dumps(record))
+    sweep.sweep(hosts.whole, trials)
+    assert f"run {run_id} of learning_rate=0.5 is not known here" in capsys.readouterr().out
+    assert len(hosts.started) == len(stopped) == 1
+
+
+def test_the_same_sweep_in_another_terminal_is_refused(hosts: Runs, stopped: list[str]) -> None:
+    trials = of_rates(0.5)
+    with (
+        alone(trials.folder),
+        pytest.raises(UsageError, match="in progress in another terminal"),
+    ):
+        sweep.sweep(hosts.whole, trials)
+    assert not hosts.started and not stopped
+    sweep.sweep(hosts.whole, trials)
+    assert len(hosts.started) == 1
+
+
+def test_hosts_with_a_run_are_refused_as_busy() -> None:
+    facts = SimpleNamespace(run_processes=[SimpleNamespace(run_id="X")])
+    with pytest.raises(HostsBusy, match="h1 is busy with run X"):
+        start.refuse_second(cast(Any, SimpleNamespace(facts={"h1": facts})))
 
 
 def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> 
     assert sorted({*hosts.values()}) == ["h1", "h2"]
     on_second = next(run for run in hosts if hosts[run] == "h2")
     operator.fab("logs", "--run", on_second).ended(0, "accuracy")
-    operator.fab(*command).ended(0, "has ended before", "best of 3 trials: rate=0.3")
+    operator.fab(*command).ended(0, "all trials have ended before", "best of 3 trials: rate=0.3")
 
 
 def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:

@@ -1,0 +1,45 @@
+"""sweep.json: the run of each trial of a sweep, in the folder of its results."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory.files import atomic_write
+from bootstrap.report.facts import object_in
+from bootstrap.runs.results import require_writable
+
+FILE, LOCK = "sweep.json", "sweep.lock"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Lock the folder of a sweep, and create it; UsageError if another command has locked it."""
+    require_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"this sweep is in progress in another terminal: it uses {folder}",
+                hint="the same command again   # when the other one has ended",
+            ) from None
+        yield
+
+
+def recorded(folder: Path) -> dict[str, str]:
+    """{name of a trial: id of its run}."""
+    found = object_in(folder / FILE).get("runs")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def record(folder: Path, name: str, run_id: str | None) -> None:
+    """Record the run of a trial; None: forget it."""
+    runs: dict[str, str | None] = {**recorded(folder), name: run_id}
+    known = {name: run_id for name, run_id in runs.items() if run_id}
+    atomic_write(folder / FILE, json.dumps({"schema": 1, "runs": known}, indent=1) + "\n")
