@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import script
 
 SHELLS = [s for s in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(s[0])]
-LINEAR = Path("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
 each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0])
 
 
@@ -76,17 +76,31 @@ def test_the_first_mirror_of_the_lists_is_tried(
     assert ask(tmp_path, shell=shell).apt == EgressCheck(nobody, False)
 
 
-def test_a_mirror_whose_first_packets_are_lost_is_reached(tmp_path: Path) -> None:
-    """A full queue drops a connection's packets. The kernel sends them again after 1 s and 3 s, or
-    every second where it knows LINEAR: the next one of a single connection would be too late."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
-        address = "127.0.0.1:{}".format(*listening.getsockname()[1:2])
-        with socket.create_connection(listening.getsockname()):  # the only place in the queue
-            room = threading.Timer(2.2 if LINEAR.exists() else 1.2, listening.accept)
-            room.start()
-            write(tmp_path, "sources.list", f"deb http://{address} stable main\n")
-            found = ask(tmp_path)
-            room.join()
+SLEEP = """#!/bin/sh
+[ "$1" != 0.8 ] || { touch {there}/third; until [ -e {there}/open ]; do :; done; }
+"""
+
+
+def test_a_mirror_that_only_the_third_connection_reaches_is_open(tmp_path: Path) -> None:
+    """As on a line that loses packets. The third connection waits here until somebody listens."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sleep").write_text(SLEEP.replace("{there}", str(tmp_path)))
+    (tmp_path / "bin/sleep").chmod(0o755)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+
+        def open_at_the_third() -> None:
+            while not (tmp_path / "third").exists():
+                time.sleep(0.01)
+            server.listen()
+            (tmp_path / "open").touch()
+
+        thread = threading.Thread(target=open_at_the_third, daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        write(tmp_path, "sources.list", f"deb http://{address} stable main\n")
+        found = ask(tmp_path, path=f"{tmp_path}/bin:{os.defpath}")
+        thread.join(5)
     assert found.apt == EgressCheck(address, True)
 
 
