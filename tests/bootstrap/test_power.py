@@ -435,17 +435,14 @@ def test_a_host_key_that_nothing_pins_is_refused_at_once(operator: Operator) -> 
 
 
 def test_connections_of_a_wait_are_closed_before_the_next_try(operator: Operator) -> None:
-    sky, opened = operator.has(), list[int]()
+    def connections() -> set[paramiko.Transport]:
+        return {t for t in threading.enumerate() if isinstance(t, paramiko.Transport)}
 
-    def count() -> None:
-        threads = (t for t in threading.enumerate() if isinstance(t, paramiko.Transport))
-        opened.append(sum(thread.is_active() for thread in threads))
-
-    sky.at_sleep.append(count)
+    sky, before, opened = operator.has(), connections(), list[int]()
+    sky.at_sleep.append(lambda: opened.append(sum(t.is_active() for t in connections() - before)))
     answers_at(sky, 30, TWO)
-    before = sum(isinstance(t, paramiko.Transport) for t in threading.enumerate())
     start(operator, sky)
-    assert len(opened) > 5 and set(opened) == {before}
+    assert len(opened) > 5 and set(opened) == {0}
 
 
 def test_stopping_waits_for_the_cloud_and_reports_what_still_bills(

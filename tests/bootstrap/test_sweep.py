@@ -431,10 +431,14 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
 def test_ctrl_c_leaves_trials_of_an_earlier_command_that_it_has_not_cancelled(
     hosts: Runs, stopped: list[str]
 ) -> None:
+    def interrupt() -> None:
+        press_ctrl_c()
+        assert wait_until(lambda: bool(hosts.cancelled), seconds=20, every=0.01)
+
     hosts.fault |= {f"follow on {name}": lambda: LOST for name in ("h1", "h2")}
     with pytest.raises(RunFailed, match="lost"):
         sweep.sweep(hosts.whole, of_rates(0.5, 0.6, at_once=2))
-    hosts.before_records = press_ctrl_c
+    hosts.before_records = interrupt
     with pytest.raises(RunFailed, match="trials of an earlier command may be in progress"):
         sweep.sweep(hosts.whole, replace(of_rates(0.5, 0.6), early_end=False))
     assert len(hosts.cancelled) == 1 and len(hosts.started) == 2 and not stopped

@@ -234,9 +234,9 @@ def test_a_host_that_vanishes_ends_the_run_everywhere(
     assert time.monotonic() - begun < 60
     assert h1.busy(seconds=2) == []
     assert laptop.result()["culprit"]["host"] == "lap-h2"
-    # The network stays cut: what is left there must end by itself.
-    wait_until(lambda: not marked_on(h2), LIMIT + 60, "nothing of the run is left there")
     if fault != "power cut":
+        # The network stays cut: what is left there must end by itself.
+        wait_until(lambda: not marked_on(h2), LIMIT + 60, "nothing of the run is left there")
         print("ended after", time.monotonic() - begun)
         assert LIMIT - 10 <= time.monotonic() - begun <= LIMIT + 60
 
