@@ -85,7 +85,7 @@ def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
             with pytest.raises(BlockingIOError):
                 while True:
                     sender.send(b"x" * 65536)
-            own = {os.readlink(f"/proc/self/fd/{sender.fileno()}")}
+            own = {str(Path(f"/proc/self/fd/{sender.fileno()}").readlink())}
 
             def answered() -> bool:
                 return rank_link.most_tries(Path("/proc/self/net/tcp").read_text(), own) == 0
