@@ -113,13 +113,19 @@ class Session:
         """
         with self._logged(f"sh: {log.shown(text)}"):
             self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
-            self._channel.settimeout(silence)
-            try:
+            with self._limited(silence):
                 return "".join(self._lines(report))
-            except TimeoutError:
-                raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
-            finally:
-                self._channel.settimeout(None)
+
+    @contextlib.contextmanager
+    def _limited(self, silence: float | None) -> Iterator[None]:
+        """ConnectionLost if nothing comes for `silence` seconds."""
+        self._channel.settimeout(silence)
+        try:
+            yield
+        except TimeoutError:
+            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
+        finally:
+            self._channel.settimeout(None)
 
     @contextlib.contextmanager
     def _logged(self, operation: str) -> Iterator[list[str]]:
@@ -198,13 +204,8 @@ class Session:
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
             self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-            self._channel.settimeout(silence)
-            try:
+            with self._limited(silence):
                 answer = self._answer(op, on_event=on_event)
-            except TimeoutError:
-                raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
-            finally:
-                self._channel.settimeout(None)
             check_result(op, answer, kw)
             if op == "run":
                 notes.append(f"exit {answer['rc']}")
