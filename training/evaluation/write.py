@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from training.data.manifest import sha256_of
 from training.data.splits import HeldOut
 from training.evaluation.evaluator import Result
 from training.evaluation.scores import means, per_class
@@ -35,15 +35,6 @@ def write(
     if result.confusion:
         more |= {"classes": list(names), "confusion": result.confusion, "per_class": classes}
     more |= write_worst(model, samples, job.config, task, names, job.results)
-    more |= {"model": digest_of(exported), "data": samples.digest()}
+    more |= {"model": sha256_of(exported), "data": samples.digest()}
     write_evaluation(evaluation, job.results, **more)
     records.emit("evaluation", **asdict(evaluation), **figures)
-
-
-def digest_of(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
