@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
-from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.files import atomic_folder, atomic_write
 from bootstrap.inventory.hosts import Inventory, check_name, is_name
 
 
@@ -47,6 +47,16 @@ def alone(lock: Path) -> Iterator[None]:
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def filled_once(folder: Path, fill: Callable[[Path], None]) -> Path:
+    """A folder of the cache; `fill` fills it unless it is there. It appears whole or not at all,
+    and commands that need it at the same time fill it once."""
+    with alone(folder.with_name(f"{folder.name}.lock")):
+        if not folder.exists():
+            with atomic_folder(folder) as part:
+                fill(part)
+    return folder
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
 
@@ -39,11 +38,7 @@ def python_of(name: str) -> Path:
     Raises:
         RailheadError: it could not be made; the message has uv's output.
     """
-    folder = folder_of(name)
-    with local_state.alone(folder.with_suffix(".lock")):
-        if not folder.exists():
-            with atomic_folder(folder) as part:
-                _make(part, _lock(name))
+    folder = local_state.filled_once(folder_of(name), lambda part: _make(part, _lock(name)))
     return folder / "bin" / "python"
 
 

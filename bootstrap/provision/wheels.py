@@ -23,7 +23,6 @@ from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_folder
 from bootstrap.ssh.bundle import Bundle, BundleFile, pack_folder
 from bootstrap.ssh.session import Session
 
@@ -136,12 +135,9 @@ def _folder(requirements: str, options: Sequence[str]) -> Path:
 
 def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
     folder = _folder(requirements, options)
-    # Two commands that need the same files download them once.
-    with local_state.alone(folder.with_name(f"{folder.name}.lock")):
-        if not folder.exists():
-            with atomic_folder(folder) as part:
-                _download(part, requirements, options, report)
-    return folder
+    return local_state.filled_once(
+        folder, lambda part: _download(part, requirements, options, report)
+    )
 
 
 def _download(

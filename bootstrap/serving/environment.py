@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.files import atomic_folder
 from bootstrap.plan.runtimes import LOCKS, REPO, choose_runtime
 from bootstrap.provision import uv, wheels
 from bootstrap.serving.place import Place
@@ -74,23 +74,19 @@ def _packages(python: str) -> Bundle:
     text = f"{python} {LOCK.read_text()}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = local_state.cache("serving") / digest
-    with local_state.alone(folder.with_suffix(".lock")):
-        if not folder.exists():
-            _fetch(folder.name, python)
-    return pack_folder(folder)
+    return pack_folder(local_state.filled_once(folder, lambda part: _fetch(part, python)))
 
 
-def _fetch(name: str, python: str) -> None:
+def _fetch(folder: Path, python: str) -> None:
     argv = [uv.local_uv(), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
     argv += ["--python-platform", "x86_64-manylinux_2_28", "--python-version", python]
     argv += ["--only-binary", ":all:", "--no-config"]
-    with atomic_folder(local_state.cache("serving") / name) as part:
-        done = log.run([*argv, "--target", str(part), "-r", str(LOCK)], capture_output=True)
-        if done.returncode:
-            raise RailheadError(
-                f"the packages that serve a model could not be fetched:\n{done.stderr.strip()}",
-                hint="the same command again, where the package index can be reached",
-            )
+    done = log.run([*argv, "--target", str(folder), "-r", str(LOCK)], capture_output=True)
+    if done.returncode:
+        raise RailheadError(
+            f"the packages that serve a model could not be fetched:\n{done.stderr.strip()}",
+            hint="the same command again, where the package index can be reached",
+        )
 
 
 def python_on_host(place: Place, run_digest: str | None) -> str:
