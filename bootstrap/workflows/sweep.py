@@ -137,7 +137,7 @@ class _Trials:
         try:
             bootstrap.bootstrap_idle(self.inventory, self.chosen.options)
         except RailheadError as error:
-            if any(self._chief(trial) for trial, _ in self.chosen.trials):
+            if self._any_in_progress():
                 raise RunFailed(error.message, hint=error.hint) from None
             raise
 
@@ -221,7 +221,8 @@ class _Trials:
     def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
         """The next trial of a slice, first those that it has in progress; None if none is left."""
         with self.lock:
-            chiefs = {number: self._chief(trial) for number, (trial, _) in self.left}
+            known = recorded(self.chosen.folder)
+            chiefs = {n: self._chief(known.get(trial.name)) for n, (trial, _) in self.left}
             free = [item for item in self.left if chiefs[item[0]] in ("", *part.names)]
             if not free or self.interrupted:
                 return None
@@ -231,10 +232,14 @@ class _Trials:
                 earlier.pop(first[1][0].name, None)
             return first
 
-    def _chief(self, trial: Trial) -> str:
-        """The chief of the run of a trial that was started on these hosts and has not ended; "" if
-        there is none."""
-        run_id = recorded(self.chosen.folder).get(trial.name)
+    def _any_in_progress(self) -> bool:
+        """Whether a run of these trials was started on these hosts and has not ended."""
+        known = recorded(self.chosen.folder)
+        return any(self._chief(known.get(trial.name)) for trial, _ in self.chosen.trials)
+
+    def _chief(self, run_id: str | None) -> str:
+        """The chief of a run that was started on these hosts and has not ended; "" for another one,
+        or none."""
         run = read_run(run_id) if run_id else None
         if run is None or run.result or run.cluster != self.inventory.name or not run.hosts:
             return ""
@@ -252,7 +257,7 @@ class _Trials:
         if run_id and read_run(run_id).result:
             print_lines(f"run {run_id} has ended before")
             return _outcome(run_id)
-        is_followed = run_id and self._chief(trial)
+        is_followed = self._chief(run_id)
         if not run_id or not is_followed:
             if run_id:
                 print_lines(f"run {run_id} was on other hosts, and is not followed")
@@ -326,7 +331,7 @@ class _Trials:
         first = next(iter([*left, *self.errors.values()]), None)
         if self.interrupted and first:
             return RunFailed(f"the sweep was interrupted: {first.message}", hint=first.hint)
-        if self.interrupted and any(self._chief(trial) for trial, _ in self.chosen.trials):
+        if self.interrupted and self._any_in_progress():
             what = "the sweep was interrupted; trials of an earlier command may be in progress"
             return RunFailed(what, hint=AGAIN)
         if self.interrupted:
