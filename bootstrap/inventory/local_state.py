@@ -180,10 +180,15 @@ def cluster_of_run(run_id: str) -> Inventory | None:
 
 def hosts_of_run(run_id: str) -> tuple[str, ...]:
     """The names of the hosts of a recorded run, the chief first; empty if they are not known."""
-    document = recorded_run(run_id).get("document")
-    hosts = document.get("hosts") if isinstance(document, dict) else None
+    hosts = document_of_run(run_id).get("hosts")
     known = hosts if isinstance(hosts, list) else []
     return tuple(str(host.get("name")) for host in known if isinstance(host, dict))
+
+
+def document_of_run(run_id: str) -> dict[str, Any]:
+    """The recorded run document; {} in a record that was damaged or is of an older version."""
+    found = recorded_run(run_id).get("document")
+    return found if isinstance(found, dict) else {}
 
 
 def move_results(run_id: str, folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
@@ -30,7 +29,7 @@ class Source:
     @property
     def runtime(self) -> str | None:
         """The digest of the run's runtime, where it is recorded."""
-        found = run_document(self.run.run_id).get("runtime", {}) if self.run else {}
+        found = local_state.document_of_run(self.run.run_id).get("runtime", {}) if self.run else {}
         return found.get("digest") if isinstance(found, dict) else None
 
     def model_here(self) -> Model | None:
@@ -76,16 +75,10 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
         return Source(Run(record["run_id"], Path(record["results"])))
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
-    evaluated = run_document(last).get("evaluates")
+    evaluated = local_state.document_of_run(last).get("evaluates")
     if isinstance(evaluated, str):  # it has no model of its own
         return source_of(evaluated, None)
     return Source(Run(last, results))
-
-
-def run_document(run_id: str) -> dict[str, Any]:
-    """The recorded run document; {} in a record that was damaged or is of an older version."""
-    found = local_state.recorded_run(run_id).get("document")
-    return found if isinstance(found, dict) else {}
 
 
 def run_data(run_id: str | None) -> dict[str, str]:
@@ -99,7 +92,7 @@ def run_data(run_id: str | None) -> dict[str, str]:
     try:
         return {
             str(item["name"]): str(item["paths"][0] if item["paths"] else item["uri"])
-            for item in run_document(run_id).get("data", ())
+            for item in local_state.document_of_run(run_id).get("data", ())
         }
     except (KeyError, TypeError, IndexError):
         raise UsageError(
