@@ -8,7 +8,6 @@ process does: its standard input closes. Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import json
 import os
@@ -258,10 +257,8 @@ def run_is_closing() -> bool:
 def main() -> None:
     """Run the endpoint in whose folder this file is; one supervisor at a time."""
     os.makedirs(path("logs"), exist_ok=True)
-    with open(path("lock"), "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with machine_use.try_lock(path("lock")) as free:
+        if not free:
             sys.exit("another supervisor has this endpoint")
         Endpoint().run()
 

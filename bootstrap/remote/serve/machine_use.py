@@ -18,10 +18,15 @@ ALIVE = ("starting", "ready", "restarting")
 FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
 
 
-@contextlib.contextmanager
-def run_lock() -> Iterator[bool]:
+def run_lock() -> contextlib.AbstractContextManager[bool]:
     """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
-    with open(LOCK, "a+") as lock:
+    return try_lock(LOCK)
+
+
+@contextlib.contextmanager
+def try_lock(file: str) -> Iterator[bool]:
+    """Hold the lock of a file, without waiting for it; False: another process has it."""
+    with open(file, "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
