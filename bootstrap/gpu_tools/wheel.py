@@ -160,8 +160,8 @@ def attempt(folder: Path, wheel: Path, environment: Environment) -> str:
 
 
 def install_wheel(environment: Path, wheel: Path) -> None:
-    """Install the Horovod wheel into an environment."""
-    argv = [uv.local_uv(), "pip", "install", "--quiet", "--no-deps", "--python"]
+    """Install the Horovod wheel into an environment; nothing of it stays in uv's cache."""
+    argv = [uv.local_uv(), "pip", "install", "--no-cache", "--quiet", "--no-deps", "--python"]
     run([*argv, str(environment / "bin" / "python"), str(wheel)])
 
 

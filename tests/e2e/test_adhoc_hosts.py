@@ -239,5 +239,8 @@ def test_a_host_that_does_not_get_out_gets_all_through_the_connection(
     ours = shut_in.disk.root / "root/.railhead"
     assert len(list(ours.glob("envs/*/.ok"))) == 1 and not (ours / "wheelhouse").exists()
     assert sum(blob.stat().st_size for blob in ours.glob("blobs/*")) < 100_000_000
+    # in the runtime, and not once more in uv's cache
+    assert list(ours.glob("envs/*/lib/*/site-packages/horovod"))
+    assert not list(ours.glob("cache/uv/archive-*/*/horovod"))
     assert "127.0.0.1" not in shut_in.exec("apt-config", "dump").stdout
     laptop.fab("plan", "--hosts", hosts).ended(0, "[lap-h1] nothing to do")

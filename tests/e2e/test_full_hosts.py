@@ -38,7 +38,7 @@ def ssh(
     ]
     args = [word for option in options for word in ("-o", option)]
     argv = ["ssh", "-F", "none", *args, f"{user}@{host.address}", command]
-    return subprocess.run(argv, text=True, capture_output=True, timeout=20)
+    return subprocess.run(argv, text=True, capture_output=True, timeout=60)
 
 
 def connects(host: FullHost, other: FullHost, seconds: float = 4) -> bool:
@@ -259,7 +259,7 @@ def test_the_kernels_count_of_calls_is_that_of_sshd(full_hosts: Start) -> None:
     (h1,) = full_hosts("h1")
     h1.far(lossy=5)
     before = h1.calls()
-    calls = [ssh(h1, "true", connect_seconds=15).returncode for _ in range(3)]
+    calls = [ssh(h1, "true", connect_seconds=45).returncode for _ in range(3)]
     assert calls == [0, 0, 0]
     assert h1.calls() - before == 3
 
