@@ -36,10 +36,12 @@ railhead_apt=${railhead_apt:-${http_proxy:-${railhead_mirrors%% *}}}
 railhead_index=${https_proxy:-${HTTPS_PROXY:-${all_proxy:-${ALL_PROXY:-}}}}
 railhead_index=${railhead_index:-${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$railhead_apt}}}
 railhead_try "$railhead_apt" & railhead_p=$!
-railhead_try "$railhead_index" & railhead_q=$!
+railhead_q=
+[ "$railhead_index" = "$railhead_apt" ] || { railhead_try "$railhead_index" & railhead_q=$!; }
 } >/dev/null 2>&1 </dev/null"""
-END = """wait $railhead_p; echo "apt $? $railhead_apt"
-wait $railhead_q; echo "index $? $railhead_index"
+END = """wait $railhead_p; railhead_rc=$?; echo "apt $railhead_rc $railhead_apt"
+[ -z "$railhead_q" ] || { wait $railhead_q; railhead_rc=$?; }
+echo "index $railhead_rc $railhead_index"
 echo "mirrors $railhead_mirrors\""""
 EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: bash or timeout is missing
 

@@ -139,8 +139,13 @@ def _run_processes(out: str) -> tuple[RunProcess, ...]:
     )
 
 
-_PYTHON_SEARCH = """for p in python3.11 python3.12 python3.10 python3.13 python3; do
+# python3 is most often a link to one of the others, which then is not started twice.
+_PYTHON_SEARCH = """seen=
+for p in python3.11 python3.12 python3.10 python3.13 python3; do
   q=$(command -v $p) || continue
+  r=$(readlink -f "$q") || r=$q
+  case $seen in *"|$r|"*) continue;; esac
+  seen="$seen|$r|"
   v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"

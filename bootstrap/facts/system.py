@@ -100,9 +100,8 @@ _APT = "apt|apt-get|aptitude|dpkg|unattended-upgr|apt.systemd.dai|packagekitd"
 _APT_SEARCH = f"""for f in $(grep -lxE '{_APT}' /proc/[0-9]*/comm); do
   read -r c <$f && echo "$c $(tr '\\0' ' ' <${{f%comm}}cmdline)"
 done"""
-_TIMERS = """for t in apt-daily.timer apt-daily-upgrade.timer; do
-  [ "$(systemctl is-active $t)" = active ] && echo $t
-done"""
+_TIMERS = """set -- apt-daily.timer apt-daily-upgrade.timer
+for s in $(systemctl is-active "$@"); do [ "$s" = active ] && echo "$1"; shift; done"""
 _INSTALLED = (
     "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' '*openmpi*' "
     "'linux-image*' 'linux-headers*' 'linux-aws*' 'linux-gcp*' 'linux-generic*' 'cuda*'"

@@ -21,7 +21,7 @@ each_shell = pytest.mark.parametrize("shell", SHELLS, ids=lambda words: words[0]
 COMMANDS = ["cat", "date", "df", "find", "getconf", "grep", "id", "ip", "ls", "nproc", "sed"]
 COMMANDS += ["sudo", "systemctl", "tail", "tr", "uname", "apt-get", "cmake", "g++", "make"]
 COMMANDS += ["mpicxx", "mpirun", "nvidia-smi", "nvcc", "python3", "python3.11", "ssh", "ssh-keygen"]
-COMMANDS += ["cloud-init", "dpkg", "dpkg-query", "mokutil", "timeout"]
+COMMANDS += ["cloud-init", "dpkg", "dpkg-query", "mokutil", "readlink", "timeout"]
 
 
 def ask(shell: list[str], home: Path, path: str, **variables: str) -> str:
@@ -203,6 +203,35 @@ def test_toolkits_with_a_compiler_are_found(shell: list[str], tmp_path: Path) ->
     lay(tmp_path, {"usr/local/cuda-12.8/bin/nvcc": expected, "usr/local/cuda-13.0/README": ""})
     (tmp_path / "usr/local/cuda").symlink_to("cuda-12.8")
     assert answer(shell, "cuda", tmp_path) == {"12.8": f"{tmp_path}/usr/local/cuda-12.8"}
+
+
+@each_shell
+@pytest.mark.parametrize(("readlink", "starts"), [(True, 2), (False, 3)])
+def test_a_python_with_two_names_is_started_once(
+    shell: list[str], tmp_path: Path, readlink: bool, starts: int
+) -> None:
+    """Where there is no readlink they are not known to be one, and nothing is left out."""
+    start = f"#!/bin/sh\necho . >>{tmp_path}/started; echo"
+    lay(tmp_path, {f"bin/python{v}": f"{start} {v}\n" for v in ("3.11", "3.10")})
+    (tmp_path / "bin/python3").symlink_to("python3.11")
+    if readlink:
+        (tmp_path / "bin/readlink").symlink_to(str(shutil.which("readlink")))
+    found = answer(shell, "pythons", tmp_path, f"{tmp_path}/bin")
+    assert found == {v: f"{tmp_path}/bin/python{v}" for v in ("3.11", "3.10")}
+    assert (tmp_path / "started").read_text().count(".") == starts
+
+
+@each_shell
+@pytest.mark.parametrize("active", [(), (1,), (0, 1)])
+def test_active_apt_timers_are_found(
+    shell: list[str], tmp_path: Path, active: tuple[int, ...]
+) -> None:
+    timers = ("apt-daily.timer", "apt-daily-upgrade.timer")
+    states = "; ".join(f"echo {'active' if i in active else 'inactive'}" for i in range(2))
+    systemctl = f"#!/bin/sh\n[ \"$*\" = 'is-active {' '.join(timers)}' ] || exit 1\n{states}\n"
+    lay(tmp_path, {"bin/systemctl": systemctl})
+    found = answer(shell, "apt_timers", tmp_path, f"{tmp_path}/bin:{os.defpath}")
+    assert found == tuple(timers[i] for i in active)
 
 
 @each_shell
