@@ -21,7 +21,6 @@ The folders tell the story of a run, in this order:
 * workflows    the steps of each command, in order
 * cli          tasks, options, and the hosts that a command is about
 
-A folder imports only folders above it; docs/architecture.md has the exact order. `gpu_tools` (what
-`make gpu-*` runs) may import the folders before `workflows`. `remote` is shipped to hosts: standard
-library only.
+A folder imports only folders above it (docs/architecture.md), `gpu_tools` (what `make gpu-*` runs)
+those above `workflows`. `remote` is shipped to hosts: standard library only.
 """
