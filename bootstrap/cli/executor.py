@@ -61,8 +61,29 @@ def name_first_argument(args: list[str]) -> list[str]:
     return args
 
 
+# `fab data push` is `fab data-push`: tasks whose name may be written as two arguments.
+TWO_PART_NAMES = {"data": ("push", "list")}
+
+
+def join_task_name(args: list[str]) -> list[str]:
+    """`data push ...` as `data-push ...`; Exit if the second part is missing or unknown."""
+    choices = TWO_PART_NAMES.get(args[0]) if args else None
+    if choices is None:
+        return args
+    if len(args) > 1 and args[1] in choices:
+        return [f"{args[0]}-{args[1]}", *args[2:]]
+    given = f", not {args[1]!r}" if len(args) > 1 else ""
+    hint = " or ".join(f"fab --help {args[0]} {choice}" for choice in choices)
+    raise Exit(f"fab {args[0]} takes {' or '.join(choices)}{given}\n  next: {hint}", code=2)
+
+
 def _parse_tasks() -> None:
-    program.core.unparsed = name_first_argument(program.core.unparsed)
+    core = program.core
+    topic = core[0].args.help
+    if isinstance(topic.value, str):
+        topic.value, *core.unparsed = join_task_name([topic.value, *core.unparsed])
+    else:
+        core.unparsed = name_first_argument(join_task_name(core.unparsed))
     _PARSE_TASKS()
 
 
