@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
 from training.config import TrainConfig
 from training.data import DataError
@@ -267,7 +266,7 @@ def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
     """The kinds of the two features that the settings name; DataError where they do not fit."""
     try:
         found = features_of(record)
-    except DecodeError:
+    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
         raise DataError(f"{where} is not a tf.train.Example") from None
     have = ", ".join(f"{name} ({found[name]})" for name in sorted(found)[:SHOWN]) or "none"
     for setting in ("input_feature", "label_feature"):
