@@ -153,7 +153,7 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     @wraps(body)
     def task(*args: Any, **kwargs: Any) -> None:
         name = _dashed(body.__name__)
-        signal.signal(signal.SIGTERM, _terminate)
+        _handle_signals()
         with log.command(name, sys.argv[1:], live=_shows_log()) as file:
             try:
                 body(*args, **kwargs)
@@ -172,6 +172,15 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(_internal_error(file), code=1) from None
 
     return task
+
+
+def _handle_signals() -> None:
+    """SIGTERM raises Terminated. Where `fab` has to ignore SIGINT (`fab ... &` in a script), a
+    handler ignores it: unlike SIG_IGN, it is not inherited by the programs that are started here.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def _terminate(*_: object) -> None:
