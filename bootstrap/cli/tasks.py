@@ -143,10 +143,10 @@ def health(
     peer_address: str | None = None,
 ) -> None:
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
-    from bootstrap.workflows import health as workflow
+    from bootstrap.health import run
 
     options = options_of(False, requirements, peer_address, runtime, mixed=True)
-    workflow.health(target_of(hosts, stack, slots).running(), options)
+    run.health(target_of(hosts, stack, slots).running(), options)
 
 
 @task()

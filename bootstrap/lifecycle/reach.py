@@ -15,8 +15,7 @@ from bootstrap.clouds import base
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import STARTING, start_agent
-from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.connect import STARTING, Sessions, start_agent
 
 OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
 SECONDS = 5.0

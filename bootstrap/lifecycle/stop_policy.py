@@ -12,6 +12,7 @@ from bootstrap.clouds.base import STOPPED, Cloud, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
@@ -107,6 +108,8 @@ def wait_after_run(
 ) -> None:
     """Report what happens to the machines; after a successful run wait until they are stopped.
 
+    The times of the stops are recorded, for the report of the run.
+
     Raises:
         HostsFailed: some do not stop.
     """
@@ -121,7 +124,8 @@ def wait_after_run(
         left = f"no supervisor is left to stop the machines{price(inventory)}"
         report(f"{left}: fab stop{inventory.option}")
     elif result["state"] == "succeeded":
-        wait_for_stop(base.cloud_of(inventory), report, clock=clock)
+        states = wait_for_stop(base.cloud_of(inventory), report, clock=clock)
+        local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
         report(describe_kept(stop, result, inventory))
 
@@ -172,7 +176,9 @@ def describe_phase(machines: Mapping[str, Any]) -> str:
     return f"machines: {phase}{until}{each}; results {results}{lost}"
 
 
-def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
+def wait_for_stop(
+    cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
+) -> Mapping[str, base.InstanceState]:
     """Wait until the cloud reports every machine as stopped; HostsFailed if it does not."""
     states = base.wait_for_state(
         cloud_,
@@ -186,3 +192,4 @@ def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
         raise HostsFailed("machines do not stop", outcomes, hint="fab teardown")
     for name, text in outcomes.items():
         report(f"[{name}] {text}")
+    return states

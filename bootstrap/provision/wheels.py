@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -153,15 +151,17 @@ def _download(
     argv += ["--dest", str(folder), "--requirement", str(lock)]
     # pip copies the files to --dest at the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(incoming)}
-    with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
-        process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
+    with (
+        pip_log.open("wb") as out,
+        log.started(argv, env=environment, stdout=out, stderr=out) as process,
+    ):
         try:
             while process.poll() is None:
                 report(_size(incoming))
                 time.sleep(0.5)
         finally:
             process.kill()
-            notes.append(f"exit {process.wait()}")
+            process.wait()
     if process.returncode:
         tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
         raise RailheadError(

@@ -13,7 +13,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, timer
 from bootstrap.serving import records
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import STARTING, start_agent
+from bootstrap.ssh.connect import STARTING, start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile

@@ -292,6 +292,32 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
     assert "this is an error in Railhead, not in your command\n  debug log: /" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "code", "expected"),
+    [
+        ("data list --uri x", 2, "x is not s3://bucket/prefix"),
+        ("data push none s3://b/p", 2, "there is no file or folder none here"),
+        ("data-push none s3://b/p", 2, "there is no file or folder none here"),
+        ("--echo data push data push", 2, "there is no file or folder data here"),
+        ("-H a data list", 2, "fab data-list takes no hosts"),
+        ("data push", 2, "did not receive required positional arguments"),
+        ("data", 2, "fab data takes push or list\n  next: fab --help data push"),
+        ("data pull", 2, "fab data takes push or list, not 'pull'"),
+        ("train --hosts a --data push", 2, "--data 'push': write --data NAME=URI"),
+        ("train --hosts a --script data push", 2, "No idea what 'push' is!"),
+        ("--help data push", 0, "fab [--core-opts] data-push"),
+        ("data list --help", 0, "fab [--core-opts] data-list"),
+        ("--help data", 2, "fab data takes push or list"),
+    ],
+)
+def test_data_push_and_data_list_may_be_two_words(
+    tmp_path: Path, home: Path, args: str, code: int, expected: str
+) -> None:
+    done = forked(tmp_path, "-r", str(ROOT), *args.split())
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert expected in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("args", ["--list", "--help", "--help train", "--version"])
 def test_help_exits_with_0(fab: Fab, args: str) -> None:
     assert fab(*args.split()).returncode == 0
