@@ -282,7 +282,9 @@ def start(
     if machines:
         machines.refuse_undocumented()
     started = power.start(status.inventory, print_lines, hours=length)
-    print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+    print_lines(
+        f"next: fab train{started.option}", *(f"[{host.name}] {host}" for host in started.hosts)
+    )
 
 
 @task()
