@@ -1,4 +1,4 @@
-"""`fab data-push` and `fab data-list`."""
+"""`fab data push` and `fab data list`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
     if existing_path(folder) is None:
         raise UsageError(f"there is no file or folder {folder} here")
     location = None if stack else split_bucket_uri(uri, "URI")
-    files = listed(folder, "fab data-push")
+    files = listed(folder, "fab data push")
     spec = DataSpec(folder.name, str(folder), "local")
     data = hashed_input(DataInput(spec, files))
     if stack:
@@ -69,7 +69,7 @@ def list_stack(stack: Inventory) -> None:
         uri = f"{kept.store.url}/{key.removesuffix('.json')}/"
         print_lines(f"{uri}  {files}, {total}, from {clean(str(found.get('from', '?')))}")
     if not entries:
-        print_lines(f"no data in {kept.store.url}/{DATA}", "next: fab data-push FOLDER bucket")
+        print_lines(f"no data in {kept.store.url}/{DATA}", "next: fab data push FOLDER bucket")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`fab data-push` and `fab data-list`: parallel, resumable, verified by the cloud."""
+"""`fab data push` and `fab data list`: parallel, resumable, verified by the cloud."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_stack_without_data_names_the_next_command(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workflow.list_stack(world.inventory)
-    assert "fab data-push FOLDER bucket" in capsys.readouterr().out
+    assert "fab data push FOLDER bucket" in capsys.readouterr().out
 
 
 def test_a_large_object_goes_in_parts(

@@ -30,6 +30,7 @@ executor.install()
 
 WRONG = {
     "usage": UsageError("a rule", hint="fab --list"),
+    "next": UsageError("a rule", hint="fab train --detach   # or: fab attach"),
     "failed": RailheadError("it failed"),
     "below": BelowThreshold("too low"),
     "ours": ZeroDivisionError("ours"),
@@ -40,6 +41,8 @@ WRONG = {
 @task
 @report_errors
 def train(c, hosts=None, preset=None, detach=False):
+    if preset in WRONG:
+        raise WRONG[preset]
     print(f"train {hosts!r} {preset!r} {detach}")
 
 
@@ -228,6 +231,15 @@ def test_an_error_becomes_its_message_and_its_exit_code(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", expected)
 
 
+@pytest.mark.parametrize("given", [("--hosts", "a,b"), ("-H", "a,b")])
+def test_the_next_command_has_the_hosts_that_were_typed(fab: Fab, given: tuple[str, str]) -> None:
+    found = fab(*given, "train", "--preset", "next").stderr
+    assert found.endswith("next: fab train --hosts a,b --detach   # or: fab attach\n")
+    assert "--hosts" not in fab("train", "--preset", "next").stderr
+    interrupted = fab(*given, "train", "--preset", "ctrl-c").stderr
+    assert "next: fab status   # shows" in interrupted  # this fabfile has no such task
+
+
 @pytest.fixture
 def waiting(folder: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
     """Start a `fab` that waits for a line of its input, by this command of a shell."""
@@ -278,6 +290,32 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
     assert done.returncode == 1
     assert "ZeroDivisionError: ours" in done.stderr
     assert "this is an error in Railhead, not in your command\n  debug log: /" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "expected"),
+    [
+        ("data list --uri x", 2, "x is not s3://bucket/prefix"),
+        ("data push none s3://b/p", 2, "there is no file or folder none here"),
+        ("data-push none s3://b/p", 2, "there is no file or folder none here"),
+        ("--echo data push data push", 2, "there is no file or folder data here"),
+        ("-H a data list", 2, "fab data-list takes no hosts"),
+        ("data push", 2, "did not receive required positional arguments"),
+        ("data", 2, "fab data takes push or list\n  next: fab --help data push"),
+        ("data pull", 2, "fab data takes push or list, not 'pull'"),
+        ("train --hosts a --data push", 2, "--data 'push': write --data NAME=URI"),
+        ("train --hosts a --script data push", 2, "No idea what 'push' is!"),
+        ("--help data push", 0, "fab [--core-opts] data-push"),
+        ("data list --help", 0, "fab [--core-opts] data-list"),
+        ("--help data", 2, "fab data takes push or list"),
+    ],
+)
+def test_data_push_and_data_list_may_be_two_words(
+    tmp_path: Path, home: Path, args: str, code: int, expected: str
+) -> None:
+    done = forked(tmp_path, "-r", str(ROOT), *args.split())
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert expected in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("args", ["--list", "--help", "--help train", "--version"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from invoke import Exit
 
 from bootstrap.cli import executor
 from bootstrap.cli.options import options_of
@@ -47,3 +48,27 @@ def test_deploy_takes_its_run_as_the_first_argument(
     words: list[str], understood: list[str]
 ) -> None:
     assert executor.name_first_argument(words) == understood
+
+
+@pytest.mark.parametrize(
+    ("words", "understood"),
+    [
+        (["data", "push", "folder", "s3://b"], ["data-push", "folder", "s3://b"]),
+        (["data", "list"], ["data-list"]),
+        (["data-push", "data", "push"], ["data-push", "data", "push"]),
+        (["train", "--script", "data", "push"], ["train", "--script", "data", "push"]),
+        (["train", "--data", "push"], ["train", "--data", "push"]),
+        (["--data", "push"], ["--data", "push"]),
+        ([], []),
+    ],
+)
+def test_the_name_of_a_task_may_be_two_arguments(words: list[str], understood: list[str]) -> None:
+    assert executor.join_task_name(words) == understood
+
+
+@pytest.mark.parametrize("words", [["data"], ["data", "pull"], ["data", "--stack"], ["data", ""]])
+def test_a_wrong_second_part_of_a_name_is_answered_with_the_choices(words: list[str]) -> None:
+    with pytest.raises(Exit, match="fab data takes push or list") as refused:
+        executor.join_task_name(words)
+    assert refused.value.code == 2
+    assert len(words) == 1 or f"not {words[1]!r}\n" in str(refused.value)

@@ -66,7 +66,7 @@ COMMANDS = [
 ]  # fmt: skip
 MANAGED = [
     ["start"], ["stop", "--yes"], ["extend", "--hours", "2"], ["status"], ["teardown", "--yes"],
-    ["health"], ["data-list"], ["trust", "--yes"],
+    ["health"], ["data", "list"], ["trust", "--yes"],
 ]  # fmt: skip
 CASES = Path(__file__).parents[1] / "cases/documents"
 DOCUMENTS = {
