@@ -320,7 +320,7 @@ def test_an_agent_that_waits_ends_after_its_network_broke(full_hosts: Start) -> 
     """Its sshd gives up what it cannot send: here after 3 attempts instead of 15."""
     (host,) = full_hosts("h1")
     assert host.exec("sh", "-c", "echo 3 > /proc/sys/net/ipv4/tcp_retries2").returncode == 0
-    options = "StrictHostKeyChecking=no UserKnownHostsFile=/dev/null LogLevel=ERROR".split()
+    options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
     ssh = ["ssh", "-F", "/dev/null", "-i", str(host.key), *(f"-o{option}" for option in options)]
     command = shlex.join(["python3", "-I", "-S", "-c", START_AGENT])
     with subprocess.Popen(
