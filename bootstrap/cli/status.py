@@ -17,7 +17,7 @@ from bootstrap.runs import bucket_results, checkpoints, start
 from bootstrap.serving import on_host, records
 from bootstrap.serving.state import status_line
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile

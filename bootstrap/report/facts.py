@@ -19,7 +19,7 @@ from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
-from bootstrap.runs.plots import Record, records
+from bootstrap.runs.metrics.plots import Record, records
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
 

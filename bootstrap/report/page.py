@@ -31,7 +31,7 @@ from bootstrap.report.html import (
     text,
     tiles,
 )
-from bootstrap.runs.plots import Curve, Panel, panels, points
+from bootstrap.runs.metrics.plots import Curve, Panel, panels, points
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes
