@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -22,6 +22,7 @@ from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from bootstrap.cli.hints import with_target
 from bootstrap.console import log
 from bootstrap.console.output import printable
 from bootstrap.errors import RailheadError, Terminated
@@ -158,12 +159,13 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
             try:
                 body(*args, **kwargs)
             except RailheadError as error:
+                error.hint = _with_target(error.hint, kwargs)
                 raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
             except BrokenPipeError:
                 raise _output_closed() from None
             except KeyboardInterrupt as end:
                 what = "terminated" if isinstance(end, Terminated) else "interrupted"
-                hint = "fab status   # shows the hosts and the run"
+                hint = _with_target("fab status   # shows the hosts and the run", kwargs)
                 raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
             except Exit:
                 raise
@@ -172,6 +174,13 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(_internal_error(file), code=1) from None
 
     return task
+
+
+def _with_target(hint: str, given: Mapping[str, Any]) -> str:
+    tasks = getattr(program, "collection", None)
+    if tasks is None:  # a task that is called from Python
+        return hint
+    return with_target(hint, given, {_dashed(name): tasks[name] for name in tasks.task_names})
 
 
 def _handle_signals() -> None:

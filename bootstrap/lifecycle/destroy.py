@@ -5,6 +5,7 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -95,7 +96,7 @@ def stop(
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
     lines += wait_for_stop(cloud, report, clock)
-    lines += cost_lines(cloud)
+    lines += cost_lines(cloud, inventory.option)
     lines += result_lines(inventory)
     return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
@@ -112,24 +113,25 @@ def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 def result_lines(inventory: Inventory) -> list[Line]:
     """Where the results of runs are that were not fetched, or only partly."""
     left = [*unfetched(inventory), *partly_fetched(inventory)]
-    chief = inventory.chief.name
+    chief, fetch = inventory.chief.name, "fab fetch --run"
+    start = f"fab start{inventory.option}, then "
     try:
         unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
     return [
-        Line("results", f"{run_id}: only on {chief}, on its disk: fab start, then fab fetch")
+        Line("results", f"{run_id}: only on {chief}, on its disk: {start}{fetch} {run_id}")
         if run_id in unsaved
-        else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: fab fetch")
+        else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: {fetch} {run_id}")
         for run_id in left
     ]
 
 
-def cost_lines(cloud: Cloud) -> list[Line]:
+def cost_lines(cloud: Cloud, option: str) -> list[Line]:
     """What still costs money, or one line if that cannot be read."""
     try:
-        return billing_lines(cloud.costs())
+        return billing_lines(cloud.costs(), option)
     except RailheadError as error:
         return [Line("bills", f"the cloud does not say: {error.message}", verified=False)]
 
@@ -168,7 +170,7 @@ def destroy(
     lines += _pulumi_destroy(machines)
     lines += wait_for_stop(cloud, report, clock)
     lines += remaining_machines(machines)
-    lines += cost_lines(cloud)
+    lines += cost_lines(cloud, inventory.option)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
@@ -265,7 +267,8 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
         if left:
             return [replace(machine_line(n, s), verified=False) for n, s in left.items()]
         inventory = stack_machines.of_id(machines)
-    return [Line("end", f"new machines appeared {ROUNDS} times: fab status", verified=False)]
+    status = f"fab status --stack {shlex.quote(machines.stack)}"
+    return [Line("end", f"new machines appeared {ROUNDS} times: {status}", verified=False)]
 
 
 def remaining_machines(machines: StackMachines) -> list[Line]:

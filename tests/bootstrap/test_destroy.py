@@ -412,8 +412,10 @@ class Terminal(io.StringIO):
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
-    with pytest.raises(UsageError, match="question cannot be answered"):
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
         stack.destroy(agree=confirm_by_name("dev", yes=False))
+    # Typed as printed, without the name, it would destroy the selected stack.
+    assert caught.value.hint == "fab teardown --destroy --stack dev --yes"
     monkeypatch.setattr("sys.stdin", Terminal("other\n dev \n"))
     with pytest.raises(UsageError, match="that is not its name"):
         stack.destroy(agree=confirm_by_name("dev", yes=False))

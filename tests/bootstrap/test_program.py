@@ -29,6 +29,12 @@ def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
     assert "unknown preset" in fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
 
 
+def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Path) -> None:
+    done = fab(tmp_path, "extend", "--stack", "gpu-a")
+    assert done.returncode == 2
+    assert "next: fab extend --stack gpu-a --hours 4   # from now" in done.stderr
+
+
 @pytest.mark.parametrize("option", ["-D", "-T"])
 def test_a_text_in_place_of_a_number_is_an_error_of_the_user(tmp_path: Path, option: str) -> None:
     done = fab(tmp_path, option, "x", "train")

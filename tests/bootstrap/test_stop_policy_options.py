@@ -115,7 +115,9 @@ def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> Non
     lines: list[str] = []
     with pytest.raises(UsageError), stop_policy.preparing(OURS, lines.append):
         raise UsageError("no")
-    assert lines == ["no run was started; the machines keep running, 7.82 USD per hour: fab stop"]
+    assert lines == [
+        "no run was started; the machines keep running, 7.82 USD per hour: fab stop --stack dev"
+    ]
     named = Inventory("named", OURS.hosts)
     with pytest.raises(UsageError), stop_policy.preparing(named, lines.append):
         raise UsageError("no")
@@ -126,7 +128,9 @@ def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Pat
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
-    assert lines == ["no supervisor is left to stop the machines, 7.82 USD per hour: fab stop"]
+    assert lines == [
+        "no supervisor is left to stop the machines, 7.82 USD per hour: fab stop --stack dev"
+    ]
 
 
 class Stopping:

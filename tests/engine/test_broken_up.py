@@ -132,7 +132,9 @@ def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: On
     now = ids(aws.instances())
     assert len(now) == 2 and not set(now) & set(first)
     check_deadlines(aws)
-    aws.stack.fab("stop", "--stack", "g4dn").ended(2, "their disks are deleted", "fab stop --yes")
+    aws.stack.fab("stop", "--stack", "g4dn").ended(
+        2, "their disks are deleted", "next: fab stop --stack g4dn --yes"
+    )
     assert ids(aws.instances()) == now
     aws.stack.fab("teardown", "--yes", "--stack", "g4dn").ended(0)
     assert not aws.instances()
