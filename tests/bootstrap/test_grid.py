@@ -25,6 +25,20 @@ def test_all_combinations_are_trials() -> None:
     drawn = read_trials(["a=1,2", "b=x,y"], 3)
     assert len({trial.name for trial in drawn}) == 3
     assert drawn == read_trials(["a=1,2", "b=x,y"], 3)
+    assert read_trials(["a=1,2", "b=x,y"], 4) == trials, "all of them, in their order"
+    few = read_trials(["a=" + ",".join(map(str, range(50)))], 3)
+    assert [trial.name for trial in few] == ["a=24", "a=48", "a=26"], "the same everywhere"
+
+
+def test_a_value_may_have_an_equals_sign() -> None:
+    assert read_trials(["a=b=c"], None) == (Trial({"a": "b=c"}),)
+
+
+def test_a_sweep_needs_a_setting() -> None:
+    with pytest.raises(UsageError) as caught:
+        read_trials([], None)
+    rule = "--set NAME=VALUE,VALUE,...: at least one, each name once"
+    assert str(caught.value) == f"{rule}\n  next: fab sweep --set learning_rate=0.01,0.001"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +54,7 @@ def test_too_many_combinations_name_the_way_out() -> None:
     with pytest.raises(UsageError, match="121 combinations: at most 100") as caught:
         read_trials(texts, None)
     assert "--random" in caught.value.hint
+    assert len(read_trials(["a=0,1,2,3,4,5,6,7,8,9", "b=0,1,2,3,4,5,6,7,8,9"], None)) == 100
 
 
 def test_values_are_settings_or_arguments() -> None:
@@ -47,6 +62,7 @@ def test_values_are_settings_or_arguments() -> None:
     assert trial.args(TrainArgs(settings=("x=1",))).settings == ("x=1", "lr=0.1", "name=a b")
     script = trial.args(TrainArgs(script="t.py", args="--epochs 3"))
     assert split(script.args or "") == ("--epochs", "3", "--lr", "0.1", "--name", "a b")
+    assert trial.args(TrainArgs(script="t.py")).args == "--lr 0.1 --name 'a b'"
 
 
 FOUR = Inventory("c", tuple(Host(f"h{n}", f"10.0.0.{n}") for n in (1, 2, 3, 4)))
@@ -61,12 +77,19 @@ def test_the_hosts_are_divided_into_equal_slices(at_once: int, slices: list[str]
 
 
 @pytest.mark.parametrize(
-    ("at_once", "trials", "choices"),
-    [(3, 9, "1, 2, 4"), (5, 9, "1, 2, 4"), (4, 3, "1, 2"), (2, 1, "1")],
+    ("at_once", "trials", "choices", "nearest"),
+    [(3, 9, "1, 2, 4", 2), (5, 9, "1, 2, 4", 4), (4, 3, "1, 2", 2), (2, 1, "1", 1)],
 )
-def test_a_division_that_leaves_hosts_is_refused(at_once: int, trials: int, choices: str) -> None:
-    with pytest.raises(UsageError, match=f"--at-once {at_once}: .*; choices: {choices}\n"):
+def test_a_division_that_leaves_hosts_is_refused(
+    at_once: int, trials: int, choices: str, nearest: int
+) -> None:
+    with pytest.raises(UsageError) as caught:
         slices_of(FOUR, at_once, trials)
+    assert str(caught.value) == (
+        f"--at-once {at_once}: 4 hosts cannot be divided into so many equal slices, each with one"
+        f" of {trials} {'trial' if trials == 1 else 'trials'}; choices: {choices}"
+        f"\n  next: fab sweep --at-once {nearest}"
+    )
 
 
 # --- Hopeless trials -------------------------------------------------------------------------
@@ -79,32 +102,50 @@ def course(*values: float, metric: str = "val_accuracy", epochs: int = 6) -> Cou
     return found
 
 
-GOOD = [course(0.5, 0.7, 0.8, 0.9, 0.9, 0.9), course(0.4, 0.6, 0.7, 0.8, 0.9, 0.9)]
+GOOD = [(0.5, 0.7, 0.8, 0.9, 0.9, 0.9), (0.4, 0.6, 0.7, 0.8, 0.9, 0.9)]
+ONES = [(1.0,) * 6] * 2
+ACCURACY, LOSS = "val_accuracy", "val_loss"
 
 
 @pytest.mark.parametrize(
-    ("trial", "finished", "hopeless"),
+    ("values", "metric", "others", "of", "hopeless"),
     [
-        (course(0.1, 0.1), GOOD, True),
-        (course(0.1), GOOD, False),  # too early
-        (course(0.65, 0.6), GOOD, False),  # its best value counts
-        (course(0.1, 0.1), GOOD[:1], False),  # nothing to compare with
-        (course(), GOOD, False),
-        (course(*[0.1] * 6), GOOD, False),  # it has ended anyway
-        (course(2, 2, metric="val_loss"), GOOD, False),  # another metric
-        (course(2, 2, metric="val_loss"), [course(*[1] * 6, metric="val_loss")] * 2, True),
-        (course(0.5, 0.5, metric="val_loss"), [course(*[1] * 6, metric="val_loss")] * 2, False),
-        (course(0.1, float("nan")), GOOD, False),
+        ((0.1, 0.1), ACCURACY, GOOD, ACCURACY, True),
+        ((0.1,), ACCURACY, GOOD, ACCURACY, False),  # too early
+        ((0.65, 0.6), ACCURACY, GOOD, ACCURACY, False),  # its best value counts
+        ((0.1, 0.1), ACCURACY, GOOD[:1], ACCURACY, False),  # nothing to compare with
+        ((), ACCURACY, GOOD, ACCURACY, False),
+        ((0.1,) * 6, ACCURACY, GOOD, ACCURACY, False),  # it has ended anyway
+        ((2, 2), LOSS, GOOD, ACCURACY, False),  # another metric
+        ((2, 2), LOSS, ONES, LOSS, True),
+        ((0.5, 0.5), LOSS, ONES, LOSS, False),
+        ((1, 1), LOSS, ONES, LOSS, False),  # as good as the median
+        ((0.1, math.nan), ACCURACY, GOOD, ACCURACY, False),
     ],
 )
 def test_a_trial_is_hopeless_below_the_median(
-    trial: Course, finished: list[Course], hopeless: bool
+    values: tuple[float, ...],
+    metric: str,
+    others: list[tuple[float, ...]],
+    of: str,
+    hopeless: bool,
 ) -> None:
-    assert is_hopeless(trial, finished) is hopeless
+    finished = [course(*other, metric=of) for other in others]
+    assert is_hopeless(course(*values, metric=metric), finished) is hopeless
 
 
-@pytest.mark.parametrize("change", [{"epoch": math.inf}, {"epochs": math.nan}, {"val_loss": "nan"}])
-def test_a_record_without_finite_numbers_is_ignored(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"epoch": math.inf}, {"epochs": math.nan}, {"val_loss": "nan"}, {"kind": "step"}]
+)
+def test_other_records_and_those_without_finite_numbers_are_ignored(change: dict[str, Any]) -> None:
     found = Course()
     found.add({"kind": "epoch", "epoch": 1, "epochs": 6, "val_loss": 0.5, **change})
     assert not found.values
+
+
+def test_a_record_may_lack_the_number_of_epochs() -> None:
+    found = Course()
+    found.add({"kind": "epoch", "epoch": 0, "val_loss": 0.5})
+    assert (found.values, found.epochs, found.metric) == ({0: -0.5}, 0, "val_loss")
+    found.add({"kind": "epoch", "epoch": 1, "epochs": 2, "val_accuracy": 0.5})
+    assert found.values[1] == 0.5
