@@ -11,7 +11,7 @@ from pathlib import Path
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
-from bootstrap.console.output import json_output, print_lines
+from bootstrap.console.output import confirm, json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
@@ -328,7 +328,12 @@ def trust(
     found = trust.unknown_keys(target_of(hosts, stack).running())
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
-    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
+    hint = "the same command with --yes"
+
+    def agreed(key: str) -> bool:
+        return yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
+
+    print_lines(*trust.pin_keys(found, agreed))
 
 
 @task(positional=("folder", "uri"))

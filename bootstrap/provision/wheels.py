@@ -10,14 +10,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from bootstrap.console import log
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
@@ -40,7 +40,6 @@ FOLDER = "~/.railhead/wheelhouse"
 FOR_UV = ("--offline", "--no-index", "--find-links", FOLDER)
 FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
 AT_ONCE = 16_000_000  # bytes per transfer; each transfer costs two network round trips
-ByteReporter = Callable[[int], None]  # gets the number of bytes so far
 
 
 def python_version(session: Session, python: str) -> str:
