@@ -60,7 +60,8 @@ EXAMPLES = {
 }
 
 KEYS = (
-    Key("cloud", ALL, choice(*CLOUDS), f"where the machines are: {', '.join(ALL[:-1])} or {ALL[-1]}", required=True),
+    Key("cloud", ALL, choice(*CLOUDS), "where the machines are: "
+        f"{', '.join(ALL[:-1])} or {ALL[-1]}", required=True),
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
     Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
