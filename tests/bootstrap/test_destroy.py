@@ -482,6 +482,28 @@ def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
     assert "in no state of Pulumi, and removed: sg-" in "\n".join(receipt.describe())
 
 
+def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """A killed `up` may have requested it."""
+    ec2, made = aws_client("ec2"), []
+
+    def appear(_: float) -> None:
+        if stack.destroyed and not made:
+            tags = [
+                {"Key": f"railhead:{k}", "Value": v} for k, v in (("id", ID), ("cluster", "dev"))
+            ]
+            spec = {"ResourceType": "instance", "Tags": tags}
+            image = ec2.describe_images()["Images"][0]["ImageId"]
+            options = {"MinCount": 1, "MaxCount": 1, "TagSpecifications": [spec]}
+            made.extend(ec2.run_instances(ImageId=image, **options)["Instances"])
+
+    fake = Fake(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert not receipt.verified
+    assert f"{made[0]['InstanceId']} exists" in "\n".join(receipt.describe())
+
+
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
     stack: Stack, left_group: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

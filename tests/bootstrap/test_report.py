@@ -326,6 +326,18 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
     assert "not fetched" in first and f"fab fetch --run {third}" in first
 
 
+def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST", 1)
+    record_run(SECOND)
+    local_state.save_cluster(replace(on_gcs.inventory, name="c"))
+    result = {"state": "succeeded", "seconds": 5.0, "evaluation": {}}
+    for run_id in (FIRST, SECOND):
+        on_gcs.put(f"runs/{run_id}/results/result.json", json.dumps(result).encode())
+    assert listed() == [SECOND, FIRST]
+
+
 def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs) -> None:
     record_run()
     local_state.save_run({"run_id": SECOND, "cluster": "c"}, Path("results") / SECOND)
