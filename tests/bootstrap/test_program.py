@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+
 
 def fab(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "bootstrap.cli.program", *args]
@@ -33,6 +36,30 @@ def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Pat
     done = fab(tmp_path, "extend", "--stack", "gpu-a")
     assert done.returncode == 2
     assert "next: fab extend --stack gpu-a --hours 4   # from now" in done.stderr
+
+
+@pytest.mark.parametrize("task", ["teardown", "stop"])
+def test_a_bare_command_asks_before_it_ends_a_run_of_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    hosts = parse_hosts("127.0.0.1:1")
+    local_state.save_cluster(hosts)
+    for number, folder in enumerate((mine, other)):
+        folder.mkdir()
+        run = {"run_id": f"r{number}", "cluster": hosts.name}
+        local_state.save_run(run, folder / "results" / f"r{number}")
+    asked = fab(mine, task)
+    assert asked.returncode == 2
+    assert f"run r1, which may be going on, was started in {other}. End it?" in asked.stderr
+    assert f"next: fab {task} --hosts 127.0.0.1:1 --yes" in asked.stderr
+    assert "run r0" not in asked.stderr, "started here"
+    for argv in ([task, "--yes"], [task, "--hosts", "127.0.0.1:1"]):
+        assert "may be going on" not in fab(mine, *argv).stderr
+    (other / "results/r1").mkdir(parents=True)
+    (other / "results/r1/result.json").write_text("{}")
+    assert "may be going on" not in fab(mine, task).stderr, "fetched: it has ended"
 
 
 def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:
