@@ -30,7 +30,7 @@ from bootstrap.lifecycle.stop_policy import read_stop_policy
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
-from bootstrap.runs.plots import Record
+from bootstrap.runs.metrics.plots import Record
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving

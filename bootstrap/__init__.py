@@ -17,9 +17,10 @@ The folders tell the story of a run, in this order:
 * evaluation   evaluates the model of a run
 * report       lists and compares runs; pages in HTML
 * health       checks of GPUs, links, clocks and disks before a long run
+* serving      endpoints: deploys a model, sends samples to it, ends it
 * workflows    the steps of each command, in order
 * cli          tasks, options, and the hosts that a command is about
 
-A folder imports only folders above it; docs/architecture.md has the exceptions. `gpu_tools` (what
-`make gpu-*` runs) may import all but `cli`. `remote` is shipped to hosts: standard library only.
+A folder imports only folders above it (docs/architecture.md), `gpu_tools` (what `make gpu-*` runs)
+those above `workflows`. `remote` is shipped to hosts: standard library only.
 """

@@ -148,6 +148,13 @@ def test_every_folder_has_a_place_in_the_order() -> None:
     assert there == set(LEVEL)
 
 
+def test_the_docstring_of_bootstrap_names_the_folders_in_their_order() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "bootstrap/__init__.py").read_text())) or ""
+    named = [line.split()[1] for line in text.splitlines() if line.startswith("* ")]
+    assert [LEVEL[folder] for folder in named] == sorted(LEVEL[folder] for folder in named)
+    assert {*named, "gpu_tools"} == set(LEVEL)
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_reports_what_it_is_for_and_has_room(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))

@@ -46,6 +46,8 @@ class TrainConfig:
     # Data
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
     label: str = setting("label", "column of the labels in CSV files")
+    input_feature: str = setting("image/encoded", "feature of the inputs in TFRecord files")
+    label_feature: str = setting("image/class/label", "feature of the labels in TFRecord files")
     image_size: int = setting(64, "pixels per side of image files after decoding", least=8)
     vocabulary: int = setting(20000, "word numbers of a text", least=2)
     text_length: int = setting(256, "words of a text; longer ones are cut", least=1)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from training.config import TrainConfig
 
 FOLDER = "tensorboard"
+FLUSH_MS = 10_000  # a value waits no longer for the file, if another one follows
 
 
 class Events:
@@ -18,15 +19,20 @@ class Events:
     def __init__(self, results: Path, rank: int, config: TrainConfig) -> None:
         self.folder = str(results / FOLDER)
         self.first, self.steps = config.profile_from, config.profile_steps
-        self.writer = tf.summary.create_file_writer(self.folder) if rank == 0 else None
+        self.writer = None
+        if rank == 0:
+            self.writer = tf.summary.create_file_writer(self.folder, flush_millis=FLUSH_MS)
+        self.written: dict[str, int] = {}  # the last step of each curve
 
     def scalars(self, step: int, **values: float | None) -> None:
-        """One point on each curve."""
+        """One point on each curve; a curve that has one at this step keeps it."""
         if self.writer is None:
             return
-        with self.writer.as_default():
+        # On a GPU a value would wait for the steps that are still computed there.
+        with self.writer.as_default(), tf.device("cpu"):
             for name, value in values.items():
-                if value is not None:
+                if value is not None and self.written.get(name) != step:
+                    self.written[name] = step
                     tf.summary.write(name, tf.constant(value, tf.float32), step, metadata=scalar())
 
     def profile(self, step: int) -> None:

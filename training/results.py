@@ -102,6 +102,7 @@ def plain(record: dict[str, Any]) -> str:
 class Progress:
     """Counts steps and reports at most five times a second, and at the last step.
 
+    `scalars` gets the loss of the epoch so far, the learning rate and the speed with each report.
     `samples_per_s` is over all ranks, in this epoch; the run's first step, which compiles, counts
     in no rate. `step_s` is a step's mean time in this epoch, `input_s` the part of it that was
     spent waiting for the batch. The rest is computation and communication, which run as one.
@@ -117,11 +118,12 @@ class Progress:
         steps: int,
         step: int = 0,
         rate: Callable[[int], float] = lambda step: 0.0,
+        scalars: Callable[..., None] = lambda step, **values: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.records = records
         self.epochs, self.steps = epochs, steps
-        self.rate, self.clock = rate, clock
+        self.rate, self.scalars, self.clock = rate, scalars, clock
         self.step = self.first_step = step
         self.first_end: float | None = None
         self.reported = -math.inf
@@ -166,18 +168,22 @@ class Progress:
         }
 
     def _report(self, loss: float) -> None:
+        values = {
+            "loss": loss,
+            "learning_rate": self.rate(self.step),
+            "samples_per_s": self.samples_per_s(),
+        }
         self.records.emit(
             "progress",
             epoch=self.epoch,
             epochs=self.epochs,
             step=self.step,
             steps=self.steps,
-            loss=loss,
-            learning_rate=self.rate(self.step),
-            samples_per_s=self.samples_per_s(),
+            **values,
             seconds_left=self._seconds_left(),
             **self.times(),
         )
+        self.scalars(self.step, **values)
 
     def _seconds_left(self) -> float | None:
         done = self.step - self.first_step

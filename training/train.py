@@ -152,6 +152,7 @@ class Training:
             steps=self.total,
             step=self.position.step,
             rate=lambda number: float(self.rate(number)),
+            scalars=self.events.scalars,
         )
 
     def _evaluator(self, samples: Any) -> Callable[[], Result]:

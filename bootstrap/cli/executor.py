@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -22,6 +22,7 @@ from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from bootstrap.cli.hints import with_target
 from bootstrap.console import log
 from bootstrap.console.output import printable
 from bootstrap.errors import RailheadError, Terminated
@@ -96,10 +97,18 @@ def install() -> None:
     program.parse_tasks = _usage_is_2(_parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
     program.update_config = _usage_is_2(program.update_config)
+    program.no_tasks_given = _list_tasks
     if _debug_flag():
         # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
         # requests. `--debug` shows only the lines of console/log.py.
         logging.getLogger().setLevel(logging.WARNING)
+
+
+def _list_tasks() -> None:
+    """What `fab` alone prints: the tasks, where Fabric prints its own options."""
+    if not program.core.remainder:  # else the executor refuses it
+        program.list_tasks()
+        raise Exit(code=0)
 
 
 def _debug_flag() -> bool:
@@ -153,17 +162,18 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
     @wraps(body)
     def task(*args: Any, **kwargs: Any) -> None:
         name = _dashed(body.__name__)
-        signal.signal(signal.SIGTERM, _terminate)
+        _handle_signals()
         with log.command(name, sys.argv[1:], live=_shows_log()) as file:
             try:
                 body(*args, **kwargs)
             except RailheadError as error:
+                error.hint = _with_target(error.hint, kwargs)
                 raise Exit(printable(f"fab {name}: {error}"), code=error.code) from None
             except BrokenPipeError:
                 raise _output_closed() from None
             except KeyboardInterrupt as end:
                 what = "terminated" if isinstance(end, Terminated) else "interrupted"
-                hint = "fab status   # shows the hosts and the run"
+                hint = _with_target("fab status   # shows the hosts and the run", kwargs)
                 raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
             except Exit:
                 raise
@@ -172,6 +182,22 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(_internal_error(file), code=1) from None
 
     return task
+
+
+def _with_target(hint: str, given: Mapping[str, Any]) -> str:
+    tasks = getattr(program, "collection", None)
+    if tasks is None:  # a task that is called from Python
+        return hint
+    return with_target(hint, given, {_dashed(name): tasks[name] for name in tasks.task_names})
+
+
+def _handle_signals() -> None:
+    """SIGTERM raises Terminated. Where `fab` has to ignore SIGINT (`fab ... &` in a script), a
+    handler ignores it: unlike SIG_IGN, it is not inherited by the programs that are started here.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def _terminate(*_: object) -> None:

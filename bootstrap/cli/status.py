@@ -17,7 +17,7 @@ from bootstrap.runs import bucket_results, checkpoints, start
 from bootstrap.serving import on_host, records
 from bootstrap.serving.state import status_line
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import start_agent
+from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
@@ -39,13 +39,23 @@ def show(
     """
     error = power.print_status(status, print_lines) if status.instance_states else None
     if machines:
-        print_lines(*machines.describe())
+        print_lines(*machines.describe(), *unread_timers(status, machines))
     documented = _documented(status, machines) if machines else status
     if documented:
         _show_documented(documented, run_id)
     _show_endpoints_here()
     if error:
         raise error
+
+
+def unread_timers(status: power.ClusterStatus, machines: StackMachines) -> list[str]:
+    """A line for each running machine that the stack's output does not have: nobody can log in to
+    it with what is known, and its timer may be its only deadline."""
+    without = [n for n in machines.undocumented if n not in status.not_running]
+    return [
+        f"[{name}] deadline {timer.KIND}: not read: the machine is in no output of the stack"
+        for name in without
+    ]
 
 
 def _documented(status: power.ClusterStatus, machines: StackMachines) -> power.ClusterStatus | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
-from bootstrap.console.output import json_output, print_lines
+from bootstrap.console.output import confirm, json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
@@ -143,10 +143,10 @@ def health(
     peer_address: str | None = None,
 ) -> None:
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
-    from bootstrap.workflows import health as workflow
+    from bootstrap.health import run
 
     options = options_of(False, requirements, peer_address, runtime, mixed=True)
-    workflow.health(target_of(hosts, stack, slots).running(), options)
+    run.health(target_of(hosts, stack, slots).running(), options)
 
 
 @task()
@@ -282,7 +282,9 @@ def start(
     if machines:
         machines.refuse_undocumented()
     started = power.start(status.inventory, print_lines, hours=length)
-    print_lines("next: fab train", *(f"[{host.name}] {host}" for host in started.hosts))
+    print_lines(
+        f"next: fab train{started.option}", *(f"[{host.name}] {host}" for host in started.hosts)
+    )
 
 
 @task()
@@ -326,7 +328,12 @@ def trust(
     found = trust.unknown_keys(target_of(hosts, stack).running())
     if not found:
         print_lines("every host's key is known already: nothing was pinned")
-    print_lines(*trust.pin_keys(found, trust.by_user(yes)))
+    hint = "the same command with --yes"
+
+    def agreed(key: str) -> bool:
+        return yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
+
+    print_lines(*trust.pin_keys(found, agreed))
 
 
 @task(positional=("folder", "uri"))

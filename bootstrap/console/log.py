@@ -21,7 +21,7 @@ from typing import Any
 from bootstrap.console.redact import add_secret, redacted, redacted_argv
 from bootstrap.console.text import clean
 
-__all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "timed")
+__all__ = ("add_secret", "command", "event", "mistake", "run", "shown", "started", "timed")
 KEPT_FILES = 50
 KEPT_BYTES = 100_000_000
 FILE_BYTES = 20_000_000  # of one file; beyond it only errors are written
@@ -200,3 +200,18 @@ def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]
         done = subprocess.run(argv, text=True, **options)
         notes.append(f"exit {done.returncode}")
     return done
+
+
+@contextlib.contextmanager
+def started(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program on this machine as `subprocess.Popen` does, and log it.
+
+    The block waits for its end or ends it; what it leaves running is logged as running.
+    """
+    with timed(f"here: {shown(shlex.join(argv))}") as notes:
+        process = subprocess.Popen(argv, **options)
+        try:
+            yield process
+        finally:
+            code = process.poll()
+            notes.append("still running" if code is None else f"exit {code}")

@@ -12,6 +12,7 @@ from bootstrap.console.text import clean
 from bootstrap.errors import UsageError
 
 Reporter = Callable[[str], None]  # gets a line on the progress of a command
+ByteReporter = Callable[[int], None]  # gets the number of bytes done so far
 _printer: ContextVar[Reporter | None] = ContextVar("printer", default=None)
 
 

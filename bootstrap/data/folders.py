@@ -12,13 +12,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console.output import ByteReporter
 from bootstrap.console.text import size
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -29,7 +30,6 @@ from bootstrap.ssh.bundle_files import check_name
 MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock
 SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
-ByteReporter = Callable[[int], None]  # gets the bytes done so far
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.data.inputs import DataInput
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
@@ -124,7 +125,7 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
     """The lines that a program prints, as they come; RailheadError if it fails."""
     ours = ("RAILHEAD_", "PYTHON", "TF_CONFIG", "OMPI_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    with subprocess.Popen(
+    with log.started(
         argv,
         cwd=folder,
         env={**environment, "PYTHONUNBUFFERED": "1", **variables},
@@ -136,11 +137,13 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
     ) as process:
         assert process.stdout
         try:
-            for line in process.stdout:
-                yield line.rstrip("\n")
+            with process.stdout:
+                for line in process.stdout:
+                    yield line.rstrip("\n")
         except BaseException:  # Ctrl-C or SIGTERM: the program does not go on alone
             _end(process)
             raise
+        process.wait()
     if process.returncode:
         raise RailheadError(f"the evaluation failed with exit code {process.returncode}")
 
@@ -151,3 +154,4 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait(ENDING)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()

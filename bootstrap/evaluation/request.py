@@ -15,7 +15,7 @@ from bootstrap.errors import UsageError
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
 from bootstrap.runs.launch import Program
-from bootstrap.runs.metric_options import require_metrics
+from bootstrap.runs.metrics.options import require_metrics
 from bootstrap.runs.request import (
     RunRequest,
     TrainArgs,

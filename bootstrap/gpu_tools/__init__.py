@@ -1,1 +1,2 @@
-"""The programs of `make gpu-wheel` and `make gpu-check`. May import everything but `cli`."""
+"""The programs of `make gpu-wheel` and `make gpu-check`. May import
+the folders before `workflows`."""

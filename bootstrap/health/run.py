@@ -1,18 +1,20 @@
-"""Runs a health check: first the checks without a runtime, then TensorFlow, then the links.
+"""`fab health`: first the checks without a runtime, then TensorFlow, then the links.
 
-It prints all readings and findings; the last line is the outcome.
+It prints all readings and findings; the last line is the outcome. Leaves nothing on the hosts.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import Reporter, print_lines
 from bootstrap.console.text import count
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.health import checks, measure
 from bootstrap.health.checks import Finding
 from bootstrap.health.report import HealthReport, finding_lines, reduction_lines
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle import reach
 from bootstrap.plan import hostfile
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.runtimes import gpus_of
@@ -20,6 +22,12 @@ from bootstrap.provision.survey import survey
 from bootstrap.runs import start
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, all_facts
+
+
+def health(inventory: Inventory, options: Options) -> None:
+    """Print measurements and findings; RailheadError if there are findings."""
+    with reach.sessions(inventory) as sessions:
+        check_hosts(sessions, options, print_lines)
 
 
 def check_hosts(sessions: Sessions, options: Options, report: Reporter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -121,6 +122,15 @@ class Inventory:
     def kind(self) -> CloudKind:
         """The properties that all hosts of this cloud share."""
         return CLOUDS[self.cloud]
+
+    @property
+    def option(self) -> str:
+        """The option that names these hosts, for a command that is printed: ` --stack gpu`. Empty
+        for recorded local hosts, which are those of the last command."""
+        if self.stack:
+            return f" --stack {shlex.quote(self.stack)}"
+        hosts = ",".join(str(host) for host in self.hosts)
+        return f" --hosts {shlex.quote(hosts)}" if self.is_ad_hoc else ""
 
     @property
     def is_ad_hoc(self) -> bool:

@@ -193,9 +193,18 @@ def document_of_run(run_id: str) -> dict[str, Any]:
 
 def move_results(run_id: str, folder: Path) -> None:
     """Record another folder for the results of a run."""
+    _add_to_records(run_id, {"results": str(folder)})
+
+
+def record_stops(run_id: str, stops: Mapping[str, str]) -> None:
+    """Record when the cloud reported each machine as stopped after a run: {host: time}, each time
+    as 2026-11-22 10:22:43 UTC."""
+    _add_to_records(run_id, {"stops": dict(stops)})
+
+
+def _add_to_records(run_id: str, more: Mapping[str, Any]) -> None:
     for path in _records(run_id):
-        record = {**_read_record(path), "results": str(folder)}
-        atomic_write(path, json.dumps(record) + "\n")
+        atomic_write(path, json.dumps({**_read_record(path), **more}) + "\n")
 
 
 def _records(run_id: str) -> list[Path]:

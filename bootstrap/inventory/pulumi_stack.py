@@ -129,11 +129,10 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
     if not shutil.which("pulumi"):
         raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
     whole = ["pulumi", *argv, "--non-interactive"]
-    with log.timed(f"here: {shlex.join(whole)}") as notes:
-        process = subprocess.Popen(
-            whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        )  # fmt: skip
+    with log.started(
+        whole, cwd=PROJECT, env=_environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as process:  # fmt: skip
         bound = threading.Timer(seconds, _end, [process])
         bound.start()
         lines: list[str] = []
@@ -141,7 +140,6 @@ def _stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
             interrupted = _print_until_end(process, lines)
         finally:
             bound.cancel()
-        notes.append(f"exit {process.returncode}")
     return Streamed(process.returncode, "".join(lines), interrupted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from bootstrap.clouds import bucket
@@ -24,10 +25,11 @@ def refuse_unfetched(
     """UsageError when results of a run exist only on the machines and would be lost."""
     left = [] if discard else only_on_machines(inventory, with_bucket)
     if left:
+        again = f"{command}{inventory.option} --discard-results"
         raise UsageError(
             f"results of {', '.join(left)} were not fetched: their disks would be deleted, and "
             "the results lost",
-            hint=f"fab fetch --run {left[-1]}   # or: {command} --discard-results",
+            hint=f"fab fetch --run {left[-1]}   # or: {again}",
         )
 
 
@@ -60,7 +62,7 @@ def confirm_by_name(name: str, yes: bool, command: str = DESTROY) -> Callable[[s
 
     def agree(summary: str) -> None:
         print_lines(summary)
-        hint = f"{command} --yes"
+        hint = f"{command} --stack {shlex.quote(name)} --yes"
         question = f"Type the stack's name, {name}, to go on"
         if not yes and not confirm(question, hint=hint, answer=name):
             raise UsageError("that is not its name: nothing was changed", hint=hint)
@@ -82,6 +84,7 @@ def stop_or_end(
     refuse_unfetched(inventory, discard, with_bucket=False, command=command)
     confirm_by_name(inventory.stack or inventory.name, yes, command)(
         f"{', '.join(only_end)}: one-time spot machines, which EC2 can end and not stop: their "
-        "disks are deleted with them. New ones, with empty disks: fab up --refresh"
+        "disks are deleted with them. New ones, with empty disks: "
+        f"fab up --refresh{inventory.option}"
     )
     return cloud.end

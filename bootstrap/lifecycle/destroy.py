@@ -5,6 +5,7 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -17,6 +18,7 @@ from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory.clouds import STATE_TYPES
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import (
@@ -30,8 +32,6 @@ from bootstrap.lifecycle.consent import (
 from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import unfetched
-
-BUCKETS = ("aws:s3/", "gcp:storage/")  # resource types that may remain because they contain objects
 
 ROUNDS = 3  # of ending machines that appear while others are ended
 
@@ -95,7 +95,7 @@ def stop(
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
     lines += wait_for_stop(cloud, report, clock)
-    lines += cost_lines(cloud)
+    lines += cost_lines(cloud, inventory.option)
     lines += result_lines(inventory)
     return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
@@ -112,24 +112,25 @@ def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[L
 def result_lines(inventory: Inventory) -> list[Line]:
     """Where the results of runs are that were not fetched, or only partly."""
     left = [*unfetched(inventory), *partly_fetched(inventory)]
-    chief = inventory.chief.name
+    chief, fetch = inventory.chief.name, "fab fetch --run"
+    start = f"fab start{inventory.option}, then "
     try:
         unsaved = only_on_machines(inventory, with_bucket=False)
     except RailheadError as error:
         text = f"on {chief}'s disk, and perhaps in {inventory.bucket}: {error.message}"
         return [Line("results", f"{run_id}: {text}", verified=False) for run_id in left]
     return [
-        Line("results", f"{run_id}: only on {chief}, on its disk: fab start, then fab fetch")
+        Line("results", f"{run_id}: only on {chief}, on its disk: {start}{fetch} {run_id}")
         if run_id in unsaved
-        else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: fab fetch")
+        else Line("results", f"{run_id}: in {inventory.bucket}/runs/{run_id}: {fetch} {run_id}")
         for run_id in left
     ]
 
 
-def cost_lines(cloud: Cloud) -> list[Line]:
+def cost_lines(cloud: Cloud, option: str) -> list[Line]:
     """What still costs money, or one line if that cannot be read."""
     try:
-        return billing_lines(cloud.costs())
+        return billing_lines(cloud.costs(), option)
     except RailheadError as error:
         return [Line("bills", f"the cloud does not say: {error.message}", verified=False)]
 
@@ -168,7 +169,7 @@ def destroy(
     lines += _pulumi_destroy(machines)
     lines += wait_for_stop(cloud, report, clock)
     lines += remaining_machines(machines)
-    lines += cost_lines(cloud)
+    lines += cost_lines(cloud, inventory.option)
     local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
@@ -265,7 +266,8 @@ def end_machines(machines: StackMachines, report: Reporter, clock: Clock | None)
         if left:
             return [replace(machine_line(n, s), verified=False) for n, s in left.items()]
         inventory = stack_machines.of_id(machines)
-    return [Line("end", f"new machines appeared {ROUNDS} times: fab status", verified=False)]
+    status = f"fab status --stack {shlex.quote(machines.stack)}"
+    return [Line("end", f"new machines appeared {ROUNDS} times: {status}", verified=False)]
 
 
 def remaining_machines(machines: StackMachines) -> list[Line]:
@@ -317,7 +319,7 @@ def failure_lines(name: str, error: RailheadError) -> list[Line]:
         left = pulumi_stack.resources(name)
     except RailheadError as unknown:
         return [Line("pulumi", f"{error.message}; {unknown.message}", verified=False)]
-    if left and all(kind.startswith(BUCKETS) for kind in left):
+    if left and all(any(t.may_remain(kind) for t in STATE_TYPES) for kind in left):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(left))) or "nothing"
     following = f"\n    next: {error.hint}" if error.hint else ""

@@ -5,7 +5,6 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -109,18 +108,18 @@ def _confirm_start(status: ClusterStatus, start_them: bool) -> None:
         return
     states = base.describe_states(dict(status.instance_states))
     question = f"not all machines run: {states}\nStart them{stop_policy.price(status.inventory)}?"
-    if not confirm(question, hint="fab start   # or: fab train --start"):
-        raise UsageError("the machines were not started", hint="fab start")
+    option = status.inventory.option
+    if not confirm(question, hint=f"fab start{option}   # or: fab train --start{option}"):
+        raise UsageError("the machines were not started", hint=f"fab start{option}")
 
 
 def _refuse_missing(status: ClusterStatus) -> None:
     """UsageError for machines that are gone, or whose state the cloud does not report."""
     states = status.instance_states
-    name = status.inventory.stack
-    stack = f" --stack {shlex.quote(name)}" if name else ""
+    option = status.inventory.option
     for state, hint in (
-        ("gone", f"fab up --refresh{stack}   # makes new ones, with empty disks"),
-        ("unknown", "fab status"),
+        ("gone", f"fab up --refresh{option}   # makes new ones, with empty disks"),
+        ("unknown", f"fab status{option}"),
     ):
         missing = {n: s for n, s in states.items() if s.state == state}
         if missing:
@@ -189,7 +188,7 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
         raise HostsFailed(
             "not all machines came up; a machine that falls back to stopped found no room",
             outcomes,
-            hint="fab start   # later",
+            hint=f"fab start{status.inventory.option}   # later",
         )
 
 
@@ -201,7 +200,8 @@ def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None
         try:
             cloud.stop()
         except RailheadError as error:
-            report(f"some may run: {error.message}\n  next: fab stop")
+            option = status.inventory.option
+            report(f"some may run: {error.message}\n  next: fab stop{option}")
 
 
 def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> ClusterStatus:
@@ -278,8 +278,7 @@ def print_status(status: ClusterStatus, report: Reporter) -> RailheadError | Non
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
     what = f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
+    option = status.inventory.option
     if all(deadline.exists for deadline in bad.values()):
-        return RailheadError(what, hint="fab extend --hours 8   # arms it anew")
-    own = status.inventory.stack
-    stack = f" --stack {shlex.quote(own)}" if own else ""
-    return RailheadError(what, hint=f"fab up --refresh{stack}   # makes it")
+        return RailheadError(what, hint=f"fab extend{option} --hours 8   # arms it anew")
+    return RailheadError(what, hint=f"fab up --refresh{option}   # makes it")

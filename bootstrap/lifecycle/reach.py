@@ -15,8 +15,7 @@ from bootstrap.clouds import base
 from bootstrap.errors import HostsNotReady, RailheadError
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import STARTING, start_agent
-from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.connect import STARTING, Sessions, start_agent
 
 OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
 SECONDS = 5.0
@@ -64,7 +63,11 @@ def diagnose(sessions: Sessions) -> Diagnosis:
     """Find out why hosts cannot be reached, and the next command."""
     inventory = sessions.inventory
     if inventory.kind.this_machine:
-        hint = "fab start" if inventory.stack else "fab demo   # starts the local hosts"
+        hint = (
+            f"fab start{inventory.option}"
+            if inventory.stack
+            else "fab demo   # starts the local hosts"
+        )
         return Diagnosis(hint=hint)
     silent = any(map(_timed_out, sessions.failed.values()))
     return _check_firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
@@ -82,11 +85,12 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
         return Diagnosis(
             f"it is not known whether the firewall allows your address: {refused.message}"
         )
-    return compare_cidrs(allowed, own_address(inventory.chief.address))
+    return compare_cidrs(allowed, own_address(inventory.chief.address), inventory.option)
 
 
-def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
-    """The diagnosis for the allowed networks and this machine's address, None if unknown."""
+def compare_cidrs(allowed: Sequence[str], own: str | None, option: str = "") -> Diagnosis:
+    """The diagnosis for the allowed networks and this machine's address, None if unknown; `option`
+    names the stack."""
     listed = ", ".join(allowed) or "no address"
     if own is None:
         return Diagnosis(
@@ -95,11 +99,11 @@ def compare_cidrs(allowed: Sequence[str], own: str | None) -> Diagnosis:
         )
     if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in allowed):
         reason = f"its firewall allows your address ({own} is in {listed}): it does not answer"
-        return Diagnosis(reason, "fab status   # what the cloud says of it")
+        return Diagnosis(reason, f"fab status{option}   # what the cloud says of it")
     networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
     return Diagnosis(
         f"its firewall allows {listed}, but your address is {own}",
-        f"pulumi config set ssh_cidrs {networks} && pulumi up",
+        f"pulumi config set{option} ssh_cidrs {networks} && pulumi up{option}",
     )
 
 

@@ -55,9 +55,10 @@ def machine_line(name: str, state: InstanceState, stopped_at: str = "") -> Line:
     return Line(name, f"{state.state} ({source}){why}{before}", verified=False)
 
 
-def billing_lines(costs: Iterable[Cost]) -> list[Line]:
-    """What still costs money after the machines are stopped, and the command that ends it."""
-    return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}") for c in costs]
+def billing_lines(costs: Iterable[Cost], option: str) -> list[Line]:
+    """What still costs money after the machines are stopped, and the command that ends it; `option`
+    names the stack."""
+    return [Line("bills", f"{c.what}: {price(c)}; ends with: {c.command}{option}") for c in costs]
 
 
 def price(cost: Cost) -> str:

@@ -26,7 +26,8 @@ def after_all_runs(inventory: Inventory, report: Reporter) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, *RUN_LEFT):
         if inventory.is_managed:
-            report("a run may still be in progress: the machines keep running; fab stop ends them")
+            stops = f"fab stop{inventory.option} ends them"
+            report(f"a run may still be in progress: the machines keep running; {stops}")
         raise
     except BaseException:
         _stop_all(inventory, report)
@@ -62,4 +63,4 @@ def stop(
     stop_or_end(inventory, cloud, yes=yes, discard=discard, command=STOP)()
     stop_policy.wait_for_stop(cloud, report, clock=clock)
     for cost in cloud.costs():
-        report(f"still bills: {cost.what}: {price(cost)}; {cost.command} ends it")
+        report(f"still bills: {cost.what}: {price(cost)}; {cost.command}{inventory.option} ends it")

@@ -12,6 +12,7 @@ from bootstrap.clouds.base import STOPPED, Cloud, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
@@ -97,7 +98,8 @@ def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
         yield
     except BaseException:
         if inventory.is_managed:
-            report(f"no run was started; the machines keep running{price(inventory)}: fab stop")
+            keep = f"the machines keep running{price(inventory)}"
+            report(f"no run was started; {keep}: fab stop{inventory.option}")
         raise
 
 
@@ -105,6 +107,8 @@ def wait_after_run(
     inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None
 ) -> None:
     """Report what happens to the machines; after a successful run wait until they are stopped.
+
+    The times of the stops are recorded, for the report of the run.
 
     Raises:
         HostsFailed: some do not stop.
@@ -114,13 +118,16 @@ def wait_after_run(
     stop = _fetched(run, "run.json", read_stop)
     result = _fetched(run, "result.json", read_result)
     if not stop:
-        report(f"the machines keep running (--no-stop){price(inventory)}; fab teardown stops them")
+        stops = f"fab teardown{inventory.option} stops them"
+        report(f"the machines keep running (--no-stop){price(inventory)}; {stops}")
     elif not result:
-        report(f"no supervisor is left to stop the machines{price(inventory)}: fab stop")
+        left = f"no supervisor is left to stop the machines{price(inventory)}"
+        report(f"{left}: fab stop{inventory.option}")
     elif result["state"] == "succeeded":
-        wait_for_stop(base.cloud_of(inventory), report, clock=clock)
+        states = wait_for_stop(base.cloud_of(inventory), report, clock=clock)
+        local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
-        report(describe_kept(stop, result, price(inventory)))
+        report(describe_kept(stop, result, inventory))
 
 
 def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
@@ -136,17 +143,17 @@ def price(inventory: Inventory) -> str:
     return f", {inventory.price['per_hour']:.2f} {inventory.price['currency']} per hour"
 
 
-def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], cost: str) -> str:
+def describe_kept(stop: Mapping[str, Any], result: Mapping[str, Any], inventory: Inventory) -> str:
     """One line: until when the machines are kept after a run that did not succeed."""
     minutes = stop["keep_minutes"]
     if not minutes:
-        return "the machines stop now; fab status says when they have"
+        return f"the machines stop now; fab status{inventory.option} says when they have"
     ended = result.get("ended")
     start = datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else None
     until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC " if start else ""
     return (
-        f"the machines are kept {until}({minutes} min{cost}), then they stop; "
-        "fab teardown stops them now"
+        f"the machines are kept {until}({minutes} min{price(inventory)}), then they stop; "
+        f"fab teardown{inventory.option} stops them now"
     )
 
 
@@ -169,7 +176,9 @@ def describe_phase(machines: Mapping[str, Any]) -> str:
     return f"machines: {phase}{until}{each}; results {results}{lost}"
 
 
-def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None) -> None:
+def wait_for_stop(
+    cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
+) -> Mapping[str, base.InstanceState]:
     """Wait until the cloud reports every machine as stopped; HostsFailed if it does not."""
     states = base.wait_for_state(
         cloud_,
@@ -183,3 +192,4 @@ def wait_for_stop(cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
         raise HostsFailed("machines do not stop", outcomes, hint="fab teardown")
     for name, text in outcomes.items():
         report(f"[{name}] {text}")
+    return states

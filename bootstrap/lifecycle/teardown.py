@@ -72,7 +72,10 @@ def remove_from_hosts(
     if inventory.kind.this_machine:
         lines += _stop_local(inventory)
     if not purge:
-        lines += [Line(inventory.chief.name, f"keeps the results of {i}: fab fetch") for i in left]
+        lines += [
+            Line(inventory.chief.name, f"keeps the results of {i}: fab fetch --run {i}")
+            for i in left
+        ]
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return Receipt(inventory.name, now, tuple(lines))
 

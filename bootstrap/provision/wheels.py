@@ -8,18 +8,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from bootstrap.console import log
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.console.text import clean, size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
@@ -42,7 +40,6 @@ FOLDER = "~/.railhead/wheelhouse"
 FOR_UV = ("--offline", "--no-index", "--find-links", FOLDER)
 FOR_PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": FOLDER}
 AT_ONCE = 16_000_000  # bytes per transfer; each transfer costs two network round trips
-ByteReporter = Callable[[int], None]  # gets the number of bytes so far
 
 
 def python_version(session: Session, python: str) -> str:
@@ -153,15 +150,17 @@ def _download(
     argv += ["--dest", str(folder), "--requirement", str(lock)]
     # pip copies the files to --dest at the end; until then they grow below TMPDIR.
     environment = {**os.environ, "TMPDIR": str(incoming)}
-    with pip_log.open("wb") as out, log.timed(f"here: {log.shown(shlex.join(argv))}") as notes:
-        process = subprocess.Popen(argv, env=environment, stdout=out, stderr=out)
+    with (
+        pip_log.open("wb") as out,
+        log.started(argv, env=environment, stdout=out, stderr=out) as process,
+    ):
         try:
             while process.poll() is None:
                 report(_size(incoming))
                 time.sleep(0.5)
         finally:
             process.kill()
-            notes.append(f"exit {process.wait()}")
+            process.wait()
     if process.returncode:
         tail = "\n".join(pip_log.read_text(errors="replace").strip().splitlines()[-4:])
         raise RailheadError(

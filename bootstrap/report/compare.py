@@ -10,7 +10,7 @@ from bootstrap.report import svg
 from bootstrap.report.facts import METRICS, RunFacts, better
 from bootstrap.report.html import Markup, element, joined, page, section, table
 from bootstrap.report.page import figure, state_of
-from bootstrap.runs.plots import Curve, Panel, points
+from bootstrap.runs.metrics.plots import Curve, Panel, points
 
 PREFERRED = ("accuracy", "loss", "mae")
 

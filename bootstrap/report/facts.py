@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
-from bootstrap.runs.plots import Record, records
+from bootstrap.runs.metrics.plots import Record, records
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
 
@@ -32,7 +32,8 @@ METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
 @dataclass(frozen=True)
 class RunFacts:
     """One run. `document` is run.json; `given` are the options of its command; `evaluations` are
-    those of `fab evaluate`, by id; `price` is in the currency of `currency`, per hour."""
+    those of `fab evaluate`, by id; `stops` are the times at which the cloud reported a host as
+    stopped, by host; `price` is in the currency of `currency`, per hour."""
 
     run_id: str
     folder: Path
@@ -42,6 +43,7 @@ class RunFacts:
     result: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stops: Mapping[str, Any] = field(default_factory=dict)
     price: float | None = None
     currency: str = "USD"
 
@@ -138,7 +140,8 @@ def read_run(run: str) -> RunFacts:
         return _facts(run_id, folder.resolve(), document, {})
     entry = local_state.recorded_run(run)
     given = entry.get("given") or {}
-    return _facts(run, Path(entry["results"]), entry.get("document") or {}, given)
+    facts = _facts(run, Path(entry["results"]), entry.get("document") or {}, given)
+    return replace(facts, stops=object_of(entry, "stops"))
 
 
 def _facts(
@@ -223,10 +226,10 @@ def list_of(document: Mapping[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def moment(text: str) -> float | None:
+def moment(text: str, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
     """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z."""
     try:
-        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+        return float(calendar.timegm(time.strptime(text, form)))
     except (ValueError, OverflowError):
         return None
 

@@ -31,7 +31,7 @@ from bootstrap.report.html import (
     text,
     tiles,
 )
-from bootstrap.runs.plots import Curve, Panel, panels, points
+from bootstrap.runs.metrics.plots import Curve, Panel, panels, points
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = 500_000  # bytes
@@ -139,18 +139,25 @@ def _throughput(facts: RunFacts) -> Markup:
     if split := _step_split(facts):
         parts = ("computation and communication", "waiting for input")
         charts.append(element("figure", svg.stacked("time of a step", split, parts, "ms")))
-    rows = []
+    if not charts:
+        return Markup("")
+    return joined([element("div", *charts, class_="charts"), _ranks(facts)])
+
+
+def _ranks(facts: RunFacts) -> Markup:
+    """The last record of each rank that reports: its rate, and the parts of its steps. A rank
+    knows the rate of all ranks only, as they train in step."""
+    size, rows = finite(facts.document, "size"), []
     for rank, found in ranks(facts).items():
         last = found[-1]
         step, waited = finite(last, "step_s"), finite(last, "input_s")
         if step:
-            rows.append((rank, f"{step * 1000:.1f}", percent((waited or 0) / step)))
-    head = ("first rank of each host", "ms per step", "waiting for input")
-    return (
-        joined([element("div", *charts, class_="charts"), table(head, rows)])
-        if charts
-        else Markup("")
-    )
+            speed = finite(last, "samples_per_s")
+            share = f"{speed / size:,.1f}" if speed is not None and size else "unknown"
+            rows.append((rank, share, f"{step * 1000:.1f}", percent((waited or 0) / step)))
+    head = ("first rank of each host", "samples/s", "ms per step", "waiting for input")
+    note = "samples/s: what this rank has measured over all ranks, divided by the number of ranks"
+    return joined([table(head, rows), *([element("p", note, class_="dim")] if rows else [])])
 
 
 def _step_split(facts: RunFacts) -> dict[str, tuple[float, float]]:
@@ -180,7 +187,18 @@ def timeline(facts: RunFacts) -> list[tuple[float, str]]:
             found.append((at, f"checkpoint at step {number(record, 'step') or 0:.0f}"))
         elif kind == "evaluation":
             found.append((at, "evaluation"))
-    return sorted((at, what) for at, what in found if at is not None)
+    return sorted((at, what) for at, what in [*found, *_stops(facts)] if at is not None)
+
+
+def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
+    """When the machines stopped after the run, where this computer waited for it."""
+    hosts: dict[str, list[str]] = {}
+    for host in facts.stops:
+        hosts.setdefault(text_of(facts.stops, host), []).append(host)
+    return [
+        (moment(at, "%Y-%m-%d %H:%M:%S UTC"), f"stopped, as the cloud reports: {', '.join(names)}")
+        for at, names in hosts.items()
+    ]
 
 
 def _timeline(facts: RunFacts) -> Markup:

@@ -12,7 +12,7 @@ from bootstrap.errors import UsageError
 from bootstrap.report import svg
 from bootstrap.report.facts import RunFacts, finite
 from bootstrap.report.html import element, page, section, table
-from bootstrap.runs.plots import LARGEST, Curve, Panel
+from bootstrap.runs.metrics.plots import LARGEST, Curve, Panel
 
 PAYS = 0.5  # of the throughput that one rank of the smallest run has
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from bootstrap.report.html import Markup, element, joined
-from bootstrap.runs.plots import Curve, Panel
+from bootstrap.runs.metrics.plots import Curve, Panel
 
 WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 58

@@ -14,7 +14,7 @@ from bootstrap.report.command import command
 from bootstrap.report.compare import comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, read_run, text_of
 from bootstrap.report.page import run_page, throughput_panels
-from bootstrap.runs.plots import Panel, draw, panels
+from bootstrap.runs.metrics.plots import Panel, draw, panels
 from bootstrap.runs.results import require_writable
 
 PAGE = "report.html"

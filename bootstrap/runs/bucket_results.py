@@ -33,14 +33,16 @@ def run_line(inventory: Inventory, run_id: str | None) -> str:
 
 def _place(inventory: Inventory, run_id: str) -> str:
     """Where results that were not fetched are, as text."""
-    only = f"only on {inventory.chief.name}, which does not run: fab start, then fab fetch"
+    fetch = f"fab fetch --run {run_id}"
+    start = f"fab start{inventory.option}, then {fetch}"
+    only = f"only on {inventory.chief.name}, which does not run: {start}"
     if not inventory.bucket:
         return only
     try:
         uploaded = bucket.bucket_of(inventory).manifest(run_id) is not None
     except RailheadError as error:
         return f"in {inventory.bucket} or {only} ({error.message})"
-    return f"in {inventory.bucket}/runs/{run_id}: fab fetch" if uploaded else only
+    return f"in {inventory.bucket}/runs/{run_id}: {fetch}" if uploaded else only
 
 
 def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> dict[str, Any]:

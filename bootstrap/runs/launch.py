@@ -15,11 +15,10 @@ from typing import Any
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import strategies
-from bootstrap.runs.metric_options import Threshold
+from bootstrap.runs.metrics.options import MOST_METRICS, Threshold
 from bootstrap.runs.strategies import AUTO, DEFAULT_LAUNCHER, Strategy
 
 SCHEMA = 2
-MOST_METRICS = 16
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -18,7 +18,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import whole_number
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.launch import Program, RunOptions
-from bootstrap.runs.metric_options import (
+from bootstrap.runs.metrics.options import (
     read_metric,
     read_thresholds,
     require_metrics,

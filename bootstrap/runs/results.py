@@ -12,10 +12,10 @@ from typing import Any
 from bootstrap.console.output import Reporter
 from bootstrap.console.text import clean, count, duration, number, size
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
-from bootstrap.runs.events import EVENT_FILE, event_file
 from bootstrap.runs.hints import hint_of
-from bootstrap.runs.metric_options import MOST
-from bootstrap.runs.plots import curves
+from bootstrap.runs.metrics.events import EVENT_FILE, event_file
+from bootstrap.runs.metrics.options import MOST_METRICS
+from bootstrap.runs.metrics.plots import curves
 from bootstrap.runs.start import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import run_files, unpack
@@ -198,7 +198,7 @@ def _below(evaluation: Mapping[str, Any]) -> str:
     """Why an evaluation did not pass; a script's record may lack either number."""
     failed = evaluation.get("failed")
     if isinstance(failed, list) and failed:
-        return "; ".join(clean(str(why))[:200] for why in failed[:MOST])
+        return "; ".join(clean(str(why))[:200] for why in failed[:MOST_METRICS])
     accuracy, threshold = number(evaluation, "accuracy"), number(evaluation, "threshold")
     if accuracy is not None and threshold is not None and accuracy < threshold:
         return f"accuracy {accuracy:.4f} is below min_accuracy {threshold}"

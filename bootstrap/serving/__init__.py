@@ -11,4 +11,7 @@ environment  the runtime and the packages that serve it
 deploy       starts an endpoint, or gives one a new version
 undeploy     ends one, and verifies that nothing of it is left
 predict      sends files or held-out samples through it
+notebook     JupyterLab on the chief, which is ended as an endpoint is
+
+May import `lifecycle`, `evaluation`, `report` and above, but not `health`.
 """

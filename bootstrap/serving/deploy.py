@@ -68,12 +68,11 @@ def refuse_second(place: Place, request: DeployRequest) -> bool:
     """
     folder = records.folder_of(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
-    options = "" if records.find(request.name) else place.options
     if alive and not request.update:
         raise UsageError(
             f"endpoint {request.name} is deployed already",
             hint=f"fab deploy --name {request.name} --update   # a new version; or: "
-            f"fab undeploy {request.name}{options}",
+            f"fab undeploy {request.name}{place.option_for(request.name)}",
         )
     if request.update and not alive:
         raise UsageError(

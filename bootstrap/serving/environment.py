@@ -101,4 +101,6 @@ def python_on_host(place: Place, run_digest: str | None) -> str:
     for digest in wanted:
         if digest in place.facts.envs:
             return f"~/.railhead/envs/{digest}/bin/python"
-    raise UsageError(f"{place.host} has no runtime to serve with", hint="fab bootstrap")
+    raise UsageError(
+        f"{place.host} has no runtime to serve with", hint=f"fab bootstrap{place.option}"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +11,9 @@ from bootstrap.clouds.base import Deadline
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, timer
+from bootstrap.serving import records
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import STARTING, start_agent
+from bootstrap.ssh.connect import STARTING, start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
@@ -24,7 +24,7 @@ class Place:
     """An open session with its agent, and what was read of the host before the agent started.
 
     `python` runs the supervisor of an endpoint; `stop` stops the machine, and `deadline` is when it
-    powers itself off. `options` of `fab` name the host.
+    powers itself off. `option` of `fab` names the hosts.
     """
 
     session: Session
@@ -32,7 +32,7 @@ class Place:
     facts: HostFacts
     stop: Sequence[str] | None = None
     deadline: Deadline | None = None
-    options: str = ""
+    option: str = ""
 
     @property
     def host(self) -> str:
@@ -45,6 +45,10 @@ class Place:
         if not self.facts.home.startswith("/"):
             raise Hostile("a home folder that is no path")
         return self.facts.home
+
+    def option_for(self, endpoint: str) -> str:
+        """`option`, for a command about an endpoint; empty for one that is found by its record."""
+        return "" if records.find(endpoint) else self.option
 
     def absolute(self, path: str) -> str:
         """A path of the host with its home in place of a `~` at the start."""
@@ -64,7 +68,7 @@ def chief_place(inventory: Inventory) -> Iterator[Place]:
 def places(inventory: Inventory) -> Iterator[dict[str, Place]]:
     """All these hosts by name, to find the endpoints that are there."""
     with reach.sessions(inventory) as sessions:
-        yield connect.everywhere(sessions, _place, what=STARTING)
+        yield connect.everywhere(sessions, partial(_place, option=inventory.option), what=STARTING)
 
 
 @contextlib.contextmanager
@@ -74,9 +78,9 @@ def place_here() -> Iterator[Place]:
         yield _place(session)
 
 
-def _place(session: Session) -> Place:
+def _place(session: Session, option: str = "") -> Place:
     facts = session.facts()
-    return Place(session, start_agent(session, facts), facts)
+    return Place(session, start_agent(session, facts), facts, option=option)
 
 
 def _machine(session: Session, inventory: Inventory) -> Place:
@@ -89,11 +93,5 @@ def _machine(session: Session, inventory: Inventory) -> Place:
         facts,
         session.host.stop if inventory.is_managed else None,
         deadline,
-        _options(session, inventory),
+        inventory.option,
     )
-
-
-def _options(session: Session, inventory: Inventory) -> str:
-    if inventory.stack:
-        return f" --stack {shlex.quote(inventory.stack)}"
-    return f" --hosts {shlex.quote(str(session.host))}" if inventory.is_ad_hoc else ""

@@ -56,7 +56,7 @@ def check_endpoint_name(name: str) -> str:
     if not is_endpoint_name(name):
         raise UsageError(
             f"{name!r} is not an endpoint's name: letters, digits, '_' and '-', at most 63",
-            hint="fab deploy RUN --name digits",
+            hint="fab deploy --run RUN --name digits",
         )
     return name
 

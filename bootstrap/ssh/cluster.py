@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from bootstrap.plan.cluster import Cluster
-from bootstrap.ssh.agents import STARTING
-from bootstrap.ssh.connect import Sessions, everywhere
+from bootstrap.ssh.connect import STARTING, Sessions, everywhere
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Opens all SSH sessions, one per host, and explains why a host cannot be reached.
+"""Opens all SSH sessions, one per host, and explains why a host cannot be reached; starts agents.
 
 `everywhere` runs a function on all hosts at once, waits for all and reports all.
 """
@@ -34,6 +34,7 @@ from bootstrap.ssh.jump_hosts import (
 from bootstrap.ssh.session import Session
 
 T = TypeVar("T")
+STARTING = "starting the agent"
 
 
 def _open(host: Host, inventory: Inventory) -> Session:
@@ -240,3 +241,17 @@ def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
 def all_facts(opened: Mapping[str, Session]) -> dict[str, HostFacts]:
     """Every host's facts, in the inventory's order."""
     return everywhere(opened, Session.facts, what="reading facts", error=HostsNotReady)
+
+
+def start_agent(session: Session, facts: HostFacts | None = None) -> str:
+    """Start the agent of one host; returns the path of the host's Python. `facts` of the host are
+    read unless they are given.
+
+    Raises:
+        UsageError: the host has no Python that can run it.
+    """
+    facts = facts or session.facts()
+    if not facts.python:
+        raise UsageError("no Python 3.10 to 3.13 there", hint="fab bootstrap")
+    session.start_agent(facts.python)
+    return facts.python

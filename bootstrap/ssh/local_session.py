@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bootstrap.console import log
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh.session import LOOP, Session
 
@@ -16,6 +17,7 @@ class LocalSession(Session):
     """A shell of this machine, then the agent in it, at home in $HOME."""
 
     def __init__(self) -> None:
+        log.event("here: sh   # reads the facts, then becomes the agent")
         process = subprocess.Popen(
             ["sh", "-c", LOOP],
             stdin=subprocess.PIPE,

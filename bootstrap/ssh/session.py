@@ -22,7 +22,7 @@ from fabric import Connection
 from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import log
-from bootstrap.console.output import Reporter
+from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
@@ -45,7 +45,6 @@ AGENT = (
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
 ANSWER = 64_000_000  # bytes that one line may have: all file names of a run, or a manifest
 OnEvent = Callable[[Mapping[str, Any]], None]
-OnSent = Callable[[int], None]  # bytes sent so far
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
 # takes no byte beyond its line, so `exec` can pass the same channel to the agent. Output before
@@ -212,18 +211,18 @@ class Session:
             return answer
 
     def send_tree(
-        self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: OnSent | None = None
+        self, bundle: Bundle, dest: str, *, prune: bool = True, on_sent: ByteReporter | None = None
     ) -> Any:
         """Make folder `dest` on the host contain the bundle; only missing contents are sent.
         `on_sent` gets the bytes sent so far."""
         return self._send_files("tree", bundle, on_sent, dest=dest, prune=prune)
 
-    def send_folder(self, bundle: Bundle, dest: str, *, on_sent: OnSent | None = None) -> Any:
+    def send_folder(self, bundle: Bundle, dest: str, *, on_sent: ByteReporter | None = None) -> Any:
         """Create folder `dest`, named by a digest, on the host with the whole bundle or not at all;
         a damaged one is replaced."""
         return self._send_files("place_folder", bundle, on_sent, dest=dest)
 
-    def _send_files(self, op: str, bundle: Bundle, on_sent: OnSent | None, **kw: Any) -> Any:
+    def _send_files(self, op: str, bundle: Bundle, on_sent: ByteReporter | None, **kw: Any) -> Any:
         def needed(event: Mapping[str, Any]) -> None:
             missing = _checked_digests(event, bundle)
             payload = _packed(bundle, missing) if missing else b""
@@ -302,7 +301,7 @@ class Session:
             self._channel.close()
         self._close_connection()
 
-    def _send(self, data: bytes, on_sent: OnSent | None = None) -> None:
+    def _send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
         try:
             for start in range(0, len(data), PIECE):
                 self._channel.sendall(data[start : start + PIECE])

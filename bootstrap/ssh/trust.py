@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 
 from bootstrap.errors import HostsNotReady, UsageError
@@ -55,19 +54,3 @@ def pin_keys(found: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) ->
 def _once(found: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
     """Each key once: several hosts can be behind the same jump host."""
     return {(shown.hostname, shown.key.get_base64()): shown for shown in found}.values()
-
-
-def by_user(yes: bool) -> Callable[[str], bool]:
-    """A function that asks the user to confirm a key; with `yes` it confirms without asking."""
-
-    def agreed(label: str) -> bool:
-        if yes:
-            return True
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"{label}\nthere is no terminal to ask for confirmation",
-                hint="the same command with --yes",
-            )
-        return input(f"{label}\nIs it the key of that machine? [y/N] ").strip().lower() == "y"
-
-    return agreed

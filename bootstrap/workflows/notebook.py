@@ -43,7 +43,8 @@ def open_notebook(
         print_lines(status_line(session, endpoint))
         _forward(session, endpoint.port, local_port, f"lab?token={token}")
     print_lines(
-        f"the notebook goes on   # fab notebook opens it again, fab undeploy {notebook.NAME}"
+        f"the notebook goes on   # fab notebook{inventory.option} opens it again, "
+        f"fab undeploy {notebook.NAME}"
     )
 
 

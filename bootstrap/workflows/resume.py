@@ -13,9 +13,8 @@ from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.restore import Source
 from bootstrap.runs.start import Restore, Run
-from bootstrap.ssh.agents import start_agent
 from bootstrap.ssh.cluster import ConnectedCluster
-from bootstrap.ssh.connect import everywhere, open_sessions
+from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:

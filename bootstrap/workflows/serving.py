@@ -89,7 +89,11 @@ def _start(
         f"next: fab predict {endpoint.name} --samples 10   # or --file x.png",
     )
     url = f"http://127.0.0.1:{endpoint.port}/v1/models/{endpoint.name}:predict"
-    print_lines(url if endpoint.host == HERE else f"fab tunnel {endpoint.port}   # then: {url}")
+    print_lines(
+        url
+        if endpoint.host == HERE
+        else f"fab tunnel {endpoint.port}{place.option}   # then: {url}"
+    )
 
 
 @contextlib.contextmanager
@@ -126,7 +130,8 @@ def _host_of(endpoint: Deployed) -> Inventory:
     if endpoint.host in status.not_running:
         raise UsageError(
             f"endpoint {endpoint.name} does not serve: {endpoint.host} does not run",
-            hint=f"fab undeploy {endpoint.name}   # removes its record; or: fab start",
+            hint=f"fab undeploy {endpoint.name}   # removes its record; or: "
+            f"fab start{status.inventory.option}",
         )
     return status.inventory.only([endpoint.host])
 
@@ -143,7 +148,7 @@ def predict(
         UsageError: there is no such endpoint, it does not serve, or the model refuses the input.
     """
     if (file is None) == (samples is None):
-        raise UsageError("give --file or --samples", hint="fab predict --samples 10")
+        raise UsageError("give --file or --samples", hint=f"fab predict {name} --samples 10")
     if file is not None:
         prediction.check_file(Path(file))
     with _found(name, inventory) as (endpoint, place):
@@ -151,7 +156,8 @@ def predict(
         if state is None or state.state not in ALIVE:
             raise UsageError(
                 status_line(place.session, endpoint),
-                hint=f"fab undeploy {endpoint.name} && fab deploy --name {endpoint.name}",
+                hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)} && "
+                f"fab deploy{place.option} --name {endpoint.name}",
             )
         environment = place_environment(place, _served_python(place, endpoint))
         if file is not None:
@@ -164,7 +170,10 @@ def _served_python(place: Place, endpoint: Deployed) -> str:
     """The runtime's Python that serves the endpoint."""
     argv = read_document(place.session, endpoint.folder).get("argv")
     if not isinstance(argv, list) or not argv or not isinstance(argv[0], str):
-        raise UsageError(f"the endpoint.json of {endpoint.name} is damaged", hint="fab undeploy")
+        raise UsageError(
+            f"the endpoint.json of {endpoint.name} is damaged",
+            hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)}",
+        )
     return argv[0]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from bootstrap.clouds.bucket import bucket_of
+from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
@@ -144,15 +145,17 @@ def _tensorboard(folder: Path) -> Iterator[str]:
     argv = [str(python), "-c", SERVE, "--logdir", str(folder), "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
     address = f"http://127.0.0.1:{port}/"
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
+    with (
+        tempfile.TemporaryFile() as output,
+        log.started(
             argv,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
             start_new_session=True,  # Ctrl-C is for us
-        )
+        ) as process,
+    ):
         try:
             _wait_for_answer(process, address, output)
             yield address

@@ -18,6 +18,25 @@ def test_it_reports_hello_and_ends_with_its_channel(home: Path) -> None:
     assert agent.process.returncode == 0
 
 
+def test_while_it_waits_it_sends_empty_lines_and_no_others(home: Path) -> None:
+    """So sshd notices that the network broke. An operation's silence stays silence."""
+    agent = Agent(home, alive=0.01)
+    assert agent.process.stdout
+    three = [b"\n"] * 3
+    assert [agent.process.stdout.readline() for _ in three] == three, "for a request"
+    agent.send(b'{"op": "tree", "manifest": [], "blobs": "~/blobs", "dest": "~/tree"}\n')
+    assert agent.line() == {"event": {"need": []}}
+    assert [agent.process.stdout.readline() for _ in three] == three, "for the contents"
+    agent.send(b"0\n")
+    assert agent.line() == {"ok": {"sent": 0, "changed": []}}
+    agent.send(b'{"op": "run", "argv": ["sh", "-c", "echo begun; sleep 0.5"]}\n')
+    assert agent.line() == {"event": {"line": "begun"}}
+    silent = iter(agent.process.stdout.readline, b'{"ok": {"rc": 0, "tail": ["begun"]}}\n')
+    assert len(list(silent)) <= 1
+    agent.process.communicate()
+    assert agent.process.returncode == 0
+
+
 def test_a_failure_is_an_answer_and_the_next_request_works(agent: Agent) -> None:
     with pytest.raises(Failed, match="ENOENT"):
         agent.call("run", argv=["~/not-there"])

@@ -18,6 +18,7 @@ from bootstrap.clouds import base  # noqa: E402
 from bootstrap.clouds.aws.client import AwsClient, connect  # noqa: E402
 from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
 from bootstrap.clouds.base import MISSING, Deadline, Refused, most_urgent  # noqa: E402
+from bootstrap.console import log  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
@@ -466,3 +467,16 @@ def test_the_networks_that_the_security_group_lets_in(aws: None) -> None:
         GroupId=group, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp="203.0.113.7/32"
     )
     assert base.cloud_of(machines(SecurityGroupIds=[group])).allowed_cidrs() == ("203.0.113.7/32",)
+
+
+def test_a_call_is_logged_with_its_duration_and_without_its_parameters(aws: None) -> None:
+    client = connect(REGION)
+    with log.command("status", ["status"]) as file:
+        client("ec2", "describe_instances", Filters=[{"Name": "tag:a", "Values": ["value-b"]}])
+        with pytest.raises(Refused):
+            client("ec2", "start_instances", InstanceIds=["i-0123456789abcdef0"])
+        assert file.path
+    text = file.path.read_text()
+    assert "Z AWS ec2 describe_instances: ok (" in text
+    assert "Z AWS ec2 start_instances: ClientError: " in text
+    assert "value-b" not in text

@@ -253,6 +253,18 @@ def test_a_key_with_a_passphrase_is_reported(operator: Operator, cluster: Cluste
     assert "next: ssh-add" in outcome(cluster.host(0))["h1"]
 
 
+def test_a_private_key_that_cannot_be_read_is_reported_as_one(
+    operator: Operator, cluster: Cluster
+) -> None:
+    """A folder in its place: root reads every file."""
+    operator.knows(cluster.machines[0])
+    key = operator.ssh / "keys"
+    key.mkdir()
+    operator.configures(f"Host *\n  IdentityFile {key}\n  IdentitiesOnly yes\n")
+    reason = f"{key} on this computer cannot be read: Is a directory"
+    assert outcome(cluster.host(0)) == {"h1": reason}
+
+
 # The user's own ssh
 
 

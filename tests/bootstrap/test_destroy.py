@@ -412,8 +412,10 @@ class Terminal(io.StringIO):
 
 
 def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
-    with pytest.raises(UsageError, match="question cannot be answered"):
+    with pytest.raises(UsageError, match="question cannot be answered") as caught:
         stack.destroy(agree=confirm_by_name("dev", yes=False))
+    # Typed as printed, without the name, it would destroy the selected stack.
+    assert caught.value.hint == "fab teardown --destroy --stack dev --yes"
     monkeypatch.setattr("sys.stdin", Terminal("other\n dev \n"))
     with pytest.raises(UsageError, match="that is not its name"):
         stack.destroy(agree=confirm_by_name("dev", yes=False))
@@ -478,6 +480,28 @@ def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
     receipt = stack.destroy(state=STATE_ON_AWS)
     assert receipt.verified and stack.destroyed == [DESTROY, DESTROY] and not left_group()
     assert "in no state of Pulumi, and removed: sg-" in "\n".join(receipt.describe())
+
+
+def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """A killed `up` may have requested it."""
+    ec2, made = aws_client("ec2"), []
+
+    def appear(_: float) -> None:
+        if stack.destroyed and not made:
+            tags = [
+                {"Key": f"railhead:{k}", "Value": v} for k, v in (("id", ID), ("cluster", "dev"))
+            ]
+            spec = {"ResourceType": "instance", "Tags": tags}
+            image = ec2.describe_images()["Images"][0]["ImageId"]
+            options = {"MinCount": 1, "MaxCount": 1, "TagSpecifications": [spec]}
+            made.extend(ec2.run_instances(ImageId=image, **options)["Instances"])
+
+    fake = Fake(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert not receipt.verified
+    assert f"{made[0]['InstanceId']} exists" in "\n".join(receipt.describe())
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(

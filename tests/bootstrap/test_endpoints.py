@@ -38,8 +38,7 @@ from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, run_data, source_of
 from bootstrap.serving.state import EndpointState, clock_of, is_alive
 from bootstrap.ssh import connect
-from bootstrap.ssh.agents import start_agent
-from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile

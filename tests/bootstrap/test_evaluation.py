@@ -21,7 +21,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, folder_of
 from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
-from bootstrap.runs.metric_options import Threshold, read_thresholds
+from bootstrap.runs.metrics.options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.start import Run

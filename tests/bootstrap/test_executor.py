@@ -30,6 +30,7 @@ executor.install()
 
 WRONG = {
     "usage": UsageError("a rule", hint="fab --list"),
+    "next": UsageError("a rule", hint="fab train --detach   # or: fab attach"),
     "failed": RailheadError("it failed"),
     "below": BelowThreshold("too low"),
     "ours": ZeroDivisionError("ours"),
@@ -40,6 +41,8 @@ WRONG = {
 @task
 @report_errors
 def train(c, hosts=None, preset=None, detach=False):
+    if preset in WRONG:
+        raise WRONG[preset]
     print(f"train {hosts!r} {preset!r} {detach}")
 
 
@@ -226,6 +229,15 @@ def test_an_error_becomes_its_message_and_its_exit_code(
 ) -> None:
     done = fab("ssh-config", how)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", expected)
+
+
+@pytest.mark.parametrize("given", [("--hosts", "a,b"), ("-H", "a,b")])
+def test_the_next_command_has_the_hosts_that_were_typed(fab: Fab, given: tuple[str, str]) -> None:
+    found = fab(*given, "train", "--preset", "next").stderr
+    assert found.endswith("next: fab train --hosts a,b --detach   # or: fab attach\n")
+    assert "--hosts" not in fab("train", "--preset", "next").stderr
+    interrupted = fab(*given, "train", "--preset", "ctrl-c").stderr
+    assert "next: fab status   # shows" in interrupted  # this fabfile has no such task
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs import follow
 from bootstrap.runs.launch import (
-    MOST_METRICS,
     Bucket,
     Program,
     RunOptions,
@@ -27,6 +26,7 @@ from bootstrap.runs.launch import (
     placement_of,
     run_document,
 )
+from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.start import Run
 from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_stop

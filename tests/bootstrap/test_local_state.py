@@ -15,6 +15,7 @@ from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.workflows import attach
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
 A, B = parse_hosts("ann@a:22*2,[::1]"), parse_hosts("b")
@@ -97,6 +98,28 @@ def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
         home / "results/20260102-000000-aaaa",
     )
     assert local_state.find_run(A, "20260101-000000-ffff")[0] == "20260101-000000-ffff"
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
+    home: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    run_id, questions = "20260101-000000-aaaa", []
+    local_state.save_run(run(A.name, run_id), home / "results" / run_id)
+    monkeypatch.chdir(home)
+    assert attach.last_run(A) == run_id, "started here: no question"
+    (home / "elsewhere").mkdir()
+    monkeypatch.chdir(home / "elsewhere")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda text: questions.append(text) or answer)
+    if answer == "y":
+        assert attach.last_run(A) == run_id
+    else:
+        with pytest.raises(UsageError, match="nothing was cancelled") as refused:
+            attach.last_run(A)
+        assert refused.value.hint == f"fab cancel --run {run_id}"
+    started = f"the last run, {run_id}, was started in {home}. Cancel it? [y/N] "
+    assert questions == [started]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,27 @@ def test_a_command_logs_what_it_ran_with_exit_code_and_duration(fab: Fab, home: 
     assert text.splitlines()[-1].partition("Z ")[2].startswith("exit 0 (0.")
 
 
+def test_a_program_is_logged_with_its_exit_code_or_as_still_running(home: Path) -> None:
+    with log.command("tensorboard", []) as file:
+        with log.started(["sh", "-c", "exit 4"]) as process:
+            process.wait()
+        with log.started(["sleep", "600"]) as process:
+            pass
+        process.kill()
+        process.wait()
+        assert file.path
+    text = file.path.read_text()
+    assert "Z here: sh -c 'exit 4': exit 4 (" in text
+    assert "Z here: sleep 600: still running (" in text
+
+
+def test_a_program_of_a_fab_that_ignores_ctrl_c_does_not_ignore_it(fab: Fab, home: Path) -> None:
+    """In a script `fab ... &` starts with SIGINT ignored, and programs inherit that."""
+    done = fab("status", "--cmd", "kill -INT $$; echo not reached", before="trap '' INT;")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert ": exit -2 (" in log_files(home)[0].read_text()
+
+
 def test_only_its_owner_reads_the_log(fab: Fab, home: Path) -> None:
     fab("status", before="umask 0;")
     (file,) = log_files(home)

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.remote.run.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
-from bootstrap.runs.metric_options import read_metric
+from bootstrap.runs.metrics.options import read_metric
 
 LOSS = {"name": "loss", "pattern": r"loss: ([0-9.e+-]+)"}
 SLOW = {"name": "slow", "pattern": r"^(a+)+$"}

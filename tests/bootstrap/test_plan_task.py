@@ -12,6 +12,8 @@ from invoke import Context, Exit
 
 from bootstrap.cli import tasks
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.plan.cluster import Options
+from bootstrap.workflows import plan
 
 STEPS = ["uv", "runtime", "horovod", "key"]
 
@@ -49,6 +51,14 @@ def test_stdout_holds_the_plan_alone(
     assert [step["name"] for step in document["hosts"][names[0]]] == STEPS
     assert output.err.startswith(f"{inventory(hosts).name} (hosts): ")
     assert f"[{names[0]}] uv: " in output.err
+
+
+def test_a_program_gets_the_plan_before_the_hosts_are_changed(hosts: str, tmp_path: Path) -> None:
+    """Not when `fab bootstrap` ends, although stdout is a pipe or a file."""
+    path = tmp_path / "plan.json"
+    with path.open("w") as out, plan.surveyed(inventory(hosts), Options()) as cluster:
+        plan.print_plan(cluster, Options(), out)
+        assert list(json.loads(path.read_text())["hosts"]) == list(inventory(hosts).names)
 
 
 def test_people_read_it_on_stdout(hosts: str, capsys: pytest.CaptureFixture[str]) -> None:

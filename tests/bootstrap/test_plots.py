@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-from bootstrap.runs.plots import curves
+from bootstrap.runs.metrics.plots import curves
 
 Record = dict[str, Any]
 

@@ -468,10 +468,10 @@ def test_spot_machines_are_ended_only_with_their_results_safe_and_with_consent(
     local_state.save_run({"run_id": "r1", "cluster": ours.name}, tmp_path / "results")
     with pytest.raises(UsageError, match="results of r1 were not fetched") as caught:
         stop.stop(ours, print, clock=sky.clock())
-    assert caught.value.hint == "fab fetch --run r1   # or: fab stop --discard-results"
+    assert caught.value.hint == "fab fetch --run r1   # or: fab stop --stack g4dn --discard-results"
     with pytest.raises(UsageError, match="question cannot be answered") as caught:
         stop.stop(ours, print, discard=True, clock=sky.clock())
-    assert caught.value.hint == "fab stop --yes" and sky.calls == []
+    assert caught.value.hint == "fab stop --stack g4dn --yes" and sky.calls == []
     stop.stop(ours, print, discard=True, yes=True, clock=sky.clock())
     assert sky.calls == ["end"] and set(sky.states.values()) == {"gone"}
     assert "their disks are deleted with them" in capsys.readouterr().out
@@ -503,7 +503,8 @@ def test_a_deadline_that_stops_nothing_fails_the_status(
 
 
 @pytest.mark.parametrize(
-    ("exists", "next_"), [(True, "fab extend --hours 8"), (False, "fab up --refresh --stack g4dn")]
+    ("exists", "next_"),
+    [(True, "fab extend --stack g4dn --hours 8"), (False, "fab up --refresh --stack g4dn")],
 )
 def test_a_deadline_that_is_not_there_is_made_by_an_up(
     operator: Operator, exists: bool, next_: str
@@ -551,7 +552,7 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
     assert "[h2] stopped, says /proc" in out
     code, out = fab(shell, "train", "--preset", "smoke")
     assert code == 2, out
-    assert "next: fab start   # or: fab train --start" in out
+    assert "next: fab start --stack dev   # or: fab train --start --stack dev" in out
     code, out = fab(shell, "start")
     assert code == 0, out
     assert cluster.read("dev")["h2"]["running"]

@@ -29,11 +29,49 @@ def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
     assert "unknown preset" in fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
 
 
+def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Path) -> None:
+    done = fab(tmp_path, "extend", "--stack", "gpu-a")
+    assert done.returncode == 2
+    assert "next: fab extend --stack gpu-a --hours 4   # from now" in done.stderr
+
+
+def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:
+    done, listed = fab(tmp_path), fab(tmp_path, "--list")
+    assert done.returncode == 0 and "  train " in done.stdout
+    assert done.stdout == listed.stdout
+
+
+def test_f_after_logs_follows(tmp_path: Path) -> None:
+    with_f, with_follow = (
+        fab(tmp_path, "logs", option, "--run", "r1") for option in ("-f", "--follow")
+    )
+    assert with_f.returncode == 2 and with_f.stderr.startswith("fab logs: no hosts")
+    assert with_f.stderr == with_follow.stderr
+    assert "-f, --follow" in fab(tmp_path, "--help", "logs").stdout
+
+
 @pytest.mark.parametrize("option", ["-D", "-T"])
 def test_a_text_in_place_of_a_number_is_an_error_of_the_user(tmp_path: Path, option: str) -> None:
     done = fab(tmp_path, option, "x", "train")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "an option needs a number" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--list-format", "x", "--list"], "--list-format x: one of flat, nested, json"),
+        (["--prompt-for-passphrase", "plan"], "stdin is not a terminal"),
+        (["--", "ls"], "a command after -- needs hosts"),
+        (["--config", "9" * 400, "plan"], "there is no such file"),
+    ],
+)
+def test_a_wrong_option_of_fabric_is_an_error_of_the_user(
+    tmp_path: Path, args: list[str], expected: str
+) -> None:
+    done = fab(tmp_path, *args)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert expected in done.stderr and "\x1b" not in done.stderr
 
 
 def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(tmp_path: Path) -> None:

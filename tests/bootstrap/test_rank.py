@@ -13,8 +13,28 @@ from hosts.ranks import lay_out, rank, script, started
 
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.rank import rank as rank_module
+from bootstrap.runs.start import rank_starter
 
 RECORD = "@railhead "
+
+
+def test_variables_of_a_run_are_set_before_its_python_starts(tmp_path: Path) -> None:
+    """PYTHONPATH, LD_PRELOAD and others count only then."""
+    values = {"PYTHONPATH": "src", "PYTHONHASHSEED": "0", "LD_PRELOAD": "", "A": "it's $HOME"}
+    document = {"run_id": "r", "runtime": {"digest": "d"}, "env": values}
+    folder = tmp_path / ".railhead/runs/r"
+    (folder / "work").mkdir(parents=True)
+    python = tmp_path / ".railhead/envs/d/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    look = "import json, os, sys; print(json.dumps([sys.path, sys.flags.hash_randomization,"
+    look += "os.getcwd(), open('/proc/self/environ').read().split(chr(0))]))"
+    (folder / "rank.py").write_text(look)
+    (folder / "rank.sh").write_text(rank_starter(document))
+    done = started(["sh", str(folder / "rank.sh")], tmp_path)
+    path, random, cwd, environment = json.loads(done.stdout)
+    assert {f"{name}={value}" for name, value in values.items()} <= {*environment}
+    assert str(folder / "work/src") in path and cwd == str(folder / "work") and not random
 
 
 POOL = """

@@ -24,7 +24,7 @@ from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
 from bootstrap.report.facts import RunFacts, better, read_run
 from bootstrap.report.html import element, table, text
-from bootstrap.report.page import confusion_of
+from bootstrap.report.page import confusion_of, timeline
 from bootstrap.report.svg import ticks
 from bootstrap.report.write import report
 from bootstrap.runs.request import TrainArgs
@@ -62,7 +62,16 @@ def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", *
          "learning_rate": 0.001, "step_s": 0.1, "input_s": 0.02, "time": 1795341600.0 + e}
         for e in (1, 2, 3)
     ]  # fmt: skip
-    records += [{"kind": "progress", "rank": 0, "host": name, "step_s": 0.1, "input_s": 0.02}]
+    records += [
+        {
+            "kind": "progress",
+            "rank": 0,
+            "host": name,
+            "step_s": 0.1,
+            "input_s": 0.02,
+            "samples_per_s": 321.0,
+        }
+    ]
     records += [{"kind": "checkpoint", "step": 9, "time": 1795341610.0}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     (folder / "worst/1.png").write_bytes(PNG)
@@ -95,6 +104,19 @@ def test_the_page_of_a_run_has_everything(project: Path) -> None:
         "report-loss.png", "report-accuracy.png",
     }  # fmt: skip
     assert (folder / "report-loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -> None:
+    folder = record_run()
+    assert "160.5" in page_of(FIRST), "321 samples/s over 2 ranks"
+    assert "stopped, as" not in page_of(FIRST)
+    at = "2026-11-22 10:02:05 UTC"
+    local_state.record_stops(FIRST, {"h1": at, "h2": at, "h3": "2026-11-22 10:02:09 UTC"})
+    last = [what for _, what in timeline(read_run(FIRST))][-2:]
+    assert last == [f"stopped, as the cloud reports: {hosts}" for hosts in ("h1, h2", "h3")]
+    assert "stopped, as the cloud reports: h1, h2" in page_of(FIRST)
+    local_state.record_stops(FIRST, {"h1": "<b>soon"})
+    assert "soon" not in page_of(FIRST) and folder.exists()
 
 
 def test_the_cost_is_shown_where_the_price_is_known() -> None:
@@ -302,6 +324,18 @@ def test_the_list_is_sorted(project: Path, capsys: pytest.CaptureFixture[str]) -
         "results",
     ]
     assert "not fetched" in first and f"fab fetch --run {third}" in first
+
+
+def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(
+    on_gcs: OnGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST", 1)
+    record_run(SECOND)
+    local_state.save_cluster(replace(on_gcs.inventory, name="c"))
+    result = {"state": "succeeded", "seconds": 5.0, "evaluation": {}}
+    for run_id in (FIRST, SECOND):
+        on_gcs.put(f"runs/{run_id}/results/result.json", json.dumps(result).encode())
+    assert listed() == [SECOND, FIRST]
 
 
 def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs) -> None:

@@ -59,6 +59,7 @@ def test_our_training_gets_settings_resolved_by_its_own_check() -> None:
         ({"env": ("A B=x",)}, "'A B' is not a variable's name"),
         ({"env_file": "/nowhere/env"}, "--env-file /nowhere/env: No such file"),
         ({"env_file": "/"}, "--env-file /: Is a directory"),
+        ({"env_file": "/dev/zero"}, "--env-file /dev/zero: more than [0-9]+ bytes"),
         ({"secrets": ("TOKEN",)}, "--secret TOKEN: not set here, or empty"),
         ({"secrets": ("A", "EMPTY", "B")}, "--secret EMPTY, B: not set"),
         ({"secrets": ("A",), "env": ("A=x",)}, "A is given twice"),

@@ -54,6 +54,7 @@ def there(one_host: Cluster) -> Path:
         ("printf '%s' \"it's \\$HOME\"", "it's $HOME\n"),
         ("false; echo $?", "1\n\n"),
         ("echo '@go'; echo x >&2", "@go\n\n"),
+        ("echo '@end'; echo '@loop'", "@end\n@loop\n\n"),
         ("for i in 1 2\ndo echo $i\ndone", "1\n2\n\n"),
         ("true", "\n"),
     ],

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
+from bootstrap.cli.status import unread_timers
+from bootstrap.clouds.base import InstanceState
 from bootstrap.clouds.machines import Listed, Machine
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.stack_state import (
-    AWS_INSTANCE,
-    GCP_INSTANCE,
-    SCHEDULE,
     STASH,
     StackState,
     StateMachine,
     read_state,
 )
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines, merge
 
+AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
+SCHEDULE = "aws:scheduler/schedule:Schedule"
 GOLDEN = json.loads((Path(__file__).parents[1] / "cases/documents/cluster-aws.json").read_text())
 DOCUMENT = replace(from_document(GOLDEN), stack="g4dn")
 FIRST, SECOND = (host.id or "" for host in DOCUMENT.hosts)
@@ -81,6 +83,22 @@ def test_a_resize_that_broke_off_has_the_old_and_the_new() -> None:
     assert found.undocumented == ["aws-g4dn-3"]
     assert found.inventory and found.inventory.price == {**PRICE, "per_hour": 0.526 * 3}
     assert found.in_document and found.in_document.hosts == DOCUMENT.hosts
+
+
+def test_status_has_a_line_for_the_timer_of_a_running_machine_in_no_output() -> None:
+    found = merge(
+        state(*BOTH, made("i-3", "aws-g4dn-3"), made("i-4", "aws-g4dn-4")),
+        DOCUMENT,
+        Listed("account 1", ()),
+    )
+    assert found.inventory
+    states = {
+        name: InstanceState("stopped" if name[-1] == "4" else "running", None, "EC2", "12:00")
+        for name in found.inventory.names
+    }
+    assert unread_timers(ClusterStatus(found.inventory, states, "us-east-1"), found) == [
+        "[aws-g4dn-3] deadline timer: not read: the machine is in no output of the stack"
+    ]
 
 
 def test_a_killed_up_has_machines_that_are_in_no_state() -> None:

@@ -14,6 +14,7 @@ from standins import registered_cloud
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.runs.launch import StopPolicy
@@ -114,7 +115,9 @@ def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> Non
     lines: list[str] = []
     with pytest.raises(UsageError), stop_policy.preparing(OURS, lines.append):
         raise UsageError("no")
-    assert lines == ["no run was started; the machines keep running, 7.82 USD per hour: fab stop"]
+    assert lines == [
+        "no run was started; the machines keep running, 7.82 USD per hour: fab stop --stack dev"
+    ]
     named = Inventory("named", OURS.hosts)
     with pytest.raises(UsageError), stop_policy.preparing(named, lines.append):
         raise UsageError("no")
@@ -125,7 +128,9 @@ def test_a_supervisor_that_died_stops_nothing_and_that_is_reported(tmp_path: Pat
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
-    assert lines == ["no supervisor is left to stop the machines, 7.82 USD per hour: fab stop"]
+    assert lines == [
+        "no supervisor is left to stop the machines, 7.82 USD per hour: fab stop --stack dev"
+    ]
 
 
 class Stopping:
@@ -153,8 +158,10 @@ def test_a_success_waits_until_the_cloud_reports_stopped(
     (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
     (tmp_path / "result.json").write_text('{"state": "succeeded"}')
     lines: list[str] = []
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, tmp_path)
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=fake.clock())
     assert lines[0] == "stopping: m1 stopping" and lines[-1] == "[m1] stopped, says EC2 at 12:00"
+    assert local_state.recorded_run("r1")["stops"] == {"m1": "12:00"}, "for fab report"
     never = Stopping(1e9)
     registered_cloud.register(monkeypatch, "aws", never)
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:

@@ -120,6 +120,12 @@ def wait_until(true: Any, seconds: float, what: str) -> float:
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+def listens(port: int) -> bool:
+    """Whether a socket listens on this port, at any address of the machine of the local hosts."""
+    look = ["ss", "-ltnH", "sport", "=", f":{port}"]
+    return bool(subprocess.run(look, check=True, capture_output=True).stdout.strip())
+
+
 @contextlib.contextmanager
 def cluster(home: Path, name: str, caches: Path, hosts: int = 2) -> Iterator[None]:
     """Local hosts in `home`, started here and stopped at the end."""

@@ -107,7 +107,7 @@ def test_an_unknown_key_is_shown_and_pinned_only_when_agreed(
     hosts = introduce(laptop, *(machines := full_hosts("h1", "h2")), pinned=False)
     done = laptop.fab("train", "--hosts", hosts).ended(2, "unknown host key", "fab trust --hosts")
     assert all(fingerprint(host) in done.out for host in machines)
-    laptop.fab("trust", "--hosts", hosts).ended(2, "there is no terminal to ask for confirmation")
+    laptop.fab("trust", "--hosts", hosts).ended(2, "stdin is not a terminal")
     laptop.fab("plan", "--hosts", hosts).ended(2, "unknown host key")
     laptop.fab("trust", "--hosts", hosts, "--yes").ended(
         0, *(f"pinned {host.address} ssh-ed25519 {fingerprint(host)}" for host in machines)

@@ -6,7 +6,9 @@ Full hosts, whose disks, networks and processes can be broken for real.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,9 +28,11 @@ from e2e.adhoc_hosts import (
 from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 from hosts.network import Network
+from standins.agent_process import source_with
 
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.remote.rank.rank_link import LIMIT
+from bootstrap.ssh.session import START_AGENT
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -310,6 +314,29 @@ def test_a_cut_between_here_and_the_chief_does_not_end_the_run(laptop: Operator,
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
     assert (laptop.last / "outputs" / "finished.txt").exists()
+
+
+def test_an_agent_that_waits_ends_after_its_network_broke(full_hosts: Start) -> None:
+    """Its sshd gives up what it cannot send: here after 3 attempts instead of 15."""
+    (host,) = full_hosts("h1")
+    assert host.exec("sh", "-c", "echo 3 > /proc/sys/net/ipv4/tcp_retries2").returncode == 0
+    options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+    ssh = ["ssh", "-F", "/dev/null", "-i", str(host.key), *(f"-o{option}" for option in options)]
+    command = shlex.join(["python3", "-I", "-S", "-c", START_AGENT])
+    with subprocess.Popen(
+        [*ssh, f"root@{host.address}", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        source = source_with(alive=0.2)
+        process.stdin.write(b"%d\n%s" % (len(source), source))
+        process.stdin.flush()
+        assert b"agent" in process.stdout.readline()
+        wait_until(lambda: "unacked" not in host.exec("ss", "-tin").stdout, 30, "greeting arrived")
+        assert [process.argv[0] for process in host.busy()] == ["python3"]
+        host.partition()
+        left = host.busy(60)
+        process.kill()
+    assert not left
 
 
 def test_a_connection_that_is_ended_is_opened_anew(laptop: Operator, two: Two) -> None:

@@ -41,6 +41,17 @@ def run_id(out: str) -> str:
     return next(line.split()[1] for line in out.splitlines() if line.endswith("breaks"))
 
 
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """What a command has printed up to the line that has `text`."""
+    assert process.stdout
+    out = ""
+    for line in process.stdout:
+        out += line
+        if text in line:
+            return out
+    raise AssertionError(f"it ended without {text!r}:\n{out}")
+
+
 def start_slow(operator: Operator) -> str:
     """A long run, started and left; its id."""
     operator.write("slow.py", SLOW)
@@ -324,6 +335,65 @@ def test_ctrl_c_in_attach_only_detaches(operator: Operator) -> None:
     operator.fab("cancel").ended(0)
 
 
+def test_a_second_ctrl_c_stops_only_the_waiting(operator: Operator) -> None:
+    operator.write("slow.py", SLOW)
+    process = operator.start("train", "--script", "slow.py")
+    wait_until(lambda: len(_ranks(operator)) >= 6, 30, "the ranks run")
+    process.send_signal(signal.SIGINT)
+    out = read_until(process, "press Ctrl-C again to stop waiting")
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=30)[0]
+    assert process.returncode == 1, out
+    assert "stopped waiting: the run is being cancelled, and may still have processes" in out
+    hint = f"fab cancel --run {run_id(out)}"
+    assert f"next: {hint}" in out
+    operator.fab(*hint.split()[1:]).ended(0, "[h2] no process of the run is left")
+    assert marked(operator.home) == []
+
+
+def test_sigterm_to_fab_train_leaves_the_run_and_says_so(operator: Operator) -> None:
+    operator.write("slow.py", SLOW)
+    process = operator.start("train", "--script", "slow.py")
+    out = read_until(process, "tick 3\n")
+    process.send_signal(signal.SIGTERM)
+    out += process.communicate(timeout=30)[0]
+    assert process.returncode == 1, out
+    assert f"terminated; the run continues\n  next: fab attach --run {run_id(out)}" in out
+    assert len(_ranks(operator)) >= 6
+    operator.fab("cancel").ended(0)
+
+
+def test_logs_are_printed_and_followed_and_a_rank_without_one_is_a_usage_error(
+    operator: Operator,
+) -> None:
+    started = start_slow(operator)
+    no_log = f"run {started} has no log of rank 7; choices: 0 to 1, mpirun, supervisor"
+    operator.fab("logs", "--rank", "7").ended(2, no_log)
+    operator.fab("logs", "--rank", "1").ended(0, "tick 0\n")
+    interrupted, process = (operator.start("logs", "--follow", "--rank", "1") for _ in range(2))
+    read_until(interrupted, "tick 9\n")
+    interrupted.send_signal(signal.SIGINT)
+    out, _ = interrupted.communicate(timeout=30)
+    assert f"the run continues\n  next: fab attach --run {started}" in out
+    operator.fab("cancel").ended(0)
+    out, _ = process.communicate(timeout=30)
+    operator.fab("fetch").ended(0)
+    followed = out.partition("\n")[2]  # the first line names the hosts
+    assert (process.returncode, followed) == (0, (operator.last / "logs/rank-1.log").read_text())
+
+
+def test_fetch_to_another_folder_moves_the_results_of_a_run(operator: Operator) -> None:
+    started = start_slow(operator)
+    there = operator.home / "there" / started
+    operator.fab("fetch", "--to", str(there.parent)).ended(0, f"results: {there}")
+    assert "tick 0" in (there / "logs/rank-1.log").read_text()
+    (there / "logs/rank-1.log").unlink()
+    operator.fab("cancel", "--run", started).ended(0)
+    operator.fab("fetch").ended(0, f"results: {there}", "state: cancelled")
+    assert (there / "logs/rank-1.log").exists()
+    assert not (operator.folder / "results" / started).exists()
+
+
 def test_a_killed_controller_ends_nothing(operator: Operator) -> None:
     operator.write("short.py", JOIN + "time.sleep(8)\nprint('done', rank)\n")
     process = operator.start("train", "--script", "short.py")
@@ -410,6 +480,7 @@ def test_a_run_that_is_no_run_is_reported(operator: Operator, task: str) -> None
 def test_a_shell_opens_on_a_host_and_files_can_be_copied(operator: Operator) -> None:
     operator.fab("exec", "--cmd", "echo $HOME").ended(0, "[h1] ", "hosts/h2/home")
     operator.fab("exec", "--cmd", "exit 4").ended(1, "exit 4")
+    operator.fab("exec", "--cmd", "echo @end; echo @go").ended(0, "@end", "@go")
     shown = operator.fab("ssh-config").ended(0, "Include ")
     config = shown.out.strip().rpartition("Include ")[2]
     copied = subprocess.run(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import signal
-import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -16,21 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import Operator, wait_until
+from e2e.local_hosts import Operator, listens, wait_until
+from standins.servers import free_port
 
 NAME = "digits"
 TRAIN = ("train", "--set", "epochs=3", "--set", "export=on")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def rest(port: int, path: str, body: Any = None) -> tuple[int, Any]:
@@ -89,7 +80,10 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
     evaluation = json.loads((operator.last / "evaluation.json").read_text())
     deploy = ("deploy", "--name", NAME, "--port", str(port))
     operator.fab("predict", NAME, "--samples", "1").ended(2, "is deployed", "next: fab deploy")
+    at_least = f"accuracy={evaluation['accuracy']}"
+    operator.fab("evaluate", operator.last.name, "--min", at_least).ended(0)
     operator.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1")
+    assert listens(port)
     operator.fab(*deploy).ended(2, f"endpoint {NAME} is deployed already", "--update")
     operator.fab("status").ended(0, f"endpoint {NAME} on h1 of ready", "ready, version 1")
 
@@ -100,9 +94,7 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
         documented_client(local)
     assert not listens(local)
 
-    os.kill(server_pid(operator), signal.SIGKILL)
-    # The socket is the supervisor's: a request that comes now waits for the new server.
-    assert rest(port, f"/v1/models/{NAME}:predict", {"instances": [picture()]})[0] == 200
+    kill_under_load(operator, port)
     operator.fab("status").ended(0, "1 restart")
 
     record = operator.home / f".railhead/deployed/{NAME}.json"
@@ -115,6 +107,38 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
     )
     operator.fab("undeploy", NAME).ended(0, "no process of it is left, nothing listens")
     assert not listens(port) and not endpoint_folder(operator).exists()
+
+
+def kill_under_load(operator: Operator, port: int) -> None:
+    """SIGKILL of the server while clients send one request after another."""
+    clients, stop, killed, lock = 8, threading.Event(), threading.Event(), threading.Lock()
+    answered, failed = [0, 0], list[str]()  # answers before and after the kill
+
+    def client() -> None:
+        while not stop.is_set():
+            try:
+                code, _ = rest(port, f"/v1/models/{NAME}:predict", {"instances": [picture()]})
+                problem = "" if code == 200 else f"status {code}"
+            except (OSError, http.client.HTTPException) as error:
+                problem = repr(error)
+            with lock:
+                answered[killed.is_set()] += not problem
+                failed.extend([problem] if problem else [])
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: answered[0] >= 5 * clients, 60, "the clients get answers")
+        os.kill(server_pid(operator), signal.SIGKILL)
+        killed.set()
+        # The socket is the supervisor's: a request that comes now waits for the new server.
+        wait_until(lambda: answered[1] >= 5 * clients, 90, "the new server answers")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert 0 < len(failed) <= clients, failed
 
 
 def picture() -> list[Any]:
@@ -169,3 +193,34 @@ def test_an_endpoint_ends_when_its_time_is_over(operator: Operator, port: int) -
     operator.fab("status").ended(0, "ended: its time-to-live is over")
     operator.fab("predict", NAME, "--samples", "1").ended(2, "its time-to-live is over")
     operator.fab("undeploy", NAME).ended(0, "had ended before")
+
+
+def test_a_model_is_deployed_to_a_host_that_did_not_train_it(
+    operator: Operator, port: int, tmp_path: Path
+) -> None:
+    """As on a stack of one machine for endpoints: its hosts are not those of the run, and the
+    results of the run are here. The runtime is on the host already."""
+    operator.fab("train", "--preset", "smoke", seconds=200).ended(0)
+    run_id = operator.last.name
+    other = Operator(tmp_path / "laptop", operator.folder, operator.caches)
+    record = Path(f".railhead/clusters/ready/runs/{run_id}.json")
+    for path, text in (
+        (record, (operator.home / record).read_text()),
+        (Path(".ssh/config"), ssh_config(operator)),
+    ):
+        (other.home / path).parent.mkdir(parents=True, mode=0o700)
+        (other.home / path).write_text(text)
+    other.fab("trust", "--hosts", "h2", "--yes").ended(0)
+    deploy = ("deploy", run_id, "--name", NAME, "--port", str(port), "--hosts", "h2")
+    other.fab(*deploy).ended(0, f"endpoint {NAME} serves version 1 on h2")
+    accuracy = json.loads((operator.last / "evaluation.json").read_text())["accuracy"]
+    found = other.fab("predict", NAME, "--samples", "360").ended(0)
+    assert f"accuracy {accuracy:.4f} on 360 samples" in found.out
+    other.fab("undeploy", NAME).ended(0, "nothing listens")
+    assert not listens(port)
+
+
+def ssh_config(operator: Operator) -> str:
+    """Names, ports, keys and pinned host keys of the two hosts."""
+    lines = operator.fab("ssh-config").ended(0).out.splitlines(keepends=True)
+    return "".join(line for line in lines if line.startswith(("Host ", "  ")))

@@ -21,6 +21,17 @@ PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQ
 PROJECT = "p-12345"
 
 
+class EndingCompute(Compute):
+    """Compute in which a machine that stops has stopped when it is looked at next."""
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """As Compute."""
+        for machine in self.instances.values():
+            if method == "GET" and machine["status"] == "STOPPING":
+                machine["status"] = "TERMINATED"
+        return super().answer(method, path, body)
+
+
 class SharedCloud(Cloud):
     """The provider's cloud, whose machines are in Compute too."""
 
@@ -130,7 +141,7 @@ class OnGcp:
 @contextmanager
 def fresh(engine: Path, folder: Path) -> Iterator[OnGcp]:
     """A stack on an empty Google Cloud, whose quotas are enough for 8 machines."""
-    compute = Compute()
+    compute = EndingCompute()
     server = compute.serve()
     quotas = {
         "GPUS-ALL-REGIONS-per-project": rows(8),

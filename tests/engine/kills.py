@@ -1,6 +1,7 @@
 """SIGKILL of `pulumi` and of `fab` at random moments, and what a person types after it.
 
-    .venv/bin/python -m tests.engine.kills --cloud aws --cases 200 --seed 1
+    .venv/bin/python -m tests.engine.kills --cases 200 --seed 1
+    .venv/bin/python -m tests.engine.kills --cloud aws --seed 1 --first 17 --cases 18   # one again
 
 Each case makes a stack (the real engine over moto, or over our Google Cloud), kills `pulumi` or
 `fab` during an up, a resize, the replacement of spot machines or a destroy, and goes on as the
@@ -284,18 +285,30 @@ def status(site: Site) -> str:
 def main(argv: list[str]) -> int:
     """Run the cases; 1 where some failed."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--cloud", choices=CLOUDS, default="aws")
-    options.add_argument("--cases", type=int, default=200)
+    options.add_argument("--cloud", choices=(*CLOUDS, "all"), default="all")
+    options.add_argument("--cases", type=int, default=200, help="number after the last case")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options.add_argument("--first", type=int, default=0)
+    options.add_argument("--first", type=int, default=0, help="number of the first case")
     given: Any = options.parse_args(argv)
     from bootstrap.inventory import local_state
 
     engine = find(local_state.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
-    failed = run_cases(engine, range(given.first, given.cases), given.seed, given.cloud)
+    shares = share_out(range(given.first, given.cases), given.cloud)
+    failed = sum(run_cases(engine, part, given.seed, cloud) for cloud, part in shares.items())
     print(f"seed {given.seed}: {given.cases - given.first} cases, {failed} failed", flush=True)
     return min(failed, 1)
+
+
+def share_out(numbers: range, cloud: str) -> dict[str, range]:
+    """The numbers of each cloud's cases: `all` has as many of each, all from the first number."""
+    clouds = CLOUDS if cloud == "all" else (cloud,)
+    most, more = divmod(len(numbers), len(clouds))
+    sizes = [most + (index < more) for index in range(len(clouds))]
+    return {
+        name: range(numbers.start, numbers.start + size)
+        for name, size in zip(clouds, sizes, strict=True)
+    }
 
 
 def run_cases(engine: Path, numbers: range, seed: int, cloud: str = "aws") -> int:
@@ -312,6 +325,8 @@ def run_cases(engine: Path, numbers: range, seed: int, cloud: str = "aws") -> in
                 except AssertionError as error:
                     failed += 1
                     print(f"{case}: FAILED: {error}", flush=True)
+                    again = f"--cloud {cloud} --seed {seed} --first {number} --cases {number + 1}"
+                    print(f"again: python -m tests.engine.kills {again}", flush=True)
     return failed
 
 

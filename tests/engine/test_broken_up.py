@@ -33,15 +33,18 @@ def test_what_an_up_without_capacity_leaves_is_named_and_ended(aws: OnAws, refus
     left = aws.instances()
     assert len(left) == 2
     check_deadlines(aws)
+    assert not aws.schedules(), "Pulumi starts no step after a refused one"
 
     status = aws.stack.fab("status", "--stack", "g4dn")
     assert "Traceback" not in status.text
     for one in left:
-        assert f"[{tags(one)['Name']}] running" in status.text, status.text
+        name = tags(one)["Name"]
+        assert f"[{name}] running" in status.text, status.text
+        assert f"[{name}] deadline scheduled-stop: MISSING" in status.text, status.text
+        assert f"[{name}] deadline timer: not read: " in status.text, status.text
     assert "account 123456789012" in status.text and "broke off" in status.text
     assert "cost: 1.05 USD per hour" in status.text
-    if "MISSING" in status.text:
-        status.ended(1, "next: fab up --refresh --stack g4dn   # makes it")
+    status.ended(1, "next: fab up --refresh --stack g4dn   # makes it")
 
     aws.stack.fab(*DESTROY).ended(0, "Receipt for stack g4dn")
     check_nothing_runs(aws)
@@ -129,7 +132,9 @@ def test_spot_machines_that_were_taken_away_come_back_with_new_deadlines(aws: On
     now = ids(aws.instances())
     assert len(now) == 2 and not set(now) & set(first)
     check_deadlines(aws)
-    aws.stack.fab("stop", "--stack", "g4dn").ended(2, "their disks are deleted", "fab stop --yes")
+    aws.stack.fab("stop", "--stack", "g4dn").ended(
+        2, "their disks are deleted", "next: fab stop --stack g4dn --yes"
+    )
     assert ids(aws.instances()) == now
     aws.stack.fab("teardown", "--yes", "--stack", "g4dn").ended(0)
     assert not aws.instances()

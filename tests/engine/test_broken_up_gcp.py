@@ -30,9 +30,38 @@ def test_what_an_up_without_capacity_leaves_is_named_and_ended(gcp: OnGcp, refus
     status = gcp.stack.fab("status", "--stack", "t4")
     assert f"[{left}] running" in status.text and "project p-12345" in status.text, status.text
     assert "broke off" in status.text and "Traceback" not in status.text
+    assert f"[{left}] deadline max-run-duration: armed" in status.text, status.text
+    assert f"[{left}] deadline timer: not read: " in status.text, status.text
     (machine,) = gcp.cloud.compute.instances.values()
     assert machine["scheduling"]["maxRunDuration"] and "startup-script" in str(machine["metadata"])
     gcp.stack.fab(*DESTROY).ended(0, "Receipt for stack t4")
+    assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things
+
+
+def test_stop_and_teardown_work_without_an_output(gcp: OnGcp) -> None:
+    gcp.cloud.refuse["t4-2"] = STOCK_OUT
+    gcp.stack.up().ended(1)
+    assert gcp.instances() == ["t4-1"] and len(gcp.running()) == 1
+    gcp.stack.fab("start", "--stack", "t4").ended(2, "broke off", "fab up --stack t4")
+    gcp.stack.fab("stop", "--stack", "t4").ended(0, "[t4-1] stopped")
+    assert gcp.instances() == ["t4-1"] and not gcp.running()
+    gcp.stack.fab("teardown", "--stack", "t4").ended(0, "it costs nothing by the hour")
+    gcp.cloud.refuse.clear()
+    gcp.stack.up().ended(0)
+    assert gcp.instances() == ["t4-1", "t4-2"]
+
+
+def test_a_resize_that_breaks_off_is_known_to_all(gcp: OnGcp) -> None:
+    gcp.stack.up().ended(0)
+    gcp.cloud.refuse["t4-4"] = STOCK_OUT
+    gcp.stack.config(count=4).up().ended(1)
+    assert len(gcp.stack.output()["cluster"]["hosts"]) == 2
+    assert gcp.instances() == ["t4-1", "t4-2", "t4-3"]
+    gcp.check_deadlines()
+    receipt = gcp.stack.fab("teardown", "--stack", "t4").ended(0)
+    assert receipt.text.count("stopped (says Compute Engine") == 3, receipt.text
+    assert gcp.instances() == ["t4-1", "t4-2", "t4-3"] and not gcp.running()
+    gcp.stack.fab(*DESTROY).ended(0)
     assert gcp.instances() == [] and gcp.stack.resources() == [] and not gcp.cloud.things
 
 

@@ -19,16 +19,18 @@ class Failed(Exception):
 
 
 class Agent:
-    """An agent in a process of its own, at home in `home`."""
+    """An agent in a process of its own, at home in `home`; `alive` as in `source_with`."""
 
-    def __init__(self, home: Path, python: str = sys.executable) -> None:
+    def __init__(
+        self, home: Path, python: str = sys.executable, alive: float | None = None
+    ) -> None:
         self.process = subprocess.Popen(
             [python, "-I", "-S", "-c", START_AGENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"HOME": str(home), "PATH": os.environ["PATH"]},
         )
-        source = agent_source()
+        source = agent_source() if alive is None else source_with(alive)
         self.send(b"%d\n%s" % (len(source), source))
         self.hello = self.line()["event"]
 
@@ -39,7 +41,10 @@ class Agent:
 
     def line(self) -> Any:
         assert self.process.stdout
-        return json.loads(self.process.stdout.readline())
+        line = b"\n"
+        while line == b"\n":  # sent while it waits
+            line = self.process.stdout.readline()
+        return json.loads(line)
 
     def call(self, op: str, payload: bytes = b"", **options: Any) -> tuple[Any, list[Any]]:
         """The answer of one operation and its events; a chunk's bytes are put into its event."""
@@ -56,6 +61,13 @@ class Agent:
         if "error" in answer:
             raise Failed(answer["error"])
         return answer["ok"], events
+
+
+def source_with(alive: float) -> bytes:
+    """The agent, which sends an empty line every `alive` seconds while it waits."""
+    source = agent_source().replace(b"ALIVE = 60.0", b"ALIVE = %f" % alive)
+    assert source != agent_source()
+    return source
 
 
 def build(root: Path, layout: dict[str, str]) -> None:

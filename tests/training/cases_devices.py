@@ -6,6 +6,7 @@ There is no GPU: TensorFlow's lists of devices are replaced.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,18 @@ def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
         assert visible == [devices[:1], devices]
         growing = [found for kind, found, *_ in seen if kind == "growth"]
         assert growing == [*devices[:1], *devices]
+
+
+@case
+def an_evaluator_is_no_worker_of_multiworker(folder: Path) -> None:
+    task = {"type": "evaluator", "index": 0}
+    config = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": task}
+    os.environ["TF_CONFIG"] = json.dumps(config)
+    try:
+        with refused("TF_CONFIG's task is 'evaluator': strategy multiworker trains as chief or"):
+            distributed.MultiWorker()
+    finally:
+        del os.environ["TF_CONFIG"]
 
 
 @case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 from samples.trainings import folder_with, run
-from standins.case_runner import case
+from standins.case_runner import case, replaced
+
+from training.results import Progress
 
 
 @case
@@ -68,12 +71,19 @@ def texts_are_learned(folder: Path) -> None:
 
 @case
 def curves_are_written_for_tensorboard(folder: Path) -> None:
-    run(folder, profile_from=3, profile_steps=2)
-    events = list((folder / "tensorboard").glob("events.*"))
-    found = [
-        value.tag
-        for event in tf.compat.v1.train.summary_iterator(str(events[0]))
-        for value in event.summary.value
-    ]
-    assert {"loss", "accuracy", "val_loss", "learning_rate"} <= set(found)
+    with replaced(Progress, INTERVAL=0.0):  # a report after each step
+        found = run(folder, profile_from=3, profile_steps=2)
+    (events,) = (folder / "tensorboard").glob("events.*")
+    steps, values = defaultdict(list), {}
+    for event in tf.compat.v1.train.summary_iterator(str(events)):
+        for value in event.summary.value:
+            steps[value.tag].append(event.step)
+            values[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+    every, ends = [*range(1, 27)], [13, 26]
+    assert steps["loss"] == steps["learning_rate"] == every
+    assert steps["samples_per_s"] == every[1:], "the first step compiles"
+    assert steps["accuracy"] == steps["val_loss"] == ends
+    for step, epoch in zip(ends, found.epochs, strict=True):
+        for name in ("loss", "learning_rate"):
+            np.testing.assert_allclose(values[name, step], epoch[name], rtol=1e-5)
     assert list((folder / "tensorboard/plugins/profile").glob("*/*.xplane.pb"))

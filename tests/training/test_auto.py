@@ -28,6 +28,13 @@ MPI = {"OMPI_COMM_WORLD_SIZE": "4"}
         (tf_config(worker=2), 4, "multiworker", "TF_CONFIG names 2 workers"),
         ({**MPI, **tf_config(worker=2)}, 0, "multiworker", "TF_CONFIG names 2 workers"),
         (tf_config(worker=1), 0, "one-device", "one process has no GPU"),
+        (
+            tf_config(chief=1, worker=1),
+            4,
+            "multiworker",
+            "names 2 workers, the chief is one of them",
+        ),
+        (tf_config(chief=1, worker=0), 2, "mirrored", "one process has 2 GPUs"),
         (tf_config(chief=1, worker=1, ps=1), 0, "parameter-server", "names parameter servers"),
         ({"TF_CONFIG": "no json"}, 0, "one-device", "one process has no GPU"),
     ],

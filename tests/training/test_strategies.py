@@ -82,9 +82,15 @@ class Outcome:
 
 
 def train(
-    folder: Path, strategy: str, settings: dict[str, Any], *, processes: int = 1, **extra: str
+    folder: Path,
+    strategy: str,
+    settings: dict[str, Any],
+    *,
+    processes: int = 1,
+    chiefs: int = 0,
+    **extra: str,
 ) -> Outcome:
-    """Train as a run's ranks would, and wait for all of them."""
+    """Train as a run's ranks would, and wait for all of them; `chiefs` of the workers are chief."""
     hosts = [{"name": "h1", "peer_address": "127.0.0.1", "slots": processes, "port": 1}]
     program = {"kind": "training", "settings": settings}
     document = {"strategy": strategy, "program": program, "hosts": hosts}
@@ -102,14 +108,16 @@ def train(
         "TF_CPP_MIN_LOG_LEVEL": "2",
         **extra,
     }
-    codes, outputs = run_together(commands(strategy, processes), folder, environment)
+    codes, outputs = run_together(commands(strategy, processes, chiefs), folder, environment)
     values = {
         int(path.stem[5:]): json.loads(path.read_text()) for path in folder.glob("rank-*.json")
     }
     return Outcome(max(codes, key=abs), outputs, folder / "results", values)
 
 
-def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, str]]]:
+def commands(
+    strategy: str, processes: int, chiefs: int = 0
+) -> list[tuple[list[str], dict[str, str]]]:
     """What to start, each with its own part of the environment."""
     probe = [os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE)]
     if strategy in ("horovod", "auto"):
@@ -117,25 +125,25 @@ def commands(strategy: str, processes: int) -> list[tuple[list[str], dict[str, s
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
         return [([*mpirun, "-np", str(processes), *probe], root)]
     if strategy == "multiworker":
-        workers = [f"127.0.0.1:{port}" for port in free_ports(processes)]
-        tasks = [{"type": "worker", "index": index} for index in range(processes)]
-        documents = [{"cluster": {"worker": workers}, "task": task} for task in tasks]
-        own: list[dict[str, str]] = [{"TF_CONFIG": json.dumps(item)} for item in documents]
+        own = tf_configs({"chief": chiefs, "worker": processes - chiefs})
         own[-1]["RAILHEAD_RESULTS"] = ELSEWHERE  # relative to the folder where it runs
         return [(probe, environment) for environment in own]
     if strategy == "parameter-server":
-        return [(probe, environment) for environment in roles(probe)]
+        own = tf_configs({"chief": 1, "ps": 1, "worker": 2})
+        return [(probe, environment) for environment in own]
     return [(probe, {})]
 
 
-def roles(probe: list[str]) -> list[dict[str, str]]:
-    """The chief first, then a parameter server and two workers."""
-    ports = [f"127.0.0.1:{port}" for port in free_ports(4)]
-    cluster = {"chief": ports[:1], "ps": ports[1:2], "worker": ports[2:]}
-    tasks = [("chief", 0), ("ps", 0), ("worker", 0), ("worker", 1)]
+def tf_configs(counts: dict[str, int]) -> list[dict[str, str]]:
+    """The variable of each process of a cluster with so many of each role, in this order."""
+    addresses = iter([f"127.0.0.1:{port}" for port in free_ports(sum(counts.values()))])
+    cluster = {
+        role: [next(addresses) for _ in range(count)] for role, count in counts.items() if count
+    }
+    tasks = [(role, index) for role, found in cluster.items() for index in range(len(found))]
     return [
-        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
-        for kind, index in tasks
+        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})}
+        for role, index in tasks
     ]
 
 
@@ -244,7 +252,7 @@ def test_uneven_shards_and_a_rank_without_validation_train_as_one(tmp_path: Path
     for name, counts in (("train", "30 1 8 2"), ("validation", "1")):
         command = [python, "-c", UNEVEN, str(tmp_path / name), *counts.split()]
         subprocess.run(command, env=environ, check=True, capture_output=True)
-    own = {
+    own: dict[str, Any] = {
         f"RAILHEAD_DATA_{name.upper()}": str(tmp_path / name) for name in ("train", "validation")
     }
     settings = {"data": "shards", "model": "linear", "optimizer": "sgd", "epochs": 2}
@@ -264,7 +272,7 @@ def test_uneven_shards_and_a_rank_without_validation_train_as_one(tmp_path: Path
 
 
 def test_multiworker_makes_the_same_model_and_one_file(tmp_path: Path, alone: Outcome) -> None:
-    outcome = train(tmp_path, "multiworker", FLAT, processes=2)
+    outcome = train(tmp_path, "multiworker", FLAT, processes=2, chiefs=1)  # the other is a worker
     assert_same_model(outcome, alone, processes=2)
     assert not (tmp_path / ELSEWHERE).exists()
     assert outcome.records("epoch", process=1) == outcome.records("evaluation", process=1) == []
@@ -286,7 +294,7 @@ def test_two_killed_ranks_go_on_at_the_same_sample(
 ) -> None:
     keeping = {**FLAT, "checkpoint_steps": 5}
     kept = tmp_path / "kept"
-    place = {"RAILHEAD_CHECKPOINT_DIR": str(kept)}
+    place: dict[str, Any] = {"RAILHEAD_CHECKPOINT_DIR": str(kept)}
     killed = train(tmp_path, strategy, keeping, processes=2, PROBE_KILL_AT="20", **place)
     assert killed.code != 0
     assert max(item.name for item in kept.iterdir()) == "step-00000020"

@@ -21,11 +21,12 @@ DATASETS = {
     "images": "training.data.formats.images",
     "csv": "training.data.formats.csv_files",
     "numpy": "training.data.formats.numpy_files",
+    "tfrecord": "training.data.formats.tfrecord",
     "shards": "training.data.shard_files",
 }
 SPLITS = ("train", "validation", "test")
 WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or made up
-ONLY_FOLDER = ("images", "csv", "numpy", "shards")  # Keras has no such data set
+ONLY_FOLDER = ("images", "csv", "numpy", "tfrecord", "shards")  # Keras has no such data set
 
 
 class DataError(Exception):

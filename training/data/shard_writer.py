@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from training.data import DataError, manifest
 from training.data.arrays import Arrays
-from training.data.formats.images import ImageFiles
+from training.data.formats.images import EncodedImages
 from training.data.manifest import Manifest, Schema, sha256_of
 from training.data.records import FRAME
 from training.data.shard_files import Shards
@@ -100,10 +100,8 @@ def write_all(
 
 def example(samples: Any, number: int) -> bytes:
     """One sample as a serialized tf.train.Example."""
-    if is_files(samples):
-        value = Path(samples.paths[number]).read_bytes()
-    else:
-        value = bytes_of(samples, number)
+    encoded = is_encoded(samples)
+    value = samples.contents.content(number) if encoded else bytes_of(samples, number)
     label = samples.labels[number]
     kind = (
         tf.train.Feature(int64_list=tf.train.Int64List(value=[int(label)]))
@@ -116,9 +114,9 @@ def example(samples: Any, number: int) -> bytes:
     return serialized
 
 
-def is_files(samples: Any) -> bool:
-    """Whether the samples are image files, which are stored as they are."""
-    return isinstance(samples, ImageFiles)
+def is_encoded(samples: Any) -> bool:
+    """Whether the samples are encoded images, which are stored as they are."""
+    return isinstance(samples, EncodedImages)
 
 
 def bytes_of(samples: Arrays, number: int) -> bytes:
@@ -137,10 +135,10 @@ def stored_type(samples: Arrays) -> Any:
 
 def schema_of(samples: Any) -> Schema:
     """How the records are to be read."""
-    files = is_files(samples)
+    encoded = is_encoded(samples)
     return Schema(
-        encoding="image" if files else stored_type(samples).name,
-        shape=() if files else tuple(samples.values.shape[1:]),
+        encoding="image" if encoded else stored_type(samples).name,
+        shape=() if encoded else tuple(samples.values.shape[1:]),
         label="int64" if samples.labels.dtype.kind in "biu" else "float32",
         classes=tuple(samples.classes),
         vocabulary=samples.inputs.vocabulary,
@@ -151,8 +149,8 @@ def schema_of(samples: Any) -> Schema:
 
 def size_of(samples: Any) -> int:
     """About how many bytes all shards have."""
-    if is_files(samples):
-        size = sum(Path(path).stat().st_size for path in samples.paths)
+    if is_encoded(samples):
+        size = samples.contents.size()
     else:
         size = samples.values.size * stored_type(samples).itemsize
     return int(size) + 100 * len(samples)  # framing, labels and names of features

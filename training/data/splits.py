@@ -33,8 +33,9 @@ def load(config: TrainConfig, data: Mapping[str, Given], report: Report = print)
     )
     for name in ("validation", "test"):
         if name in data:
-            given = read(module, data[name], config, report)
-            found[name] = given.get(name) or given["train"]
+            found[name] = split_of(read(module, data[name], config, report), name, data[name])
+    if "train" not in found:
+        raise DataError(f"{data['train'].uri} has no train: it has {', '.join(found)}")
     if "validation" not in found:
         found["train"], found["validation"] = hold_out(found["train"], config)
     return checked(found, config)
@@ -62,8 +63,7 @@ def held_out(
     split = next((name for name in ("test", "validation") if name in data), "")
     if split:
         module = importlib.import_module(DATASETS[config.data])
-        found = read(module, data[split], config, report)
-        samples = found.get(split) or found["train"]
+        samples = split_of(read(module, data[split], config, report), split, data[split])
     else:
         whole = load(config, data, report)
         split = "validation" if whole.test is None else "test"
@@ -95,6 +95,13 @@ def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) 
         if len(samples) == 0:
             raise DataError(f"{given.uri} has no samples ({name})")
     return splits
+
+
+def split_of(found: Mapping[str, Any], name: str, given: Given) -> Any:
+    """The split of that name; data without one is what its files call `train`."""
+    if name not in found and "train" not in found:
+        raise DataError(f"{given.uri} has no {name}: it has {', '.join(found)}")
+    return found[name] if name in found else found["train"]
 
 
 def local_path(given: Given, items: Sequence[Item], report: Report) -> Path:

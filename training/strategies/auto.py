@@ -12,13 +12,19 @@ def choose(environ: Mapping[str, str], gpus: int) -> tuple[str, str]:
     cluster = roles(environ.get("TF_CONFIG", ""))
     if cluster.get("ps", 0):
         return "parameter-server", "TF_CONFIG names parameter servers"
-    if cluster.get("worker", 0) > 1:
-        return "multiworker", f"TF_CONFIG names {cluster['worker']} workers"
+    if (workers := worker_count(cluster)) > 1:
+        chief = ", the chief is one of them" if cluster.get("chief") else ""
+        return "multiworker", f"TF_CONFIG names {workers} workers{chief}"
     if started > 1:
         return "horovod", f"mpirun started {started} processes"
     if gpus > 1:
         return "mirrored", f"one process has {gpus} GPUs"
     return "one-device", "one process has one GPU" if gpus else "one process has no GPU"
+
+
+def worker_count(cluster: Mapping[str, int]) -> int:
+    """How many processes train together, from the tasks per role: a chief is a worker too."""
+    return cluster.get("chief", 0) + cluster.get("worker", 0)
 
 
 def roles(tf_config: str) -> dict[str, int]:

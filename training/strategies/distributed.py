@@ -11,7 +11,10 @@ import tensorflow as tf
 
 from training.job import Job
 from training.results import TrainingError
+from training.strategies.auto import worker_count
 from training.strategies.gpus import claim_gpus
+
+WORKERS = ("chief", "worker")  # roles of TF_CONFIG
 
 
 class Distributed:
@@ -71,15 +74,25 @@ class Distributed:
 
 
 class MultiWorker(Distributed):
-    """MultiWorkerMirroredStrategy: one process per host, which knows the others by TF_CONFIG."""
+    """MultiWorkerMirroredStrategy: one process per host, which knows the others by TF_CONFIG.
+
+    A chief, where TF_CONFIG names one, is rank 0, and the workers follow.
+    """
 
     def __init__(self) -> None:
         if not os.environ.get("TF_CONFIG"):
             raise TrainingError("strategy multiworker needs TF_CONFIG, and it is not set")
         claim_gpus(tf.config.list_physical_devices("GPU"))
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-        self.rank = int(resolver.task_id)
-        self.processes = resolver.cluster_spec().num_tasks("worker")
+        cluster = {name: len(tasks) for name, tasks in resolver.cluster_spec().as_dict().items()}
+        if resolver.task_type not in WORKERS:
+            raise TrainingError(
+                f"TF_CONFIG's task is {resolver.task_type!r}: strategy multiworker trains as "
+                f"{' or '.join(WORKERS)}"
+            )
+        before = cluster.get("chief", 0) if resolver.task_type == "worker" else 0
+        self.rank = before + int(resolver.task_id)
+        self.processes = worker_count(cluster)
         super().__init__(tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver))
         self._total = tf.function(self._reduce, autograph=False)
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from bootstrap.clouds.base import Refused
+from bootstrap.console import log
 from bootstrap.errors import RailheadError, UsageError
 
 AwsClient = Callable[..., Any]  # (service, operation, **parameters) -> response
@@ -55,7 +56,8 @@ def _call(
     from botocore import exceptions as errors
 
     try:
-        return getattr(client(service), operation)(**parameters)
+        with log.timed(f"AWS {service} {operation}"):
+            return getattr(client(service), operation)(**parameters)
     except errors.ClientError as error:
         details = error.response["Error"]
         code = str(details.get("Code", "?"))

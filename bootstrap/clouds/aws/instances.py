@@ -81,7 +81,7 @@ class Aws:
         self._request_all("stop_instances", sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
-                f"{', '.join(spot)}: {SPOT}", hint="fab stop   # ends them, with their disks"
+                f"{', '.join(spot)}: {SPOT}", hint=f"fab stop{self.inventory.option}   # ends them"
             )
 
     def end(self) -> None:
@@ -197,13 +197,14 @@ class Aws:
         return InstanceState("unknown", None, EC2, now, f"not visible to {current}{owner}")
 
     def _stock_out(self, refused: Refused) -> Refused:
+        option = self.inventory.option
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
         return Refused(
             f"EC2 has no such machine free in {zones} now ({refused.error_code}); "
             "nothing was started, and stopped machines keep their disks",
             refused.error_code,
-            hint="fab start   # later; or in another zone, with new machines: "
-            "pulumi config set zones ZONE && pulumi up",
+            hint=f"fab start{option}   # later; or in another zone, with new machines: "
+            f"pulumi config set{option} zones ZONE && pulumi up{option}",
         )
 
     def _console(self, instance: str) -> str:

@@ -68,7 +68,7 @@ class Gcp:
             try:
                 wait_for_operation(self._client, operation, self._clock)
             except Refused as refused:
-                raise _stock_out(host, refused) from None
+                raise _stock_out(host, refused, self.inventory.option) from None
 
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""
@@ -118,9 +118,10 @@ class Gcp:
         to_change = [(h, s) for h, s in instances if _seconds(s) != seconds or not _stops(s)]
         running = [h.name for h, instance in to_change if _state(instance) != "stopped"]
         if running:
+            option = self.inventory.option
             raise UsageError(
                 f"{', '.join(running)}: maxRunDuration can only change while a machine is stopped",
-                hint=f"fab stop, then fab start --hours {hours:g}",
+                hint=f"fab stop{option}, then fab start{option} --hours {hours:g}",
             )
         for host, instance in to_change:
             wanted = instance.get("scheduling", {}) | {"maxRunDuration": {"seconds": seconds}}
@@ -278,13 +279,13 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
 
 
-def _stock_out(host: Host, refused: Refused) -> RailheadError:
+def _stock_out(host: Host, refused: Refused, option: str) -> RailheadError:
     if not any(code in refused.error_code for code in STOCK_OUTS):
         return refused
     return Refused(
         f"{host.name}: Google has no such machine free in {host.zone} now; it is stopped and keeps "
         f"its disk\n  {refused.message}",
         refused.error_code,
-        hint="fab start   # later; or in another zone, with new machines: "
-        "pulumi config set zones ZONE && pulumi up",
+        hint=f"fab start{option}   # later; or in another zone, with new machines: "
+        f"pulumi config set{option} zones ZONE && pulumi up{option}",
     )

@@ -2,20 +2,53 @@
 
 One request is one JSON line; `tree` is followed by a payload. Replies are JSON lines: any number
 of {"event": ...}, then {"ok": ...} or {"error": ...}. Python 3.10 standard library only.
+
+While the agent waits for input it sends an empty line every ALIVE seconds: sshd notices a broken
+network only when it has something to send. Then it closes the channel, and the agent ends. During
+an operation nothing is added, because the other side limits its silence.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-IN = sys.stdin.buffer
+ALIVE = 60.0  # seconds
 OUT = sys.stdout.buffer
 WRITING = threading.Lock()
+WAITING = threading.Event()
+
+
+class Input:
+    """Requests and their payloads, from standard input."""
+
+    def readline(self) -> bytes:
+        """The next line; b"" at the end."""
+        with self.waiting():
+            return sys.stdin.buffer.readline()
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes; fewer at the end."""
+        with self.waiting():
+            return sys.stdin.buffer.read(size)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Empty lines are sent meanwhile."""
+        WAITING.set()
+        try:
+            yield
+        finally:
+            WAITING.clear()
+
+
+IN = Input()
 
 
 def send_message(**message: Any) -> None:
@@ -37,9 +70,21 @@ class Chunks:
         return len(data)
 
 
+def keep_alive(seconds: float) -> None:
+    """Send an empty line every `seconds` while the agent waits, until the channel is closed."""
+    with contextlib.suppress(OSError):
+        while True:
+            time.sleep(seconds)
+            WAITING.wait()
+            with WRITING:
+                OUT.write(b"\n")
+                OUT.flush()
+
+
 def serve(ops: Mapping[str, Callable[..., Any]]) -> None:
-    """Handle requests, one after the other, until the other side closes the channel."""
+    """Handle requests, one after the other, until the channel is closed."""
     send_message(event={"agent": 1, "python": sys.version.split()[0]})
+    threading.Thread(target=keep_alive, args=(ALIVE,), daemon=True).start()
     for line in iter(IN.readline, b""):
         answer(ops, json.loads(line))
 

@@ -6,10 +6,11 @@ writes into SM_MODEL_DIR is `model/` there.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -127,17 +128,19 @@ def write_inputs(found: Mapping[str, Any]) -> None:
     }
     for name, document in documents.items():
         path = os.path.join(found["input_config_dir"], name)
-        with open(f"{path}.part-{os.getpid()}", "w") as file:
+        with placed(path) as part, open(part, "w") as file:
             json.dump(document, file)
-        os.replace(file.name, path)
     data = os.path.join(found["input_dir"], "data")
     os.makedirs(data, exist_ok=True)
     for name, path in found["channel_input_dirs"].items():
-        link(path, os.path.join(data, name))
+        with placed(os.path.join(data, name)) as part:
+            os.symlink(path, part)
 
 
-def link(target: str, path: str) -> None:
-    """Make a link; ranks of one host make the same ones at the same time."""
+@contextlib.contextmanager
+def placed(path: str) -> Iterator[str]:
+    """What the block makes at the path that it gets becomes `path`; ranks of one host make the
+    same files at the same time."""
     part = f"{path}.part-{os.getpid()}"
-    os.symlink(target, part)
+    yield part
     os.replace(part, path)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -25,55 +25,100 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 IMAGE_FOLDERS = ("images", "train_images")
 
 
+class Contents(Protocol):
+    """Encoded images: where their bytes are."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, numbers: Any) -> Contents:
+        """The images of these ascending numbers."""
+
+    def size(self) -> int:
+        """The bytes of all of them."""
+
+    def name(self, number: int) -> str:
+        """Where an image is, for a message."""
+
+    def content(self, number: int) -> bytes:
+        """The bytes of one image."""
+
+    def reader(self) -> Callable[[Any], Any]:
+        """A function of a graph, from numbers int64 [batch] to bytes string [batch]."""
+
+
 @dataclass(frozen=True)
-class ImageFiles:
-    """Paths and labels; an image is decoded when it is needed, to RGB of `size` x `size`."""
+class Files:
+    """Each image is a file."""
 
     paths: tuple[str, ...]
-    labels: Any
-    classes: tuple[str, ...]
-    size: int
-    source: str
 
     def __len__(self) -> int:
         return len(self.paths)
 
+    def part(self, numbers: Any) -> Files:
+        return Files(tuple(self.paths[number] for number in numbers))
+
+    def size(self) -> int:
+        return sum(Path(path).stat().st_size for path in self.paths)
+
+    def name(self, number: int) -> str:
+        return self.paths[number]
+
+    def content(self, number: int) -> bytes:
+        return Path(self.paths[number]).read_bytes()
+
+    def reader(self) -> Callable[[Any], Any]:
+        with tf.device("cpu"):
+            paths = tf.constant(self.paths)
+        return lambda numbers: tf.map_fn(
+            tf.io.read_file, tf.gather(paths, numbers), parallel_iterations=16
+        )
+
+
+@dataclass(frozen=True)
+class EncodedImages:
+    """Images and labels; an image is decoded when it is needed, to RGB of `pixels` x `pixels`."""
+
+    contents: Contents
+    labels: Any
+    classes: tuple[str, ...]
+    pixels: int
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
     @property
     def inputs(self) -> Inputs:
-        return Inputs((self.size, self.size, 3))
+        return Inputs((self.pixels, self.pixels, 3))
 
-    def part(self, numbers: Any) -> ImageFiles:
-        paths = tuple(self.paths[number] for number in numbers)
-        return ImageFiles(paths, self.labels[numbers], self.classes, self.size, self.source)
+    def part(self, numbers: Any) -> EncodedImages:
+        return replace(self, contents=self.contents.part(numbers), labels=self.labels[numbers])
 
     def check(self, task: Any) -> int:
         return check_labels(self.labels, self.classes, task, self.source)
 
     def reader(self) -> Callable[[Any], tuple[Any, Any]]:
         with tf.device("cpu"):
-            paths, labels = tf.constant(self.paths), tf.constant(self.labels)
-
-        def read_batch(numbers: Any) -> tuple[Any, Any]:
-            names = tf.gather(paths, numbers)
-            files = tf.map_fn(tf.io.read_file, names, parallel_iterations=16)
-            return decode(files, self.size), tf.gather(labels, numbers)
-
-        return read_batch
+            labels = tf.constant(self.labels)
+        read = self.contents.reader()
+        return lambda numbers: (decode(read(numbers), self.pixels), tf.gather(labels, numbers))
 
     def digest(self) -> str:
         found = hashlib.sha256()
-        for path, label in zip(self.paths, self.labels, strict=True):
-            content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        for number, label in enumerate(self.labels):
+            content = hashlib.sha256(self.contents.content(number)).hexdigest()
             found.update(f"{content} {label}\n".encode())
         return found.hexdigest()
 
     def find_fault(self) -> str:
         """Decode one image after the other until one fails."""
-        for path in self.paths:
+        for number in range(len(self)):
             try:
-                tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False)
-            except (tf.errors.OpError, ValueError):
-                return f"{path} is not an image that can be read"
+                content = self.contents.content(number)
+                tf.io.decode_image(content, channels=3, expand_animations=False)
+            except (tf.errors.OpError, ValueError, OSError):
+                return f"{self.contents.name(number)} is not an image that can be read"
         return ""
 
 
@@ -106,7 +151,7 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     raise DataError("data=images needs a folder: --data train=FOLDER")
 
 
-def by_class(folder: Path, config: TrainConfig) -> ImageFiles:
+def by_class(folder: Path, config: TrainConfig) -> EncodedImages:
     """One folder per class, its name is the label."""
     classes = sorted(item.name for item in folder.iterdir() if is_class(item))
     if len(classes) < 2:
@@ -120,7 +165,8 @@ def by_class(folder: Path, config: TrainConfig) -> ImageFiles:
         paths += found
         labels += [label] * len(found)
     numbers = np.array(labels, np.int64)
-    return ImageFiles(tuple(paths), numbers, tuple(classes), config.image_size, str(folder))
+    files = Files(tuple(paths))
+    return EncodedImages(files, numbers, tuple(classes), config.image_size, str(folder))
 
 
 def is_class(item: Path) -> bool:
@@ -128,7 +174,7 @@ def is_class(item: Path) -> bool:
     return item.is_dir() and not item.name.startswith(".")
 
 
-def from_table(folder: Path, config: TrainConfig) -> ImageFiles:
+def from_table(folder: Path, config: TrainConfig) -> EncodedImages:
     """Cassava's layout: train.csv names the files and gives their labels."""
     images = next((folder / name for name in IMAGE_FOLDERS if (folder / name).is_dir()), None)
     if images is None:
@@ -143,8 +189,8 @@ def from_table(folder: Path, config: TrainConfig) -> ImageFiles:
             raise DataError(f"{table} line {line}: {images / (row['image_id'] or '')} is missing")
     classes = tuple(sorted({row["label"] for row in rows}, key=by_number))
     labels = np.array([classes.index(row["label"]) for row in rows], np.int64)
-    paths = tuple(str(images / row["image_id"]) for row in rows)
-    return ImageFiles(paths, labels, classes, config.image_size, str(folder))
+    files = Files(tuple(str(images / row["image_id"]) for row in rows))
+    return EncodedImages(files, labels, classes, config.image_size, str(folder))
 
 
 def by_number(text: str) -> tuple[int, str]:

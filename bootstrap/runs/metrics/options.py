@@ -16,7 +16,7 @@ from typing import Any
 from bootstrap.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}")
-MOST = 16  # of each option
+MOST_METRICS = 16  # of each option
 RULE = "--metric NAME=REGEX, with one group around the number: loss='loss: ([0-9.]+)'"
 
 
@@ -64,8 +64,8 @@ def read_thresholds(mins: Sequence[str], maxs: Sequence[str]) -> tuple[Threshold
         _read_threshold("max", text) for text in maxs
     ]
     names = [(item.bound, item.metric) for item in found]
-    if len({*names}) < len(names) or len(found) > MOST:
-        raise UsageError(f"--min, --max: at most {MOST}, each metric once for each")
+    if len({*names}) < len(names) or len(found) > MOST_METRICS:
+        raise UsageError(f"--min, --max: at most {MOST_METRICS}, each metric once for each")
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.console.text import clean, number
-from bootstrap.runs.launch import MOST_METRICS
+from bootstrap.runs.metrics.options import MOST_METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

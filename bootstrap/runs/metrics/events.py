@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from bootstrap.console.text import number
-from bootstrap.runs.plots import Record, records
+from bootstrap.runs.metrics.plots import Record, records
 
 FOLDER = "tensorboard"
 OURS = "metrics"  # below FOLDER: what this module writes

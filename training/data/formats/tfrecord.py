@@ -1,0 +1,327 @@
+"""TFRecord files of tf.train.Example records, as TensorFlow's own tools write them; plain or gzip.
+
+FOLDER/train-00000-of-00010, validation-00000-of-00002      or FOLDER/train/*.tfrecord, or a file
+
+The input of a record is an encoded image, or numbers; its label is one number. Each file is read
+once when it is opened: that checks every record's CRC and finds the places of the images.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.config import TrainConfig
+from training.data import DataError
+from training.data.arrays import Arrays
+from training.data.formats.images import EncodedImages
+from training.data.records import FRAME, check_first
+
+NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
+NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
+SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLITS)})(?=[-_./\d]|$)")
+GZIP = b"\x1f\x8b"
+HEADER = 8 + 4  # bytes before the data of a record: its length and a CRC
+TYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
+BATCH = 64  # records that are parsed at once
+SHOWN = 20  # features in a message
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature of a record: bytes, float or int64, and how many values it has."""
+
+    kind: str
+    values: int
+
+    def __str__(self) -> str:
+        return self.kind if self.values == 1 else f"{self.values} {self.kind}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What all records have in common."""
+
+    input: Feature
+    label: Feature
+
+    def __str__(self) -> str:
+        return f"{self.input} as input and {self.label} as label"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file; `compression` is empty or GZIP."""
+
+    path: Path
+    compression: str
+
+    def records(self) -> Any:
+        """Its serialized records as a tf.data.Dataset."""
+        return tf.data.TFRecordDataset(str(self.path), self.compression, buffer_size=1 << 20)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The records of one file as lists of arrays: their bytes, labels and, where kept, inputs."""
+
+    file: File
+    lengths: list[Any]
+    labels: list[Any]
+    inputs: list[Any]
+
+    def lengths_of_all(self) -> Any:
+        """int64 [records]."""
+        return np.concatenate([np.zeros(0, np.int64), *self.lengths])
+
+
+@dataclass(frozen=True)
+class Places:
+    """Images in plain files, read when they are needed."""
+
+    paths: tuple[str, ...]
+    rows: Any  # int64 [images, 4]: file, number of the record, its first byte, its bytes
+    feature: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, numbers: Any) -> Places:
+        return Places(self.paths, self.rows[numbers], self.feature)
+
+    def size(self) -> int:
+        return int(self.rows[:, 3].sum())
+
+    def name(self, number: int) -> str:
+        file, record = self.rows[number, :2]
+        return f"{self.paths[file]} record {record}"
+
+    def content(self, number: int) -> bytes:
+        example = tf.train.Example.FromString(self._record(number))
+        image: bytes = example.features.feature[self.feature].bytes_list.value[0]
+        return image
+
+    def reader(self) -> Callable[[Any], Any]:
+        spec = {self.feature: tf.io.FixedLenFeature([], tf.string)}
+
+        def read(numbers: Any) -> Any:
+            records = tf.numpy_function(self._records, [numbers], tf.string)
+            return tf.io.parse_example(tf.reshape(records, [-1]), spec)[self.feature]
+
+        return read
+
+    def _records(self, numbers: Any) -> Any:
+        return np.array([self._record(number) for number in numbers], object)
+
+    def _record(self, number: int) -> bytes:
+        file, _, first, size = self.rows[number]
+        with Path(self.paths[file]).open("rb") as records:
+            records.seek(first)
+            return records.read(size)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Images of compressed files, in memory: such a file can be read from its begin only."""
+
+    images: tuple[bytes, ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def part(self, numbers: Any) -> Held:
+        return Held(
+            tuple(self.images[number] for number in numbers),
+            tuple(self.names[number] for number in numbers),
+        )
+
+    def size(self) -> int:
+        return sum(map(len, self.images))
+
+    def name(self, number: int) -> str:
+        return self.names[number]
+
+    def content(self, number: int) -> bytes:
+        return self.images[number]
+
+    def reader(self) -> Callable[[Any], Any]:
+        with tf.device("cpu"):
+            images = tf.constant(self.images)
+        return lambda numbers: tf.gather(images, numbers)
+
+
+def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
+    """The files of a folder, each in the split that its path names; or one file."""
+    return {name: samples(paths, config) for name, paths in files_of(folder).items()}
+
+
+def fetch(config: TrainConfig) -> dict[str, Any]:
+    """TFRecord files are always given."""
+    raise DataError("data=tfrecord needs a folder: --data train=FOLDER")
+
+
+def files_of(folder: Path) -> dict[str, list[Path]]:
+    """The paths of each split; without the name of a split they are all `train`."""
+    if folder.is_file():
+        return {"train": [folder]}
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        inner = path.relative_to(folder).as_posix()
+        if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
+            split = SPLIT.search(inner)
+            found.setdefault(SPLITS[split[1]] if split else "", []).append(path)
+    if not found:
+        raise DataError(f"{folder} has no TFRecord file ({NAMES})")
+    if "" in found and len(found) > 1:
+        raise DataError(
+            f"{found[''][0]} is of no split, but other files are of {', '.join(sorted(found)[1:])}:"
+            " write train, validation or test into each name, or into none"
+        )
+    return {name or "train": paths for name, paths in found.items()}
+
+
+def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:
+    """All records of some files: encoded images, or arrays of numbers."""
+    files = [File(path, compression_of(path)) for path in paths if path.stat().st_size]
+    if (layout := first_layout(files, config)) is None:
+        raise DataError(f"{paths[0]} has no record, nor has any other file")
+    images = layout.input.kind == "bytes"
+    keep = not images or any(file.compression for file in files)
+    parts = [part_of(file, layout, config, keep) for file in files]
+    labels = np.concatenate([some for part in parts for some in part.labels])
+    source = str(paths[0] if len(paths) == 1 else paths[0].parent)
+    if not images:
+        values = np.concatenate([some for part in parts for some in part.inputs])
+        return Arrays(values.astype(np.float32), labels, source=source)
+    contents = held(parts) if keep else places(parts, config.input_feature)
+    return EncodedImages(contents, labels, (), config.image_size, source)
+
+
+def held(parts: Sequence[Part]) -> Held:
+    """The images of all files."""
+    images = [image for part in parts for some in part.inputs for image in some]
+    counts = [(part.file.path, len(part.lengths_of_all())) for part in parts]
+    names = [f"{path} record {number + 1}" for path, count in counts for number in range(count)]
+    return Held(tuple(images), tuple(names))
+
+
+def places(parts: Sequence[Part], feature: str) -> Places:
+    """Where the images of all files are: each record follows the one before, with its frame."""
+    rows = []
+    for file, part in enumerate(parts):
+        lengths = part.lengths_of_all()
+        count = len(lengths)
+        ends = np.cumsum(lengths + FRAME)
+        first = ends - (lengths + FRAME) + HEADER
+        rows.append(np.stack([np.full(count, file), np.arange(1, count + 1), first, lengths], 1))
+    return Places(tuple(str(part.file.path) for part in parts), np.concatenate(rows), feature)
+
+
+def compression_of(path: Path) -> str:
+    """Empty or GZIP, by the first bytes; DataError for a file that is no TFRecord file."""
+    with path.open("rb") as file:
+        head = file.read(HEADER)
+    try:
+        check_first(memoryview(head), str(path))
+    except DataError:
+        if head.startswith(GZIP):
+            return "GZIP"
+        raise DataError(f"{path} is not a TFRecord file, plain or gzip") from None
+    return ""
+
+
+def first_layout(files: Sequence[File], config: TrainConfig) -> Layout | None:
+    """The layout of the first record, which all others must have; None where there is no record."""
+    for file in files:
+        for number, record in numbered(file):
+            return layout_of(record, f"{file.path} record {number}", config)
+    return None
+
+
+def numbered(file: File) -> Iterator[tuple[int, bytes]]:
+    """The records of a file; the first number is 1.
+
+    Raises:
+        DataError: the file is damaged; the message says behind which record.
+    """
+    number = 0
+    try:
+        for number, record in enumerate(file.records(), 1):
+            yield number, record.numpy()
+    except tf.errors.OpError as error:
+        behind = f"behind record {number}" if number else "in its first record"
+        reason = error.message.partition(" [Op:")[0]
+        raise DataError(f"{file.path} is truncated or damaged {behind}: {reason}") from None
+
+
+def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
+    """The kinds of the two features that the settings name; DataError where they do not fit."""
+    try:
+        found = features_of(record)
+    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
+        raise DataError(f"{where} is not a tf.train.Example") from None
+    have = ", ".join(f"{name} ({found[name]})" for name in sorted(found)[:SHOWN]) or "none"
+    for setting in ("input_feature", "label_feature"):
+        if (name := getattr(config, setting)) not in found:
+            raise DataError(
+                f"{where} has no feature {name!r}: --set {setting}=NAME. Its features: {have}"
+            )
+    layout = Layout(found[config.input_feature], found[config.label_feature])
+    if layout.label not in (Feature("int64", 1), Feature("float", 1)):
+        raise DataError(
+            f"{where}: the label must be one int64 or float, but {config.label_feature!r} is "
+            f"{layout.label}: --set label_feature=NAME. Its features: {have}"
+        )
+    if layout.input.kind == "bytes" and layout.input.values != 1:
+        raise DataError(f"{where}: {config.input_feature!r} must be one image, not {layout.input}")
+    return layout
+
+
+def features_of(record: bytes) -> dict[str, Feature]:
+    """The features of a serialized tf.train.Example that have a value."""
+    found = {}
+    for name, feature in tf.train.Example.FromString(record).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        if kind and (values := len(getattr(feature, kind).value)):
+            found[name] = Feature(kind.removesuffix("_list"), values)
+    return found
+
+
+def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part:
+    """Read one file whole; DataError names the first record that is not like the others."""
+    shape = [] if layout.input.kind == "bytes" else [layout.input.values]
+    spec = {
+        config.input_feature: tf.io.FixedLenFeature(shape, TYPES[layout.input.kind]),
+        config.label_feature: tf.io.FixedLenFeature([], TYPES[layout.label.kind]),
+    }
+    part = Part(file, [], [], [])
+    try:
+        for records in file.records().batch(BATCH):
+            parsed = tf.io.parse_example(records, spec)
+            part.lengths.append(tf.strings.length(records).numpy().astype(np.int64))
+            part.labels.append(parsed[config.label_feature].numpy())
+            if keep:
+                part.inputs.append(parsed[config.input_feature].numpy())
+    except tf.errors.OpError as error:
+        check_each(file, layout, config)
+        raise DataError(f"{file.path} cannot be read: {error.message}") from None
+    return part
+
+
+def check_each(file: File, layout: Layout, config: TrainConfig) -> None:
+    """Look for the first record that is not like the others; slow."""
+    for number, record in numbered(file):
+        found = layout_of(record, f"{file.path} record {number}", config)
+        if found != layout:
+            raise DataError(
+                f"{file.path} record {number} has {found}, but the first record has {layout}: all "
+                "must have the same"
+            )
