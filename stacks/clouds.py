@@ -1,13 +1,13 @@
 """The registry of clouds: what the stacks must know of each without asking it. Pure.
 
-A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and its keys in
-config_schema.py. Code outside reads a property of a cloud, never its name.
+A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and in config_schema.py the keys
+that it alone has. Code outside reads a property of a cloud, never its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from stacks.aws import config_rules as aws_rules
 from stacks.aws import machine_types as aws_types
@@ -37,7 +37,9 @@ class Cloud:
     `component` is the module with the Pulumi component `Cluster`; it is imported when the cloud
     is used, because an SDK takes a second and 50 MB. `rules` list what is wrong with config
     values that are each valid, and `defaults` gives those that depend on other values.
-    `free` is whether its machines cost nothing.
+    `key_defaults` and `examples` are texts of keys that differ between clouds. `shell_keys` are
+    keys of Pulumi's own package for it that a variable of the shell replaces here, with that
+    variable. `free` is whether its machines cost nothing.
     """
 
     component: str
@@ -46,6 +48,9 @@ class Cloud:
     machine_type: Callable[[str, str | None, int | None], MachineType | None] = _no_machine_type
     quota_needs: Callable[..., tuple[QuotaNeed, ...]] = _no_quotas
     prices: PriceList | None = None
+    key_defaults: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    shell_keys: Mapping[str, str] = field(default_factory=dict)
     free: bool = False
 
 
@@ -57,6 +62,13 @@ CLOUDS = {
         machine_type=aws_types.machine_type,
         quota_needs=aws_types.quota_needs,
         prices=aws_types.PRICES,
+        key_defaults={
+            "region": "us-east-1",
+            "machine_type": "g4dn.xlarge",
+            "ssh_user": aws_rules.USER,
+        },
+        examples={"data_buckets": "s3://my-data/cassava"},
+        shell_keys={"profile": "AWS_PROFILE"},
     ),
     "gcp": Cloud(
         component="stacks.gcp.cluster",
@@ -65,6 +77,12 @@ CLOUDS = {
         machine_type=gcp_types.machine_type,
         quota_needs=gcp_types.quota_needs,
         prices=gcp_types.PRICES,
+        key_defaults={
+            "region": "us-central1",
+            "machine_type": "n1-standard-8",
+            "ssh_user": "railhead",
+        },
+        examples={"data_buckets": "gs://my-data/cassava"},
     ),
     "local": Cloud(component="stacks.local", free=True),
 }

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stacks import validators
 from stacks.clouds import CLOUDS
 from stacks.data_buckets import data_prefixes
 from stacks.validators import choice, switch
 
-AWS, GCP = ("aws",), ("gcp",)
-REMOTE = (*AWS, *GCP)
 ALL = tuple(CLOUDS)
+REMOTE = tuple(name for name, cloud in CLOUDS.items() if not cloud.free)
+AWS, GCP = ("aws",), ("gcp",)  # of keys that one cloud alone has
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,13 @@ class Key:
     read: Callable[[str, str], object]
     doc: str
     default: str | None = None
-    defaults: Mapping[str, str] = field(default_factory=dict)  # where the clouds differ
     required: bool = False
+
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        """The defaults of the clouds that have one of their own."""
+        texts = {name: CLOUDS[name].key_defaults.get(self.name) for name in self.clouds}
+        return {name: text for name, text in texts.items() if text}
 
     def default_for(self, cloud: str) -> str | None:
         """The value where nothing is set; None for no value."""
@@ -36,17 +41,15 @@ class Key:
 
     def command(self, cloud: str) -> str:
         """A command that gives it a valid value; in doubt, the default."""
-        if self.name in EXAMPLES:
-            example = EXAMPLES[self.name]
-            text = example if isinstance(example, str) else example[cloud]
-            return f"pulumi config set {self.name} {text}"
+        if example := CLOUDS[cloud].examples.get(self.name) or EXAMPLES.get(self.name):
+            return f"pulumi config set {self.name} {example}"
         if self.default_for(cloud) is None:
             return f"pulumi config rm {self.name}"
         return f"pulumi config rm {self.name}   # the default: {self.default_for(cloud)}"
 
 
 # What a message shows for a key where its default does not help.
-EXAMPLES: Mapping[str, str | Mapping[str, str]] = {
+EXAMPLES = {
     "cloud": "aws",
     "name": "gpu",
     "owner": "ann",
@@ -54,11 +57,11 @@ EXAMPLES: Mapping[str, str | Mapping[str, str]] = {
     "ssh_cidrs": "203.0.113.7/32",
     "contact_email": "ann@example.com",
     "price_per_hour": "1.20",
-    "data_buckets": {"aws": "s3://my-data/cassava", "gcp": "gs://my-data/cassava"},
 }
 
 KEYS = (
-    Key("cloud", ALL, choice(*CLOUDS), "where the machines are: aws, gcp or local", required=True),
+    Key("cloud", ALL, choice(*CLOUDS), "where the machines are: "
+        f"{', '.join(ALL[:-1])} or {ALL[-1]}", required=True),
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
     Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
@@ -66,13 +69,11 @@ KEYS = (
         "powers itself off, and the cloud stops it, 0.25 to 168. Counted from when the machine "
         "was made, and again from each `fab start`. local: no effect, nothing stops local hosts "
         "by itself", default="8"),
-    Key("region", REMOTE, validators.region, "the cloud's region",
-        defaults={"aws": "us-east-1", "gcp": "us-central1"}),
+    Key("region", REMOTE, validators.region, "the cloud's region"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas. All "
         "hosts go into one zone: aws: the first that offers the machine type; gcp: the first that "
         "the region has. Unset: all zones with the type, sorted by name (gcp: the table below)"),
-    Key("machine_type", REMOTE, validators.machine_type, "the machine type",
-        defaults={"aws": "g4dn.xlarge", "gcp": "n1-standard-8"}),
+    Key("machine_type", REMOTE, validators.machine_type, "the machine type"),
     Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine. Unset: "
         "nvidia-tesla-t4. Other machine types have their own GPUs, or none"),
     Key("gpu_count", GCP, validators.gpu_count, "GPUs per n1 machine: 1, 2 or 4; for V100 also 8. "
@@ -91,8 +92,7 @@ KEYS = (
         "commas: your own address with /32", required=True),
     Key("allow_wide_cidr", REMOTE, switch, "allow SSH from networks wider than /16 (IPv4) or /48 "
         "(IPv6)", default="false"),
-    Key("ssh_user", REMOTE, validators.user, "the user name on the hosts",
-        defaults={"aws": "ubuntu", "gcp": "railhead"}),
+    Key("ssh_user", REMOTE, validators.user, "the user name on the hosts"),
     Key("public_key_file", REMOTE, validators.public_key_file, "your public SSH key; the private "
         "key is not read", default="~/.ssh/id_ed25519.pub"),
     Key("host_keys", AWS, choice("console", "injected"), "how host keys of new machines are "

@@ -136,10 +136,10 @@ def _without_effect(package: str, key: str, value: str, cloud: str) -> str:
             f"{value!r} has no effect; the {key} of this stack is its own key {key}\n"
             f"  next: pulumi config set {key} {value} && {remove}"
         )
-    if (package, key) == ("aws", "profile"):
+    if variable := CLOUDS[package].shell_keys.get(key):
         return (
-            "has no effect: pulumi and fab both take the profile of your shell\n"
-            f"  next: export AWS_PROFILE={value} && {remove}"
+            f"has no effect: pulumi and fab both take the {key} of your shell\n"
+            f"  next: export {variable}={value} && {remove}"
         )
     return (
         f"has no effect: the stack takes its settings from its own keys, and the credentials from "

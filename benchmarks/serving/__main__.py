@@ -27,17 +27,17 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 from benchmarks.serving.load import Outcome, body_of, load, wait_for  # noqa: E402
 
-WIDTH, INPUTS = 4096, 64
+LAYERS, WIDTH, INPUTS = 5, 4096, 64
 PATH = "/v1/models/m:predict"
 LEAST_GAIN, LEAST_CALL = 3.0, 0.010
 
 
 def make_model(folder: Path, seed: int) -> None:
-    """A SavedModel of four dense layers, about 200 MB."""
+    """A SavedModel of dense layers, about 270 MB."""
     import keras
 
     keras.utils.set_random_seed(seed)
-    layers = [keras.layers.Dense(WIDTH, activation="relu") for _ in range(4)]
+    layers = [keras.layers.Dense(WIDTH, activation="relu") for _ in range(LAYERS)]
     model = keras.Sequential([keras.Input((INPUTS,), name="x"), *layers, keras.layers.Dense(10)])
     model.export(str(folder), verbose=False)
 
@@ -64,7 +64,7 @@ def keras_throughput(folder: Path, seconds: float) -> float:
     import numpy as np
 
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(WIDTH, activation="relu") for _ in range(4)]
+    layers = [keras.layers.Dense(WIDTH, activation="relu") for _ in range(LAYERS)]
     model = keras.Sequential([keras.Input((INPUTS,)), *layers, keras.layers.Dense(10)])
     row = np.zeros((1, INPUTS), dtype=np.float32)
     model.predict(row, verbose=0)

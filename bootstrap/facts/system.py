@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bootstrap.inventory.clouds import CLOUDS
+
 
 @dataclass(frozen=True)
 class SystemFacts:
@@ -48,9 +50,8 @@ def lines(out: str) -> list[str]:
 
 
 def _cloud(out: str) -> str | None:
-    if "Google" in out:
-        return "gcp"
-    return "aws" if "amazon" in out.lower() else None
+    vendors = {name: kind.vendor for name, kind in CLOUDS.items() if kind.vendor}
+    return next((name for name, vendor in vendors.items() if vendor in out.lower()), None)
 
 
 def _cloud_init(out: str) -> str | None:

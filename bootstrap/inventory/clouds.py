@@ -11,6 +11,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class StateTypes:
+    """The types that Pulumi's state has of a cloud: its provider, a machine, a bucket, and a
+    deadline that is a resource of its own.
+
+    `zone`, `address` and `peer_address` are where the outputs of a machine have these: keys and
+    indexes, separated by dots.
+    """
+
+    machine: str
+    provider: str | None = None
+    bucket: str | None = None
+    schedule: str | None = None
+    zone: str = ""
+    address: str = ""
+    peer_address: str = ""
+
+    def may_remain(self, kind: str) -> bool:
+        """Whether a resource of this type belongs to a bucket, which stays if it has objects."""
+        return bool(self.bucket) and kind.startswith(str(self.bucket).partition("/")[0] + "/")
+
+
+@dataclass(frozen=True)
 class CloudKind:
     """Properties of a cloud's hosts.
 
@@ -19,9 +41,10 @@ class CloudKind:
     with Railhead's tags, `leftovers` the one that removes what a killed `up` left besides machines,
     and `deadlines` the one that removes the cloud's own deadlines of machines.
     `scheme` is that of its bucket addresses, and `bucket` the "module:function" that opens a
-    bucket. `in_cloud`: virtual machines that a stack made for one cluster; system changes are
-    allowed on them, and their addresses change at a restart. `this_machine`: all hosts run on the
-    machine where commands are typed.
+    bucket. `state` has its types in Pulumi's state; None where no stack makes the hosts. `vendor`
+    is in the DMI data of its machines. `in_cloud`: virtual machines that a stack made for one
+    cluster; system changes are allowed on them, and their addresses change at a restart.
+    `this_machine`: all hosts run on the machine where commands are typed.
     """
 
     instances: str | None = None
@@ -30,6 +53,8 @@ class CloudKind:
     deadlines: str | None = None
     scheme: str | None = None
     bucket: str | None = None
+    state: StateTypes | None = None
+    vendor: str | None = None
     in_cloud: bool = False
     this_machine: bool = False
 
@@ -43,6 +68,16 @@ CLOUDS = {
         deadlines="bootstrap.clouds.aws.scheduler:remove",
         scheme="s3",
         bucket="bootstrap.clouds.aws.s3:open_bucket",
+        state=StateTypes(
+            provider="pulumi:providers:aws",
+            machine="aws:ec2/instance:Instance",
+            bucket="aws:s3/bucket:Bucket",
+            schedule="aws:scheduler/schedule:Schedule",
+            zone="availabilityZone",
+            address="publicIp",
+            peer_address="privateIp",
+        ),
+        vendor="amazon",
         in_cloud=True,
     ),
     "gcp": CloudKind(
@@ -50,8 +85,22 @@ CLOUDS = {
         machines="bootstrap.clouds.gcp.machines:list_machines",
         scheme="gs",
         bucket="bootstrap.clouds.gcp.gcs:open_bucket",
+        state=StateTypes(
+            provider="pulumi:providers:gcp",
+            machine="gcp:compute/instance:Instance",
+            bucket="gcp:storage/bucket:Bucket",
+            zone="zone",
+            address="networkInterfaces.0.accessConfigs.0.natIp",
+            peer_address="networkInterfaces.0.networkIp",
+        ),
+        vendor="google",
         in_cloud=True,
     ),
-    "local": CloudKind(instances="bootstrap.clouds.local.instances:Local", this_machine=True),
+    "local": CloudKind(
+        instances="bootstrap.clouds.local.instances:Local",
+        state=StateTypes(machine="pulumi-python:dynamic/local:Host"),
+        this_machine=True,
+    ),
     AD_HOC: CloudKind(),
 }
+STATE_TYPES = tuple(kind.state for kind in CLOUDS.values() if kind.state)

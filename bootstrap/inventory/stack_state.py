@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bootstrap.inventory.clouds import CLOUDS, STATE_TYPES
+
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
 ID, PRICE = "cluster-id", "price-per-machine"  # the names of the stashes; stacks/ makes them
-PROVIDERS = {"pulumi:providers:aws": "aws", "pulumi:providers:gcp": "gcp"}
 COMPONENT = "railhead:"
-BUCKETS = {"aws:s3/bucket:Bucket": "s3", "gcp:storage/bucket:Bucket": "gs"}
-AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
-SCHEDULE = "aws:scheduler/schedule:Schedule"
-LOCAL_HOST = "pulumi-python:dynamic/local:Host"
-MACHINES = (AWS_INSTANCE, GCP_INSTANCE, LOCAL_HOST)
+PROVIDERS = {k.state.provider: name for name, k in CLOUDS.items() if k.state and k.state.provider}
+BUCKETS = {k.state.bucket: k.scheme for k in CLOUDS.values() if k.state and k.state.bucket}
+SCHEDULES = {types.schedule for types in STATE_TYPES if types.schedule}
+MACHINES = {types.machine: types for types in STATE_TYPES}
 
 Resource = Mapping[str, Any]
 
@@ -41,7 +41,8 @@ class StackState:
     """A stack's state. `document` is its output `cluster`, None where no `up` came to its end.
 
     `price` is that of one machine, as `price` in the cluster document. `kinds` are the types of
-    all resources except Pulumi's own. `schedules` are the names of AWS's schedules.
+    all resources except Pulumi's own. `schedules` are the names of the deadlines that
+    are resources of their own.
     """
 
     stack: str
@@ -84,7 +85,7 @@ def read_state(stack: str, deployment: Mapping[str, Any]) -> StackState:
         machines=tuple(found for r in resources if (found := _machine(r))),
         kinds=tuple(r["type"] for r in resources if _is_made(r)),
         schedules=tuple(
-            str(_values(r, "inputs").get("name")) for r in resources if r["type"] == SCHEDULE
+            str(_values(r, "inputs").get("name")) for r in resources if r["type"] in SCHEDULES
         ),
     )
 
@@ -101,28 +102,29 @@ def _stash(resources: Sequence[Resource], name: str) -> Mapping[str, Any]:
 
 def _machine(resource: Resource) -> StateMachine | None:
     """The machine of a resource; None for another resource, and for one that is to be deleted."""
-    made = _values(resource, "outputs")
-    if resource.get("external") or not resource.get("id"):
+    types = MACHINES.get(resource["type"])
+    if not types or not types.provider or resource.get("external") or not resource.get("id"):
         return None
-    if resource["type"] == AWS_INSTANCE:
-        return StateMachine(
-            id=resource["id"],
-            name=_name(resource),
-            zone=_text(made.get("availabilityZone")),
-            address=_text(made.get("publicIp")),
-            peer_address=_text(made.get("privateIp")),
-            account=(_text(made.get("arn")) or "::::").split(":")[4] or None,
-        )
-    if resource["type"] == GCP_INSTANCE:
-        interface = (made.get("networkInterfaces") or [{}])[0]
-        return StateMachine(
-            id=resource["id"],
-            name=_text(made.get("name")) or _name(resource),
-            zone=_text(made.get("zone")),
-            address=_text((interface.get("accessConfigs") or [{}])[0].get("natIp")),
-            peer_address=_text(interface.get("networkIp")),
-        )
-    return None
+    made = _values(resource, "outputs")
+    return StateMachine(
+        id=resource["id"],
+        name=_text(made.get("name")) or _name(resource),
+        zone=_text(_at(made, types.zone)),
+        address=_text(_at(made, types.address)),
+        peer_address=_text(_at(made, types.peer_address)),
+        account=(_text(made.get("arn")) or "::::").split(":")[4] or None,
+    )
+
+
+def _at(value: Any, path: str) -> Any:
+    """The value at a path of keys and indexes, such as `interfaces.0.address`; None if there is
+    none."""
+    for key in path.split("."):
+        try:
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+    return value
 
 
 def _bucket(resource: Resource) -> str:

@@ -18,6 +18,7 @@ from bootstrap.console.text import count
 from bootstrap.console.wait import Clock
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state, pulumi_stack
+from bootstrap.inventory.clouds import STATE_TYPES
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import (
@@ -31,8 +32,6 @@ from bootstrap.lifecycle.consent import (
 from bootstrap.lifecycle.receipt import Line, Receipt, billing_lines, machine_line
 from bootstrap.lifecycle.stack_machines import StackMachines
 from bootstrap.lifecycle.teardown import unfetched
-
-BUCKETS = ("aws:s3/", "gcp:storage/")  # resource types that may remain because they contain objects
 
 ROUNDS = 3  # of ending machines that appear while others are ended
 
@@ -320,7 +319,7 @@ def failure_lines(name: str, error: RailheadError) -> list[Line]:
         left = pulumi_stack.resources(name)
     except RailheadError as unknown:
         return [Line("pulumi", f"{error.message}; {unknown.message}", verified=False)]
-    if left and all(kind.startswith(BUCKETS) for kind in left):
+    if left and all(any(t.may_remain(kind) for t in STATE_TYPES) for kind in left):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(left))) or "nothing"
     following = f"\n    next: {error.hint}" if error.hint else ""

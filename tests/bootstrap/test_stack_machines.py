@@ -15,9 +15,6 @@ from bootstrap.clouds.machines import Listed, Machine
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.stack_state import (
-    AWS_INSTANCE,
-    GCP_INSTANCE,
-    SCHEDULE,
     STASH,
     StackState,
     StateMachine,
@@ -26,6 +23,8 @@ from bootstrap.inventory.stack_state import (
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines, merge
 
+AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
+SCHEDULE = "aws:scheduler/schedule:Schedule"
 GOLDEN = json.loads((Path(__file__).parents[1] / "cases/documents/cluster-aws.json").read_text())
 DOCUMENT = replace(from_document(GOLDEN), stack="g4dn")
 FIRST, SECOND = (host.id or "" for host in DOCUMENT.hosts)
