@@ -303,6 +303,22 @@ def test_a_region_that_the_stack_has_anyway_is_no_mistake(keys: Path) -> None:
     assert settings.read(config_of(keys, "aws"), stack="dev", others=others).region == "us-east-1"
 
 
+def test_a_project_that_the_stack_has_anyway_is_no_mistake_and_another_one_is(keys: Path) -> None:
+    values = config_of(keys, "gcp")
+    same = {"gcp:project": "my-project-1"}
+    assert settings.read(values, stack="dev", others=same).project == "my-project-1"
+    with pytest.raises(ConfigError) as refusal:
+        settings.read(values, stack="dev", others={"gcp:project": "p-12345"})
+    own = "'p-12345' has no effect; the project of this stack is its own key project"
+    command = "pulumi config set project p-12345 && pulumi config rm gcp:project"
+    assert str(refusal.value) == f"gcp:project: {own}\n  next: {command}"
+
+
+def test_a_message_about_no_key_gets_no_command() -> None:
+    assert settings.with_command("pulumi: it failed") == "pulumi: it failed"
+    assert settings.with_command("count: wrong").startswith("count: wrong\n  next: pulumi config")
+
+
 # For every key a value that is wrong by itself, or with the others.
 WRONG = {
     "cloud": "azure", "name": "MyStack", "count": "0", "owner": "---", "deadline_hours": "0",

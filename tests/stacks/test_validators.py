@@ -1,0 +1,159 @@
+"""Values of a stack's config, each by itself and against each other: the edges and the messages."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stacks import validation, validators
+from stacks.validation import Unread, Valid, unsupported_image, zones_outside_region
+from stacks.validators import ConfigError
+
+Reader = Callable[[str, str], Any]
+KIND = "ssh-ed25519"
+FIELDS = [KIND.encode(), b"0" * 32]
+READ = [
+    ("whole", "1", 1),
+    ("whole", "3", 3),
+    ("choice", "b", "b"),
+    ("price", "0.5", 0.5),
+    ("price", "100000", 100_000.0),
+    ("deadline", "0.25", 0.25),
+    ("deadline", "168", 168.0),
+]
+REFUSED = [
+    ("whole", "0", "k: '0' is not a whole number from 1 to 3"),
+    ("whole", "4", "k: '4' is not a whole number from 1 to 3"),
+    ("whole", "x", "k: 'x' is not a whole number from 1 to 3"),
+    ("choice", "x", "k: 'x' is none of a, b"),
+    ("price", "0", "k: '0' is not a number above 0 and at most 100000"),
+    ("price", "100001", "k: '100001' is not a number above 0 and at most 100000"),
+    ("bucket_name", "sthree-x", "k: 'sthree-x' begins with 'sthree-', which the clouds refuse"),
+    ("bucket_name", "x--x-s3", "k: 'x--x-s3' ends with '--x-s3', which S3 refuses"),
+    ("bucket_name", "x--table-s3", "k: 'x--table-s3' ends with '--table-s3', which S3 refuses"),
+    (
+        "cidrs",
+        "203.0.113.7/24",
+        "k: '203.0.113.7/24' is not a network as in 203.0.113.7/32: 203.0.113.7/24 has host bits"
+        " set\n  next: pulumi config set k 203.0.113.7/32   # one address; the whole network is"
+        " 203.0.113.0/24",
+    ),
+    (
+        "bucket_name",
+        "x",
+        "k: 'x' is not a bucket's name: 3 to 63 lowercase letters, digits and '-', with a letter or"
+        " digit at each end",
+    ),
+]
+
+
+def reader(name: str) -> Reader:
+    made = {"whole": validators.whole(1, 3), "choice": validators.choice("a", "b")}
+    found: Reader = made.get(name) or getattr(validators, name)
+    return found
+
+
+@pytest.mark.parametrize(("name", "text", "value"), READ)
+def test_a_value_at_the_edge_is_read(name: str, text: str, value: object) -> None:
+    assert reader(name)("k", text) == value
+
+
+@pytest.mark.parametrize(("name", "text", "message"), REFUSED)
+def test_a_value_beyond_the_edge_is_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        reader(name)("k", text)
+    assert str(caught.value) == message
+
+
+def key(fields: list[bytes]) -> str:
+    packed = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+    return base64.b64encode(packed).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"{KIND} {key(FIELDS)} ann", ""),
+        (f"{KIND} {key(FIELDS[:1])}", f"it is no key of {KIND}"),
+        (f"{KIND} !{key(FIELDS)}", f"what follows {KIND} is no key, or not all of it"),
+        (
+            "x" * 50,
+            f"it begins with '{'x' * 40}', and not with one of ssh-ed25519, ssh-rsa, ecdsa-sha2-,"
+            " sk-ssh-ed25519, sk-ecdsa-sha2-",
+        ),
+    ],
+)
+def test_a_public_key_has_its_kind_and_more_inside(text: str, error: str) -> None:
+    assert validators.public_key_error(text) == error
+
+
+def test_a_value_that_is_wrong_by_itself_is_unread_and_an_unknown_one_a_mistake_of_ours() -> None:
+    values = Valid({"a": 1}, ["b"])
+    assert values["a"] == 1
+    with pytest.raises(Unread, match="^b$"):
+        values["b"]
+    with pytest.raises(KeyError, match="^'c'$"):
+        values["c"]
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "nearest"),
+    [
+        ("us-east-1", "us-east-1a", None),
+        ("us-central1", "us-central1-a", None),
+        ("us-east-1", "us-west-2a", "us-west-2"),
+        ("us-central1", "europe-west4-a", "europe-west4"),
+        ("us-east-1", "us-east-1-a1", "us-east-1-a"),  # longer than a zone of it
+    ],
+)
+def test_a_zone_is_in_its_region(region: str, zone: str, nearest: str | None) -> None:
+    command = f"pulumi config set region {nearest}   # or: pulumi config rm zones"
+    message = f"zones: {zone!r} is not in the region {region}\n  next: {command}"
+    found = zones_outside_region({"region": region, "zones": [zone]})
+    assert found == ([message] if nearest else [])
+
+
+@pytest.mark.parametrize(
+    ("image", "v100", "says"),
+    [
+        ("dl-1", False, []),
+        ("ubuntu", True, []),
+        ("ami-1", True, []),
+        (
+            "dl-1",
+            True,
+            [
+                "image: the driver of dl-1 does not support V100; one of ubuntu, debian\n"
+                "  next: pulumi config rm image"
+            ],
+        ),
+    ],
+)
+def test_a_deep_learning_image_has_no_driver_for_v100(
+    image: str, v100: bool, says: list[str]
+) -> None:
+    names = ("dl-1", "ubuntu", "debian")
+    assert unsupported_image({"image": image}, names, id_prefix="ami-", v100=v100) == says
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "messages"),
+    [
+        ("name_of_no_bucket", {"bucket": True, "bucket_name": "x"}, 0),
+        ("name_of_no_bucket", {"bucket": False, "bucket_name": None}, 0),
+        ("name_of_no_bucket", {"bucket": False, "bucket_name": "x"}, 1),
+        ("google_in_the_bucket", {"name": "google", "bucket": True, "bucket_name": None}, 1),
+        ("google_in_the_bucket", {"name": "google", "bucket": True, "bucket_name": "x"}, 0),
+        ("google_in_the_bucket", {"name": "google", "bucket": False, "bucket_name": None}, 0),
+        ("wide_networks", {"allow_wide_cidr": False, "ssh_cidrs": ["203.0.0.0/16"]}, 0),
+        ("wide_networks", {"allow_wide_cidr": False, "ssh_cidrs": ["203.0.0.0/15"]}, 1),
+        ("wide_networks", {"allow_wide_cidr": True, "ssh_cidrs": ["203.0.0.0/15"]}, 0),
+    ],
+)
+def test_a_rule_reads_the_values_that_it_is_about(
+    rule: str, values: dict[str, object], messages: int
+) -> None:
+    assert len(getattr(validation, rule)(values)) == messages
