@@ -23,6 +23,8 @@ READ = [
     ("price", "100000", 100_000.0),
     ("deadline", "0.25", 0.25),
     ("deadline", "168", 168.0),
+    ("owner", "Ann B", "ann-b"),
+    ("owner", "a" * 64, "a" * 63),
 ]
 REFUSED = [
     ("whole", "0", "k: '0' is not a whole number from 1 to 3"),
@@ -54,6 +56,16 @@ def reader(name: str) -> Reader:
     made = {"whole": validators.whole(1, 3), "choice": validators.choice("a", "b")}
     found: Reader = made.get(name) or getattr(validators, name)
     return found
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [("MyStack", "my-stack"), ("9.A--b_", "a-b"), ("9", "gpu"), ("a" * 31, "a" * 30)],
+)
+def test_a_name_that_is_refused_gets_the_nearest_one(text: str, nearest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validators.name("k", text)
+    assert str(caught.value).endswith(f"\n  next: pulumi config set k {nearest}")
 
 
 @pytest.mark.parametrize(("name", "text", "value"), READ)
