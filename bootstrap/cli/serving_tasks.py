@@ -66,7 +66,7 @@ def predict(
 
     with json_output(json) as out:
         number = whole_number(samples, "--samples", 1, 10_000)
-        found = serving.predict(name, file, number, _hosts_of(name, hosts, stack))
+        found = serving.predict(name, file, number, hosts_of(name, hosts, stack))
         print_lines(*found.lines())
         if out:
             print(dumped(found), file=out)
@@ -77,10 +77,10 @@ def undeploy(c: Context, name: str, hosts: str | None = None, stack: str | None 
     """End an endpoint, and verify that nothing of it is left."""
     from bootstrap.workflows import serving
 
-    serving.undeploy(name, _hosts_of(name, hosts, stack))
+    serving.undeploy(name, hosts_of(name, hosts, stack))
 
 
-def _hosts_of(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
+def hosts_of(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
     """The hosts among which an endpoint is that another computer may have deployed; None for one
     that is recorded here, and where no hosts are known or none runs."""
     from bootstrap.inventory import local_state, pulumi_stack

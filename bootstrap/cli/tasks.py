@@ -169,10 +169,18 @@ def logs(
     run: str | None = None,
     rank: str = "0",
     follow: bool = False,
+    endpoint: str | None = None,
 ) -> None:
-    """Print the log of a rank, of mpirun or of the supervisor, from the chief."""
-    from bootstrap.workflows import logs
+    """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
+    from bootstrap.cli.serving_tasks import hosts_of
+    from bootstrap.errors import UsageError
+    from bootstrap.workflows import logs, serving
 
+    if endpoint is not None:
+        if run or follow or rank != "0":
+            raise UsageError("--endpoint goes without --run, --rank and --follow")
+        serving.show_log(endpoint, hosts_of(endpoint, hosts, stack))
+        return
     show = logs.follow if follow else logs.show
     show(target_of(hosts, stack, run=run).running(), run, rank)
 
