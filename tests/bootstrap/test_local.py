@@ -219,7 +219,7 @@ def test_stopping_twice_is_fine_and_reports_so(pair: list[LocalHost]) -> None:
 
 def test_what_does_not_end_is_reported(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "PATIENCE", 0)  # seconds: no time to end
+        patch.setattr(processes, "SIGNAL_SECONDS", 0)  # seconds: no time to end
         output = cluster.stop("pair", ["h1"])["h1"]
     assert pair[0].pid in output["left"]
     assert output["port_closed"] is False
