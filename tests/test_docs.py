@@ -147,6 +147,11 @@ SIZES = {
 }
 
 
+def test_the_reader_of_streams_has_as_many_lines_as_the_page_about_data_says() -> None:
+    found = re.search(r"A reader of (\d+) lines.*?```python\n(.*?)```", page("data.md"), re.DOTALL)
+    assert found and int(found[1]) == len([x for x in found[2].splitlines() if x])
+
+
 @pytest.mark.parametrize("text", SIZES, ids=SIZES.values())
 def test_the_sizes_of_the_page_about_data_are_those_of_the_code(text: str) -> None:
     assert text in " ".join(page("data.md").split())

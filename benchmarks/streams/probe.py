@@ -4,6 +4,7 @@ make URI GIGABYTES   images (20,000 of 28 x 28) and large (records of 100 kB) as
 speed URI ROUNDS     seconds and CPU seconds per sample of training steps: from memory, from files
                      and from a stream
 first URI MODE       seconds until the first record
+plain URI            the same by TensorFlow's own reader, from the first shard
 memory URI           bytes of memory before, and at most while everything is streamed
 """
 
@@ -134,6 +135,14 @@ def first(uri: str, mode: str) -> None:
     print(time.monotonic() - begin)
 
 
+def plain(uri: str) -> None:
+    """No manifest is read, and no other shard."""
+    tf.constant(0)
+    begin = time.monotonic()
+    next(iter(tf.data.TFRecordDataset(f"{uri}/shard-0")))
+    print(time.monotonic() - begin)
+
+
 def memory(uri: str) -> None:
     """Stream everything once, and look at the memory meanwhile."""
     samples, lanes = lanes_of(uri, "stream")
@@ -171,5 +180,6 @@ def used(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    measurements: Any = {"make": make, "speed": speed, "first": first, "memory": memory}
+    measurements: Any = {"make": make, "speed": speed, "first": first}
+    measurements |= {"plain": plain, "memory": memory}
     measurements[sys.argv[1]](*sys.argv[2:])

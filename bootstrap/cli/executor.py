@@ -97,10 +97,18 @@ def install() -> None:
     program.parse_tasks = _usage_is_2(_parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
     program.update_config = _usage_is_2(program.update_config)
+    program.no_tasks_given = _list_tasks
     if _debug_flag():
         # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
         # requests. `--debug` shows only the lines of console/log.py.
         logging.getLogger().setLevel(logging.WARNING)
+
+
+def _list_tasks() -> None:
+    """What `fab` alone prints: the tasks, where Fabric prints its own options."""
+    if not program.core.remainder:  # else the executor refuses it
+        program.list_tasks()
+        raise Exit(code=0)
 
 
 def _debug_flag() -> bool:

@@ -94,6 +94,20 @@ HELP = {
 }
 
 
+# Before a task, -f is Fabric's own: a configuration file.
+SHORT = {"follow": "f"}
+
+
+class _Task(Task[Any]):
+    """An Invoke task whose options have the short forms of `SHORT` and no others."""
+
+    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
+        found = super().arg_opts(name, default, taken_names)
+        if name in SHORT:
+            found["names"].append(SHORT[name])
+        return found
+
+
 def task(
     *, lists: tuple[str, ...] = (), name: str | None = None, positional: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Task[Any]]:
@@ -102,7 +116,7 @@ def task(
     def decorate(body: Callable[..., None]) -> Task[Any]:
         code = body.__code__
         options = {name.replace("_", "-") for name in code.co_varnames[: code.co_argcount]}
-        return Task(
+        return _Task(
             report_errors(body),
             name=name,
             help={option: text for option, text in HELP.items() if option in options},

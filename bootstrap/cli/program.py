@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fabric.exceptions import NothingToDo
 from fabric.main import program
 from invoke import Exit
 
+from bootstrap.console.output import printable
+
 CLONE = Path(__file__).resolve().parents[2]
 FILE = "fabfile.py"
+FORMATS = ("flat", "nested", "json")  # of --list
 # The options of Fabric that name other tasks.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 
@@ -19,7 +24,18 @@ OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     program.parse_core = _checked(program.parse_core)
-    program.run([sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())])
+    try:
+        program.run([sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())])
+    except NothingToDo:
+        sys.exit(_usage("a command after -- needs hosts", "fab exec --hosts a,b --cmd 'COMMAND'"))
+    except EOFError:  # of an option such as --prompt-for-passphrase
+        sys.exit(_usage("stdin is not a terminal: nobody can answer the prompt", "fab --list"))
+
+
+def _usage(what: str, hint: str) -> int:
+    """Print an error of the user; returns its exit code."""
+    print(f"fab: {what}\n  next: {hint}", file=sys.stderr)
+    return 2
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
@@ -39,9 +55,13 @@ def _checked(parse: Any) -> Any:
         except ValueError as wrong:
             message = f"fab: an option needs a number: {wrong}\n  next: fab --help"
             raise Exit(message, code=2) from None
+        form = program.core[0].args["list-format"].value
+        if form not in FORMATS:
+            rule = f"--list-format {form}: one of {', '.join(FORMATS)}"
+            raise Exit(printable(f"fab: {rule}\n  next: fab --list"), code=2)
         config = program.core[0].args.config.value
-        if config and not Path(config).is_file():
-            raise Exit(f"fab: --config {config}: there is no such file", code=2)
+        if config and not os.path.isfile(config):  # noqa: PTH113  no file has a name too long
+            raise Exit(printable(f"fab: --config {config}: there is no such file"), code=2)
 
     return parse_or_exit
 

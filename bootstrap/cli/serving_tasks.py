@@ -30,9 +30,9 @@ def deploy(
     update: bool = False,
     max_batch: str | None = None,
     max_delay: str | None = None,
-    start: bool = False,
 ) -> None:
     """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
+    from bootstrap.lifecycle import power
     from bootstrap.serving.request import read_request
     from bootstrap.serving.source import source_of
     from bootstrap.workflows import serving
@@ -42,8 +42,11 @@ def deploy(
         serving.deploy_here(request, source_of(run, model))
     else:
         source = source_of(run, model) if run or model else None
-        inventory = target_of(hosts, stack, start=start, run=run).running()
-        serving.deploy_on_host(inventory, request, source or source_of(run, model, inventory))
+        status = target_of(hosts, stack, run=run).status()
+        # The source is known before machines of a stack are started.
+        source = source or source_of(None, None, status.inventory)
+        inventory = power.ensure_running(status, print_lines, start_them=True)
+        serving.deploy_on_host(inventory, request, source)
 
 
 @task(positional=("name",))
@@ -123,7 +126,6 @@ def notebook(
     hours: str | None = None,
     port: str | None = None,
     local_port: str | None = None,
-    start: bool = False,
 ) -> None:
     """Open JupyterLab in the runtime of a run on its chief, through a tunnel, until Ctrl-C."""
     from bootstrap.inventory.hosts import whole_number
@@ -134,5 +136,5 @@ def notebook(
     seconds = read_hours(hours) * 3600
     number = whole_number(port, "--port", 1024, 65535) or PORT
     local = whole_number(local_port, "--local-port", 0, 65535)
-    inventory = target_of(hosts, stack, start=start, run=run).running()
+    inventory = target_of(hosts, stack, start=True, run=run).running()
     open_notebook(inventory, run, number, local, seconds)

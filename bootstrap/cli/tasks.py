@@ -246,16 +246,21 @@ def teardown(
     with_bucket: bool = False,
 ) -> None:
     """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
+    from bootstrap.workflows import attach
     from bootstrap.workflows import teardown as workflow
 
     options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
     target = target_of(hosts, stack)
-    if machines := target.machines():
-        if machines.inventory:
-            target.status_of(machines)
+    machines = target.machines()
+    inventory = target.status_of(machines).inventory if not machines or machines.inventory else None
+    asks_for_name = bool(machines) and destroy
+    if inventory and not (hosts or stack or yes or asks_for_name):
+        attach.confirm_ending(inventory, "fab teardown" + " --destroy" * destroy)
+    if machines:
         workflow.teardown_stack(machines, options)
     else:
-        workflow.teardown(target.status().inventory, options)
+        assert inventory
+        workflow.teardown(inventory, options)
 
 
 @task()
@@ -297,9 +302,12 @@ def stop(
 ) -> None:
     """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
     from bootstrap.lifecycle import stop
+    from bootstrap.workflows import attach
 
     target = target_of(hosts, stack)
     status = target.status_of(target.machines())
+    if not (hosts or stack or yes):
+        attach.confirm_ending(status.inventory, "fab stop")
     stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
 
 

@@ -16,6 +16,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
+from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.runs import bucket_results, checkpoints, results, start
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
@@ -77,13 +78,39 @@ def last_run(inventory: Inventory) -> str:
         UsageError: it was started in another folder, and the user did not agree.
     """
     run = find_run(inventory, None)
-    if run.results.parent == Path.cwd() / "results":
+    folder = _other_folder(run.results)
+    if folder is None:
         return run.run_id
     hint = f"fab cancel --run {run.run_id}"
-    question = f"the last run, {run.run_id}, was started in {run.results.parent.parent}. Cancel it?"
+    question = f"the last run, {run.run_id}, was started in {folder}. Cancel it?"
     if not confirm(question, hint=hint):
         raise UsageError("nothing was cancelled", hint=hint)
     return run.run_id
+
+
+def confirm_ending(inventory: Inventory, command: str) -> None:
+    """Ask before `command`, which names no hosts, ends runs that were started in another folder:
+    those whose results are not here, as they may be going on.
+
+    Raises:
+        UsageError: there are such runs, and the user did not agree.
+    """
+    runs = [local_state.find_run(inventory, run_id) for run_id in unfetched(inventory)]
+    others = [(run_id, at) for run_id, results in runs if (at := _other_folder(results))]
+    if not others:
+        return
+    hint = f"{command}{inventory.option} --yes"
+    named = "\n".join(f"run {i}, which may be going on, was started in {at}" for i, at in others)
+    if not confirm(f"{named}. End {'it' if len(others) == 1 else 'them'}?", hint=hint):
+        raise UsageError("nothing was ended", hint=hint)
+
+
+def _other_folder(results_of_run: Path) -> Path | None:
+    """The folder in which a run was started, by that of its results; None for the current one."""
+    if Path.cwd() / "results" in results_of_run.parents:
+        return None
+    above = [path.parent for path in results_of_run.parents if path.name == "results"]
+    return above[0] if above else results_of_run.parent
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:

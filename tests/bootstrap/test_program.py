@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
+
 
 def fab(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "bootstrap.cli.program", *args]
@@ -35,11 +38,67 @@ def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Pat
     assert "next: fab extend --stack gpu-a --hours 4   # from now" in done.stderr
 
 
+@pytest.mark.parametrize("task", ["teardown", "stop"])
+def test_a_bare_command_asks_before_it_ends_a_run_of_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    hosts = parse_hosts("127.0.0.1:1")
+    local_state.save_cluster(hosts)
+    for number, folder in enumerate((mine, other)):
+        folder.mkdir()
+        run = {"run_id": f"r{number}", "cluster": hosts.name}
+        local_state.save_run(run, folder / "results" / f"r{number}")
+    asked = fab(mine, task)
+    assert asked.returncode == 2
+    assert f"run r1, which may be going on, was started in {other}. End it?" in asked.stderr
+    assert f"next: fab {task} --hosts 127.0.0.1:1 --yes" in asked.stderr
+    assert "run r0" not in asked.stderr, "started here"
+    for argv in ([task, "--yes"], [task, "--hosts", "127.0.0.1:1"]):
+        assert "may be going on" not in fab(mine, *argv).stderr
+    (other / "results/r1").mkdir(parents=True)
+    (other / "results/r1/result.json").write_text("{}")
+    assert "may be going on" not in fab(mine, task).stderr, "fetched: it has ended"
+
+
+def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:
+    done, listed = fab(tmp_path), fab(tmp_path, "--list")
+    assert done.returncode == 0 and "  train " in done.stdout
+    assert done.stdout == listed.stdout
+
+
+def test_f_after_logs_follows(tmp_path: Path) -> None:
+    with_f, with_follow = (
+        fab(tmp_path, "logs", option, "--run", "r1") for option in ("-f", "--follow")
+    )
+    assert with_f.returncode == 2 and with_f.stderr.startswith("fab logs: no hosts")
+    assert with_f.stderr == with_follow.stderr
+    assert "-f, --follow" in fab(tmp_path, "--help", "logs").stdout
+
+
 @pytest.mark.parametrize("option", ["-D", "-T"])
 def test_a_text_in_place_of_a_number_is_an_error_of_the_user(tmp_path: Path, option: str) -> None:
     done = fab(tmp_path, option, "x", "train")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "an option needs a number" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--list-format", "x", "--list"], "--list-format x: one of flat, nested, json"),
+        (["--prompt-for-passphrase", "plan"], "stdin is not a terminal"),
+        (["--", "ls"], "a command after -- needs hosts"),
+        (["--config", "9" * 400, "plan"], "there is no such file"),
+    ],
+)
+def test_a_wrong_option_of_fabric_is_an_error_of_the_user(
+    tmp_path: Path, args: list[str], expected: str
+) -> None:
+    done = fab(tmp_path, *args)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert expected in done.stderr and "\x1b" not in done.stderr
 
 
 def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(tmp_path: Path) -> None:

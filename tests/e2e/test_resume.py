@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -229,14 +230,30 @@ s3 =
         (folder / "config").write_text(config)
 
 
+def make_hosts_again(operator: Operator) -> None:
+    """Remove h1 and h2 with their homes, and start new ones: what a local stack does for
+    `pulumi destroy` and `pulumi up`."""
+    homes = operator.home / ".railhead/clusters/ready/hosts"
+    marker = homes / "h1/home/of-the-first-machine"
+    marker.touch()
+    for words, given in (
+        (("remove", "ready", "h1", "h2"), b""),
+        (("start", "ready"), b'{"hosts": 2}'),
+    ):
+        command = [sys.executable, "-m", "bootstrap.clouds.local", *words]
+        around = operator.environment()
+        subprocess.run(command, input=given, env=around, cwd=REPO, check=True, capture_output=True)
+    assert not marker.exists() and not (homes / "h1/home/.railhead").exists()
+
+
 def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
     operator: Operator, s3_store: object_stores.S3
 ) -> None:
     s3_store.make_bucket("checkpoints-b")
     with_rights(operator, s3_store)
     bucket = {"bucket": "s3://checkpoints-b", "region": object_stores.REGION}
+    env = s3_store.environ
     with changed_cluster(operator, lambda _: bucket):
-        env = s3_store.environ
         operator.fab("bootstrap", env=env, seconds=300).ended(0)
         words = [*TRAIN, "--set", "epochs=400", "--detach"]
         run = run_id(operator.fab(*words, env=env).ended(0).out)
@@ -255,10 +272,11 @@ def test_checkpoints_reach_the_bucket_during_the_run_and_new_machines_after_it(
             "the results are in the bucket",
         )
         wait_until(lambda: not marked(operator.home), 30, "no process of the run is left")
-        for host in ("h1", "h2"):  # as if the machines had been made again
-            home = operator.home / f".railhead/clusters/ready/hosts/{host}/home"
-            shutil.rmtree(home / f".railhead/runs/{run}")
-        resumed = operator.fab("train", "--resume", run, "--detach", env=env).ended(0)
+    make_hosts_again(operator)
+    with_rights(operator, s3_store)
+    with changed_cluster(operator, lambda _: bucket):
+        words = ["train", "--resume", run, "--detach"]
+        resumed = operator.fab(*words, env=env, seconds=600).ended(0)
         assert f"in s3://checkpoints-b/runs/{run}" in resumed.out
         log = on_chief(operator, run_id(resumed.out)) / "results/metrics.jsonl"
         wait_until(lambda: log.exists() and ", from step" in log.read_text(), 60, "it goes on")

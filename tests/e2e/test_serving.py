@@ -138,7 +138,7 @@ def kill_under_load(operator: Operator, port: int) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-    assert 0 < len(failed) <= clients, failed
+    assert len(failed) <= clients, failed  # those that the server had taken
 
 
 def picture() -> list[Any]:

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from fabric.main import program
 from invoke import Collection, Task
 
 from bootstrap.cli import result_tasks, serving_tasks, tasks
@@ -52,8 +53,8 @@ GOOD = {
     "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"], "counts": ["1,2"],
     "min": ["accuracy=0.9"], "model": ["folder"], "of": [RUN], "port": ["8501"], "samples": ["10"],
 }  # fmt: skip
-# Without -D: Invoke reads its number before it loads our fabfile, and answers with a traceback.
-CORE = ["--dry", "-e", "--echo", "-p", "--warn-only", "--list", "-h", "--help", "-V"]
+# Fabric's own options; without the one that lets Python write bytecode, beside our sources.
+CORE = [argument for argument in program.core_args() if argument.name != "write-pyc"]
 COMMANDS = [
     ["status"], ["status", "--run", RUN], ["logs"], ["logs", "--rank", "1"], ["logs", "--follow"],
     ["logs", "--rank", "9"], ["attach"], ["attach", "--run", RUN], ["fetch"], ["cancel"],
@@ -109,7 +110,7 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A task with some of its options, and values of which some are wrong; on no host."""
     name = rng.choice(list(_tasks()))
     task = _tasks()[name]
-    argv = [rng.choice(CORE)] if rng.random() < 0.05 else []
+    argv = _core_option(rng) if rng.random() < 0.15 else []
     argv += [name, *(rng.choice(VALUES) for _ in task.positional if rng.random() < 0.9)]
     takes_value = {str(a.name).replace("_", "-"): a.takes_value for a in task.get_arguments()}
     options = [name for name in takes_value if name not in task.positional]
@@ -126,6 +127,14 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
         argv += [rng.choice(VALUES)]
     codes = (*CODES, *_ssh(name))
     return Case("command line", tuple(argv), "", _folder_of_files, lambda: None, codes)
+
+
+def _core_option(rng: random.Random) -> list[str]:
+    """An option of Fabric's own, in its short or its long form."""
+    argument = rng.choice(CORE)
+    name = rng.choice(argument.names)
+    option = f"-{name}" if len(name) == 1 else f"--{name}"
+    return [option, rng.choice(VALUES)] if argument.takes_value else [option]
 
 
 def _ssh(name: str) -> tuple[int, ...]:

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabric.main import program
+from bootstrap.cli import program
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 60.0  # on a busy machine; a case takes 0.1 to 4
 MEMORY = 4 << 30
 FILE_BYTES = 64 << 20
@@ -143,7 +142,7 @@ def _type(box: Sandbox, argv: Sequence[str], prepare: Callable[[], None]) -> Non
         prepare()
         sys.argv = ["fab", *argv]
         sys.addaudithook(_watch(box))
-        program.run(["fab", "-r", str(ROOT), *argv])
+        program.main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 98

@@ -64,6 +64,7 @@ def on_google(emulator: str, folder: Path) -> Iterator[GoogleHost]:
             "GCE_METADATA_HOST": f"127.0.0.1:{metadata_port}",
             "HTTPS_PROXY": f"http://127.0.0.1:{port}",
             "SSL_CERT_FILE": str(authority),
+            "CURL_CA_BUNDLE": str(authority),  # TensorFlow's own reader
         }
         yield host
 
@@ -116,7 +117,7 @@ def storage(
                 host.refused.append(self.path)
                 self.answer(401, b"<Error><Code>AuthenticationRequired</Code></Error>")
                 return
-            passed = {name: value for name, value in self.headers.items() if name == "range"}
+            passed = {n: value for n, value in self.headers.items() if n.lower() == "range"}
             request = urllib.request.Request(emulator + self.path, headers=passed)
             try:
                 with urllib.request.urlopen(request, timeout=60) as found:

@@ -23,7 +23,8 @@ RUNS = (  # what one process runs: TensorFlow's devices are set once in each
     ("cases_settings", "cases_results", "cases_evaluation", "cases_tfrecord"),
 )
 
-pytestmark = pytest.mark.slow
+# The first case of a process waits for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def names(module: str) -> list[str]:
