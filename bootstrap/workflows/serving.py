@@ -17,7 +17,7 @@ from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import on_host, records
 from bootstrap.serving import predict as prediction
-from bootstrap.serving import undeploy as ending
+from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
     check_deadline,
     deploy,
@@ -203,7 +203,7 @@ def undeploy(name: str, inventory: Inventory | None = None) -> None:
         print_lines(f"{why}: endpoint {name} is forgotten")
         return
     with _found(name, inventory) as (endpoint, place):
-        print_lines(ending.undeploy(place, endpoint))
+        print_lines(undeploying.undeploy(place, endpoint))
 
 
 def _gone(endpoint: Deployed) -> str:

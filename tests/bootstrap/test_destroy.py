@@ -486,7 +486,8 @@ def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
     stack: Stack, aws_client: Callable[[str], Any]
 ) -> None:
     """A killed `up` may have requested it."""
-    ec2, made = aws_client("ec2"), []
+    ec2 = aws_client("ec2")
+    made: list[Any] = []
 
     def appear(_: float) -> None:
         if stack.destroyed and not made:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, folder_of
-from bootstrap.remote.evaluation.thresholds import judged
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metrics.options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
@@ -29,35 +27,6 @@ from bootstrap.serving.source import source_of
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
 AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "failed"),
-    [
-        ({"accuracy": 0.9, "loss": 0.2}, []),
-        ({"accuracy": "0.95", "loss": 0}, []),
-        ({"accuracy": 0.89, "loss": 0.1}, ["accuracy 0.89 is below --min accuracy=0.9"]),
-        ({"accuracy": 1, "loss": 0.3}, ["loss 0.3 is above --max loss=0.2"]),
-        (
-            {"accuracy": math.nan, "loss": 0},
-            ["--min accuracy=0.9: the run has no metric 'accuracy'; it has loss"],
-        ),
-        (
-            {"f1": True},
-            [
-                "--min accuracy=0.9: the run has no metric 'accuracy'; it has none",
-                "--max loss=0.2: the run has no metric 'loss'; it has none",
-            ],
-        ),
-    ],
-)
-def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
-    found = judged(evaluation, [AT_LEAST, AT_MOST])
-    assert (found["failed"], found["passed"]) == (failed, not failed)
-
-
-def test_what_a_program_judges_itself_stays_failed() -> None:
-    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST])["passed"] is False
 
 
 @pytest.mark.parametrize(

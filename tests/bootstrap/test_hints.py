@@ -9,6 +9,14 @@ from bootstrap.runs.start import login_hint
 
 FOR_2 = "this is the error of a script written for Keras 2: add --keras 2"
 FOR_3 = "this is the error of a script written for Keras 3: add --keras 3"
+
+
+def sagemaker(path: str, name: str) -> str:
+    where = f"/opt/ml/{path}".rstrip("/")
+    write = f"in the script, write os.environ['{name}'], and add --sagemaker (docs/data.md)"
+    return f"{where} is a folder of SageMaker: {write}"
+
+
 CASES = {
     "a checkpoint's name of Keras 2": (
         "ValueError: Invalid filepath extension for saving. Please add either a `.keras` extension",
@@ -38,13 +46,21 @@ CASES = {
         "/opt/ml/input/data/train is a folder of SageMaker: in the script, write"
         " os.environ['SM_CHANNEL_TRAIN'], and add --sagemaker (docs/data.md)",
     ),
+    "a folder of SageMaker": (
+        "open('/opt/ml/model/data/x')",
+        sagemaker("model/data/x", "SM_MODEL_DIR"),
+    ),
+    "its output": ("/opt/ml/output", sagemaker("output", "SM_OUTPUT_DIR")),
+    "its input": ("/opt/ml/input", sagemaker("input", "SM_INPUT_DIR")),
+    "another folder of it": ("/opt/ml/code", sagemaker("code", "SM_...")),
+    "its whole folder": ("/opt/ml\nthe next line", sagemaker("", "SM_...")),
     "anything else": ("ValueError: no data", ""),
 }
 
 
 @pytest.mark.parametrize("line, hint", CASES.values(), ids=CASES)
 def test_the_last_lines_of_a_script_lead_to_a_hint(line: str, hint: str) -> None:
-    assert hint_of(["Traceback (most recent call last):", "\x1b[31m" + line]) == hint
+    assert hint_of(["Traceback (most recent call last):", *("\x1b[31m" + line).split("\n")]) == hint
 
 
 LOGINS = {

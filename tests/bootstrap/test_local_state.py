@@ -104,14 +104,20 @@ def test_the_last_run_is_found_and_any_other_by_its_id(home: Path) -> None:
 def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
     home: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    run_id, questions = "20260101-000000-aaaa", []
+    run_id = "20260101-000000-aaaa"
+    questions: list[str] = []
     local_state.save_run(run(A.name, run_id), home / "results" / run_id)
     monkeypatch.chdir(home)
     assert attach.last_run(A) == run_id, "started here: no question"
     (home / "elsewhere").mkdir()
     monkeypatch.chdir(home / "elsewhere")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda text: questions.append(text) or answer)
+
+    def asked(text: str) -> str:
+        questions.append(text)
+        return answer
+
+    monkeypatch.setattr("builtins.input", asked)
     if answer == "y":
         assert attach.last_run(A) == run_id
     else:

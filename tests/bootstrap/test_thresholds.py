@@ -1,0 +1,48 @@
+"""A run's metrics judged by thresholds: which ones are not reached, and the sentence for each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from bootstrap.remote.evaluation.thresholds import judged
+
+AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
+AT_MOST = {"metric": "loss", "bound": "max", "value": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "failed"),
+    [
+        ({"accuracy": 0.9, "loss": 0.2}, []),
+        ({"accuracy": "0.95", "loss": 0}, []),
+        ({"accuracy": 0.89, "loss": 0.1}, ["accuracy 0.89 is below --min accuracy=0.9"]),
+        ({"accuracy": 1, "loss": 0.3}, ["loss 0.3 is above --max loss=0.2"]),
+        (
+            {"accuracy": math.nan, "loss": 0},
+            ["--min accuracy=0.9: the run has no metric 'accuracy'; it has loss"],
+        ),
+        (
+            {"mae": 10**400, "loss": 0, "f1": "0.5", "name": "x", "empty": None},
+            ["--min accuracy=0.9: the run has no metric 'accuracy'; it has f1, loss"],
+        ),
+        ({"accuracy": 0.123456, "loss": 0}, ["accuracy 0.1235 is below --min accuracy=0.9"]),
+        (
+            {"f1": True},
+            [
+                "--min accuracy=0.9: the run has no metric 'accuracy'; it has none",
+                "--max loss=0.2: the run has no metric 'loss'; it has none",
+            ],
+        ),
+    ],
+)
+def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
+    found = judged(evaluation, [AT_LEAST, AT_MOST])
+    rest = {"thresholds": [AT_LEAST, AT_MOST], "failed": failed, "passed": not failed}
+    assert found == {**evaluation, **rest}
+
+
+def test_what_a_program_judges_itself_stays_failed() -> None:
+    assert judged({"accuracy": 1, "passed": False}, [AT_LEAST])["passed"] is False
