@@ -172,15 +172,19 @@ def logs(
     endpoint: str | None = None,
 ) -> None:
     """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
-    from bootstrap.cli.serving_tasks import hosts_of
     from bootstrap.errors import UsageError
-    from bootstrap.workflows import logs, serving
 
     if endpoint is not None:
+        from bootstrap.cli.targets import hosts_of_endpoint
+        from bootstrap.workflows import serving
+
         if run or follow or rank != "0":
             raise UsageError("--endpoint goes without --run, --rank and --follow")
-        serving.show_log(endpoint, hosts_of(endpoint, hosts, stack))
+        serving.show_log(endpoint, hosts_of_endpoint(endpoint, hosts, stack))
         return
+
+    from bootstrap.workflows import logs
+
     show = logs.follow if follow else logs.show
     show(target_of(hosts, stack, run=run).running(), run, rank)
 
