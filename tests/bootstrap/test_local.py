@@ -170,8 +170,12 @@ setsid nohup sleep 4002 >/dev/null 2>&1 </dev/null &
 
 def sleeping(machine: LocalHost) -> list[int]:
     """The pids of a host's background processes; a new one is a shell for a moment."""
-    found = processes.of(machine.folder)
-    return [pid for pid in found if "sleep" in processes.command_line(pid)]
+    found = []
+    for pid in processes.of(machine.folder):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if "sleep" in processes.command_line(pid):
+                found.append(pid)
+    return found
 
 
 def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHost]) -> None:
