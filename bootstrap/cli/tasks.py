@@ -171,8 +171,20 @@ def logs(
     run: str | None = None,
     rank: str = "0",
     follow: bool = False,
+    endpoint: str | None = None,
 ) -> None:
-    """Print the log of a rank, of mpirun or of the supervisor, from the chief."""
+    """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
+    from bootstrap.errors import UsageError
+
+    if endpoint is not None:
+        from bootstrap.cli.targets import hosts_of_endpoint
+        from bootstrap.workflows import serving
+
+        if run or follow or rank != "0":
+            raise UsageError("--endpoint goes without --run, --rank and --follow")
+        serving.show_log(endpoint, hosts_of_endpoint(endpoint, hosts, stack))
+        return
+
     from bootstrap.workflows import logs
 
     show = logs.follow if follow else logs.show

@@ -177,6 +177,20 @@ def _served_python(place: Place, endpoint: Deployed) -> str:
     return argv[0]
 
 
+def show_log(name: str, inventory: Inventory | None = None) -> None:
+    """Print the log of an endpoint's server: `inventory` as for `predict`.
+
+    Raises:
+        UsageError: there is no such endpoint, or it has no log yet.
+    """
+    with _found(name, inventory) as (endpoint, place):
+        path = f"{endpoint.folder}/logs/server.log"
+        text = place.session.call("read", paths=[path])[path]
+    if text is None:
+        raise UsageError(f"endpoint {name} has no log yet", hint="fab status")
+    print_lines(*text.splitlines())
+
+
 def undeploy(name: str, inventory: Inventory | None = None) -> None:
     """End an endpoint and verify it; one whose recorded machine does not run, or was destroyed, is
     only forgotten.
