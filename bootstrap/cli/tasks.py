@@ -6,11 +6,13 @@ Modules are imported inside the tasks, to keep `fab --list` fast.
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
+from bootstrap.console import log
 from bootstrap.console.output import confirm, json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
@@ -383,7 +385,9 @@ def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = No
 
     inventory = target_of(hosts, stack).running()
     config, name = shell.write_own(inventory), shell.known(inventory, host)
-    os.execvp("ssh", ["ssh", "-F", str(config), name])
+    argv = ["ssh", "-F", str(config), name]
+    log.event(f"here: {shlex.join(argv)}   # in place of fab")
+    os.execvp("ssh", argv)
 
 
 @task(name="exec")
