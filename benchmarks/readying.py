@@ -4,7 +4,7 @@
 
 Local hosts on this machine, fresh ones for each run; downloads come from the person's own cache,
 the Horovod wheel does not. One host, then each number of hosts in one go. Exit 1 where up to 8 take
-over 1.3 x one host's time; of more, which all share this machine's cores, the ratio is told.
+over 1.3 x one host's time; of more, which all share this machine's cores, the ratio is printed.
 """
 
 from __future__ import annotations

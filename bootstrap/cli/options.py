@@ -77,6 +77,7 @@ HELP = {
     "with-bucket": "with --destroy: also delete the content of the stack's bucket",
     "refresh": "read from the cloud first which resources still exist",
     "rank": "a rank's number, mpirun or supervisor",
+    "endpoint": "the log of the server of this endpoint, instead of a run's",
     "follow": "print new lines until the run ends",
     "cmd": "a shell command",
     "host": "a host's name",

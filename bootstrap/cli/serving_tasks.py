@@ -5,15 +5,10 @@ The fabfile adds them to those of `tasks.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from invoke import Context
 
 from bootstrap.cli.options import target_of, task
 from bootstrap.console.output import json_output, print_lines
-
-if TYPE_CHECKING:
-    from bootstrap.inventory.hosts import Inventory
 
 
 @task()
@@ -60,13 +55,14 @@ def predict(
     stack: str | None = None,
 ) -> None:
     """Send a file, or held-out samples with the right answers, through an endpoint."""
+    from bootstrap.cli.targets import hosts_of_endpoint
     from bootstrap.inventory.hosts import whole_number
     from bootstrap.serving.predict import dumped
     from bootstrap.workflows import serving
 
     with json_output(json) as out:
         number = whole_number(samples, "--samples", 1, 10_000)
-        found = serving.predict(name, file, number, _hosts_of(name, hosts, stack))
+        found = serving.predict(name, file, number, hosts_of_endpoint(name, hosts, stack))
         print_lines(*found.lines())
         if out:
             print(dumped(found), file=out)
@@ -75,23 +71,10 @@ def predict(
 @task(positional=("name",))
 def undeploy(c: Context, name: str, hosts: str | None = None, stack: str | None = None) -> None:
     """End an endpoint, and verify that nothing of it is left."""
+    from bootstrap.cli.targets import hosts_of_endpoint
     from bootstrap.workflows import serving
 
-    serving.undeploy(name, _hosts_of(name, hosts, stack))
-
-
-def _hosts_of(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
-    """The hosts among which an endpoint is that another computer may have deployed; None for one
-    that is recorded here, and where no hosts are known or none runs."""
-    from bootstrap.inventory import local_state, pulumi_stack
-    from bootstrap.lifecycle import power
-    from bootstrap.serving import records
-
-    if hosts is None and stack is None:
-        known = local_state.clusters() or pulumi_stack.current()
-        if records.find(name) or not known:
-            return None
-    return power.running_part(target_of(hosts, stack).status())
+    serving.undeploy(name, hosts_of_endpoint(name, hosts, stack))
 
 
 @task(positional=("port",))

@@ -12,6 +12,7 @@ from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import power, stack_machines
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines
+from bootstrap.serving import records
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,13 @@ def selected_stack(stack: str | None) -> str:
             "no stack is selected", hint="fab up --stack NAME   # a new one: pulumi stack init NAME"
         )
     return found
+
+
+def hosts_of_endpoint(name: str, hosts: str | None, stack: str | None) -> Inventory | None:
+    """The hosts among which an endpoint is that another computer may have deployed; None for one
+    that is recorded here, and where no hosts are known or none runs."""
+    if hosts is None and stack is None:
+        known = local_state.clusters() or pulumi_stack.current()
+        if records.find(name) or not known:
+            return None
+    return power.running_part(Target(hosts, stack).status())

@@ -6,11 +6,13 @@ Modules are imported inside the tasks, to keep `fab --list` fast.
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
+from bootstrap.console import log
 from bootstrap.console.output import confirm, json_output, print_lines
 
 TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
@@ -169,8 +171,20 @@ def logs(
     run: str | None = None,
     rank: str = "0",
     follow: bool = False,
+    endpoint: str | None = None,
 ) -> None:
-    """Print the log of a rank, of mpirun or of the supervisor, from the chief."""
+    """Print the log of a rank, of mpirun or of the supervisor, from the chief; or an endpoint's."""
+    from bootstrap.errors import UsageError
+
+    if endpoint is not None:
+        from bootstrap.cli.targets import hosts_of_endpoint
+        from bootstrap.workflows import serving
+
+        if run or follow or rank != "0":
+            raise UsageError("--endpoint goes without --run, --rank and --follow")
+        serving.show_log(endpoint, hosts_of_endpoint(endpoint, hosts, stack))
+        return
+
     from bootstrap.workflows import logs
 
     show = logs.follow if follow else logs.show
@@ -371,7 +385,9 @@ def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = No
 
     inventory = target_of(hosts, stack).running()
     config, name = shell.write_own(inventory), shell.known(inventory, host)
-    os.execvp("ssh", ["ssh", "-F", str(config), name])
+    argv = ["ssh", "-F", str(config), name]
+    log.event(f"here: {shlex.join(argv)}   # in place of fab")
+    os.execvp("ssh", argv)
 
 
 @task(name="exec")

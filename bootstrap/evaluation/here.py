@@ -25,7 +25,7 @@ from bootstrap.runs.request import RunRequest
 
 FILE = "evaluation.json"
 RECORD = "@railhead "
-ENDING = 5.0  # seconds for a program to end
+END_SECONDS = 5.0  # seconds for a program to end
 
 
 def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
@@ -151,7 +151,7 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(ENDING)
+        process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -27,7 +27,7 @@ from bootstrap.inventory.stack_state import MACHINES, StackState, read_state
 PROJECT = Path(__file__).parents[2]  # the clone, with Pulumi.yaml in it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 UP_SECONDS = DESTROY_SECONDS = 3600
-ENDING_SECONDS = 900  # for what Pulumi has begun when it is interrupted
+END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -148,7 +148,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     for sign in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
         process.send_signal(sign)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(ENDING_SECONDS)
+            process.wait(END_SECONDS)
             return
 
 

@@ -43,15 +43,16 @@ class Options:
 @dataclass(frozen=True)
 class Cluster:
     """Hosts with their facts, their environment and their addresses for each other. `wheel` is the
-    Horovod wheel for them in this machine's cache, `kept` the one in the stack's bucket, `archive`
-    the URL of a Debian archive that the user gave, `internet` how they reach the package index."""
+    Horovod wheel for them in this machine's cache, `cached_wheel` the one in the stack's bucket,
+    `archive` the URL of a Debian archive that the user gave, `internet` how they reach the package
+    index."""
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
     environment: Environment
     peers: tuple[Peer, ...]
     wheel: Path | None = None
-    kept: CachedWheel | None = None
+    cached_wheel: CachedWheel | None = None
     archive: str = ""
     internet: Internet = Internet()
 

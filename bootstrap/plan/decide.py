@@ -65,8 +65,8 @@ def _notes(cluster: Cluster) -> list[str]:
             notes.append(f"[{name}] a CPU host: {host.gpu.cards[0]} is too old to be used")
         if host.system.cloud_init == "error":
             notes.append(f"[{name}] its first boot ended with an error: cloud-init status --long")
-    if cluster.kept and cluster.kept.note:
-        notes.append(cluster.kept.note)
+    if cluster.cached_wheel and cluster.cached_wheel.note:
+        notes.append(cluster.cached_wheel.note)
     return notes
 
 
@@ -93,7 +93,8 @@ def _steps(cluster: Cluster, name: str) -> list[Step]:
 
 def _horovod_step(cluster: Cluster, name: str) -> Step:
     if cluster.wheel:
-        origin = f"kept in {kept.url}" if (kept := cluster.kept) and kept.taken else "built before"
+        cached = cluster.cached_wheel
+        origin = f"kept in {cached.url}" if cached and cached.taken else "built before"
         why = f"install the wheel {origin} ({cluster.wheel.name})"
         return Step(name, "horovod", why + _keeps(cluster, name))
     if name == cluster.builder:
@@ -121,9 +122,9 @@ def _refuse_no_nvcc(cluster: Cluster, name: str) -> None:
 
 def _keeps(cluster: Cluster, name: str) -> str:
     """The text that the wheel goes to the stack's bucket; empty if this host does not store it."""
-    kept = cluster.kept
-    wanted = kept is not None and kept.holds is False and name == cluster.builder
-    return f", then kept in {kept.url}" if kept and wanted else ""
+    cached = cluster.cached_wheel
+    wanted = cached is not None and cached.holds is False and name == cluster.builder
+    return f", then kept in {cached.url}" if cached and wanted else ""
 
 
 def let_in(cluster: Cluster, name: str) -> bool:

@@ -122,17 +122,17 @@ def _of_image(installer: str, nouveau: bool) -> DriverRow:
 
 
 def _ubuntu(facts: HostFacts, flavour: str) -> DriverRow:
-    ending = f"{BRANCH}-server" + ("-open" if flavour == "open" else "")
+    suffix = f"{BRANCH}-server" + ("-open" if flavour == "open" else "")
     kernel = facts.system.flavour
     utils = f"nvidia-utils-{BRANCH}-server"
     if kernel not in PREBUILT:
         why = f"Ubuntu has no modules for the kernel {facts.system.kernel}: built on the host"
-        built = DriverRow(BRANCH, flavour, (f"nvidia-headless-{ending}", utils), why, hold=_held())
+        built = DriverRow(BRANCH, flavour, (f"nvidia-headless-{suffix}", utils), why, hold=_held())
         return replace(built, megabytes=BUILT_MEGABYTES, disk=BUILT_DISK)
     if kernel == "generic" and not facts.system.kernel.startswith(FIRST_KERNEL[facts.os]):
         kernel = "generic-hwe-" + facts.os.removeprefix("ubuntu-")
-    modules = f"linux-modules-nvidia-{ending}-{kernel}"
-    packages = (modules, f"nvidia-headless-no-dkms-{ending}", utils)
+    modules = f"linux-modules-nvidia-{suffix}-{kernel}"
+    packages = (modules, f"nvidia-headless-no-dkms-{suffix}", utils)
     why = f"Ubuntu's own modules for the {kernel} kernel, signed"
     ready = DriverRow(BRANCH, flavour, packages, why, signed=True, hold=_held(kernel))
     return replace(ready, megabytes=MEGABYTES, disk=DISK)

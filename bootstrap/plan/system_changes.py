@@ -22,7 +22,7 @@ BUILD_PARTS = (149, 600_000_000)
 class Changes:
     """The system changes of one host, in order.
 
-    `whys` has the reason of each step by its name: "cloud-init", "mend", "system", "driver",
+    `reasons` has the reason of each step by its name: "cloud-init", "mend", "system", "driver",
     "reboot". With `hold` and no `driver`, packages that are already installed are held.
     """
 
@@ -32,7 +32,7 @@ class Changes:
     driver: DriverRow | None = None
     hold: tuple[str, ...] = ()
     reboot: bool = False
-    whys: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
@@ -73,9 +73,9 @@ class Changes:
 
     def steps(self, host: str) -> list[Step]:
         """The steps of the plan for a host with this name."""
-        whys, mb = self.whys, self.fetches
+        reasons, mb = self.reasons, self.fetches
         return [
-            Step(host, n, whys.get(n, ""), MINUTES, mb.get(n, 0), reboots=n == "reboot")
+            Step(host, n, reasons.get(n, ""), MINUTES, mb.get(n, 0), reboots=n == "reboot")
             for n in self.names
         ]
 
@@ -104,7 +104,7 @@ def changes(cluster: Cluster, name: str) -> Changes:
         driver=row,
         hold=hold,
         reboot=installed or (row is not None and row.reboot),
-        whys=_whys(facts, parts, row, installed),
+        reasons=_reasons(facts, parts, row, installed),
     )
 
 
@@ -139,7 +139,7 @@ def _not_held(cluster: Cluster, facts: HostFacts) -> tuple[str, ...]:
     return row.hold if not_held and is_installed(facts, row) else ()
 
 
-def _whys(
+def _reasons(
     facts: HostFacts, parts: Mapping[str, str], row: DriverRow | None, installed: bool
 ) -> dict[str, str]:
     busy = f"; after {', '.join(facts.system.apt_busy)}" if facts.system.apt_busy else ""

@@ -88,8 +88,8 @@ def _still_needed(cluster: Cluster, name: str) -> str:
     if left.packages:
         return f"still missing: {' '.join(left.packages)}"
     if left.driver:
-        return f"the driver is not there: {left.whys['driver']}"
-    return left.whys["reboot"] if left.reboot else ""
+        return f"the driver is not there: {left.reasons['driver']}"
+    return left.reasons["reboot"] if left.reboot else ""
 
 
 class _Installation:
@@ -221,15 +221,15 @@ class _Installation:
     def _store_in_bucket(self, step_host: HostStep, wheel: Path) -> None:
         """Store a tested wheel in the stack's bucket if the bucket has none. A failure is only
         reported: the hosts are ready without it."""
-        kept = self.cluster.kept
-        if kept is None or kept.holds is not False:
+        cached = self.cluster.cached_wheel
+        if cached is None or cached.holds is not False:
             return
-        step_host.reporter("horovod")(f"the wheel goes to {kept.url}")
+        step_host.reporter("horovod")(f"the wheel goes to {cached.url}")
         try:
             wheel_store.store_wheel(self.cluster.inventory, wheel)
         except (RailheadError, OSError) as error:
             reason = str(error).splitlines()[0]
-            self.board.print_lines(f"the wheel was not kept in {kept.url}: {reason}")
+            self.board.print_lines(f"the wheel was not kept in {cached.url}: {reason}")
 
     installers: Mapping[str, Callable[[_Installation, HostStep], None]] = {
         "uv": _install_uv,

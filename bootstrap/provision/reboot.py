@@ -44,7 +44,7 @@ def reboot(
     facts: HostFacts,
     report: Reporter,
     *,
-    patience: RebootWait = RebootWait(),  # noqa: B008
+    wait: RebootWait = RebootWait(),  # noqa: B008
 ) -> Session:
     """Reboot the host of a session; closes the session and returns a new one.
 
@@ -57,7 +57,7 @@ def reboot(
     with contextlib.suppress(ConnectionLost):  # the reboot may come before the reply
         session.sh(as_root(script), silence=30)
     session.close()
-    return _wait_for_host(inventory, session.host, facts.boot_id, report, patience)
+    return _wait_for_host(inventory, session.host, facts.boot_id, report, wait)
 
 
 def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
@@ -73,7 +73,7 @@ def _wait_for_host(
     host: Host,
     before: str,
     report: Reporter,
-    patience: RebootWait,
+    wait: RebootWait,
 ) -> Session:
     started = time.monotonic()
     found: Session | str = ""
@@ -84,10 +84,10 @@ def _wait_for_host(
         found = _reconnect(inventory, host, before)
         return found if isinstance(found, Session) else None
 
-    session = wait_until(returned, seconds=patience.back, every=patience.every)
+    session = wait_until(returned, seconds=wait.back, every=wait.every)
     if session is None:
         raise RailheadError(
-            f"it did not come back within {patience.back:.0f} s of its reboot: {found}",
+            f"it did not come back within {wait.back:.0f} s of its reboot: {found}",
             hint="the console of the machine says why; when it is up, the same command again",
         )
     session.sh(SETTLED)

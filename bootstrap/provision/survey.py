@@ -138,8 +138,8 @@ def with_wheel(cluster: AnyCluster) -> AnyCluster:
     bucket is checked too; its wheel is downloaded if the cache has none."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete
     folder = wheel_folder(cluster)
-    kept = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
-    return replace(cluster, wheel=wheel_store.local_wheel(folder), kept=kept)
+    cached = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
+    return replace(cluster, wheel=wheel_store.local_wheel(folder), cached_wheel=cached)
 
 
 def wheel_folder(cluster: Cluster) -> Path:

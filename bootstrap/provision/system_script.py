@@ -85,7 +85,7 @@ KEYRINGS = {
 class RetryPolicy:
     """How long the script waits for other programs (s), its retries, and the pause between (s)."""
 
-    patience: int = 600
+    wait_seconds: int = 600
     retries: int = 4
     pause: int = 5
 
@@ -101,7 +101,7 @@ def locked(output: str) -> bool:
 
 
 def variables(
-    changes: Changes, keyring: Keyring | None, pace: RetryPolicy, proxy: str = ""
+    changes: Changes, keyring: Keyring | None, policy: RetryPolicy, proxy: str = ""
 ) -> dict[str, str]:
     """The variables of system_changes.sh; a value is empty if that part has nothing to do."""
     driver = changes.driver
@@ -122,9 +122,9 @@ def variables(
         "LOCKED": LOCKED,
         "TRANSIENT": TRANSIENT,
         "FINAL": FINAL,
-        "PATIENCE": str(pace.patience),
-        "RETRIES": str(pace.retries),
-        "PAUSE": str(pace.pause),
+        "WAIT_SECONDS": str(policy.wait_seconds),
+        "RETRIES": str(policy.retries),
+        "PAUSE": str(policy.pause),
     }
 
 
@@ -140,7 +140,7 @@ def script(
     changes: Changes,
     os: str,
     *,
-    pace: RetryPolicy = RetryPolicy(),  # noqa: B008
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> str:
@@ -149,7 +149,7 @@ def script(
     KeyError: NVIDIA has no repository for this system.
     """
     own = keyrings[os] if changes.driver and changes.driver.repository else None
-    assigned = variables(changes, own, pace, proxy)
+    assigned = variables(changes, own, policy, proxy)
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in assigned.items())
     return f"{assignments}\n{SCRIPT.read_text()}"
 
@@ -160,7 +160,7 @@ def run_system_script(
     changes: Changes,
     report: Reporter,
     *,
-    pace: RetryPolicy = RetryPolicy(),  # noqa: B008
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> None:
@@ -170,18 +170,18 @@ def run_system_script(
     Raises:
         RailheadError: the script failed or the connection broke; a second call continues.
     """
-    result = _ScriptOutput(report, changes.whys)
-    text = script(changes, facts.os, pace=pace, keyrings=keyrings, proxy=proxy)
+    result = _ScriptOutput(report, changes.reasons)
+    text = script(changes, facts.os, policy=policy, keyrings=keyrings, proxy=proxy)
     session.sh(as_root(text), report=result.line, silence=SILENCE)
     if result.end != "@done":
-        raise why(result.end, result.step, result.output, pace)
+        raise why(result.end, result.step, result.output, policy)
 
 
 class _ScriptOutput:
     """The output of the script: its step, its last line, and the lines of its last command."""
 
-    def __init__(self, report: Reporter, whys: Mapping[str, str]) -> None:
-        self.report, self.whys = report, whys
+    def __init__(self, report: Reporter, reasons: Mapping[str, str]) -> None:
+        self.report, self.reasons = report, reasons
         self.step, self.end = "", ""
         self.output: list[str] = []
 
@@ -189,7 +189,7 @@ class _ScriptOutput:
         word, _, rest = line.partition(" ")
         if word == "@step":
             self.step = rest
-            self.report(f"{rest}: {self.whys.get(rest, 'begins')}")
+            self.report(f"{rest}: {self.reasons.get(rest, 'begins')}")
         elif word in ("@done", "@failed"):
             self.end = line
         elif word == "@try":
@@ -200,10 +200,10 @@ class _ScriptOutput:
                 self.report(f"{self.step}: {self.output[-1]}".removeprefix(": "))
 
 
-def why(end: str, step: str, output: Sequence[str], pace: RetryPolicy) -> RailheadError:
+def why(end: str, step: str, output: Sequence[str], policy: RetryPolicy) -> RailheadError:
     """The error for a script's last line `end` and the output of its last command."""
     failure = end.removeprefix("@failed ")
-    minutes = pace.patience // 60
+    minutes = policy.wait_seconds // 60
     if failure in ("apt", "mend", "keyring") and (error := _apt_error("\n".join(output), minutes)):
         return error
     texts = {

@@ -12,7 +12,7 @@ from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.state import is_alive, read_state
 
-ENDING = 20.0  # seconds for the requests in progress
+END_SECONDS = 20.0  # seconds for the requests in progress
 # Succeeds if nothing listens on port $1 of 127.0.0.1.
 _CLOSED = (
     "import socket, sys; sys.exit(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))) == 0)"
@@ -32,7 +32,7 @@ def undeploy(place: Place, endpoint: Deployed) -> str:
         session.run(["kill", "-TERM", str(state.pid)])
         wait_until(
             lambda: not is_alive(session, endpoint.folder, read_state(session, endpoint.folder)),
-            seconds=ENDING,
+            seconds=END_SECONDS,
             every=0.2,
         )
     swept = sweep(session, endpoint.name, python, ENDPOINT)

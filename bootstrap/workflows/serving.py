@@ -17,7 +17,7 @@ from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import on_host, records
 from bootstrap.serving import predict as prediction
-from bootstrap.serving import undeploy as ending
+from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
     check_deadline,
     deploy,
@@ -177,6 +177,20 @@ def _served_python(place: Place, endpoint: Deployed) -> str:
     return argv[0]
 
 
+def show_log(name: str, inventory: Inventory | None = None) -> None:
+    """Print the log of an endpoint's server: `inventory` as for `predict`.
+
+    Raises:
+        UsageError: there is no such endpoint, or it has no log yet.
+    """
+    with _found(name, inventory) as (endpoint, place):
+        path = f"{endpoint.folder}/logs/server.log"
+        text = place.session.call("read", paths=[path])[path]
+    if text is None:
+        raise UsageError(f"endpoint {name} has no log yet", hint="fab status")
+    print_lines(*text.splitlines())
+
+
 def undeploy(name: str, inventory: Inventory | None = None) -> None:
     """End an endpoint and verify it; one whose recorded machine does not run, or was destroyed, is
     only forgotten.
@@ -189,7 +203,7 @@ def undeploy(name: str, inventory: Inventory | None = None) -> None:
         print_lines(f"{why}: endpoint {name} is forgotten")
         return
     with _found(name, inventory) as (endpoint, place):
-        print_lines(ending.undeploy(place, endpoint))
+        print_lines(undeploying.undeploy(place, endpoint))
 
 
 def _gone(endpoint: Deployed) -> str:

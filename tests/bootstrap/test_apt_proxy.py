@@ -38,7 +38,7 @@ HELPER = "/usr/lib/apt/apt-helper"
 
 
 class Server:
-    """A mirror that counts what it is asked for."""
+    """A mirror that counts the requests to it."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -74,7 +74,7 @@ class Server:
             to.end_headers()
         else:
             to.send_response(200)
-            if "unsaid" in to.path:
+            if "unsized" in to.path:
                 to.send_header("Transfer-Encoding", "chunked")
             else:
                 name = "content-length" if "lower" in to.path else "Content-Length"
@@ -86,11 +86,11 @@ class Server:
                 self.go_on.wait(20)
             if "torn" not in to.path:
                 self.send(to, LARGE[BEGUN:])
-                to.wfile.write(b"0\r\n\r\n" if "unsaid" in to.path else b"")
+                to.wfile.write(b"0\r\n\r\n" if "unsized" in to.path else b"")
 
     @staticmethod
     def send(to: http.server.BaseHTTPRequestHandler, data: bytes) -> None:
-        to.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if "unsaid" in to.path else data)
+        to.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if "unsized" in to.path else data)
 
 
 @pytest.fixture
@@ -193,8 +193,8 @@ def test_several_files_go_by_one_connection_with_what_apt_wants_to_know(
     with host(proxy, mirror.origin) as at, asking(at) as connection:
         for path in (
             "a.deb",
-            "unsaid.deb",
-            "wrong-unsaid.deb",
+            "unsized.deb",
+            "wrong-unsized.deb",
             "lower.deb",
             "missing.deb",
             "InRelease",
@@ -226,12 +226,12 @@ def test_a_file_that_still_comes_is_sent_on_as_far_as_it_is(
     assert mirror.requests == ["/slow.deb"]
 
 
-@pytest.mark.parametrize("path", ["/torn.deb", "/torn-lower.deb", "/torn-unsaid.deb"])
+@pytest.mark.parametrize("path", ["/torn.deb", "/torn-lower.deb", "/torn-unsized.deb"])
 def test_a_file_that_is_cut_off_is_fetched_anew(proxy: AptProxy, mirror: Server, path: str) -> None:
-    """Where its size was not said, apt sees that by the size in its lists."""
+    """Where its size was not sent, apt sees that by the size in its lists."""
     for name in ("h1", "h2"):
         with host(proxy, mirror.origin, name=name) as at, suppress(*HUNG_UP):
-            assert get(at, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsaid" in path
+            assert get(at, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsized" in path
     assert mirror.requests == [path] * 2
 
 
@@ -386,7 +386,7 @@ def test_a_mirror_is_spoken_to_in_its_own_way_alone(
 def test_by_a_proxy_of_this_computers_own(
     proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mirror stands for a company's proxy, which is asked for a name that it alone knows."""
+    """The mirror stands for a company's proxy, which gets a name that it alone knows."""
     monkeypatch.setenv("https_proxy", mirror.origin)
     with host(proxy, "https://known-there.invalid") as at, asking(at) as connection:
         tunnel(connection, "known-there.invalid:443")

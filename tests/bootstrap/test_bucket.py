@@ -1,7 +1,7 @@
 """A bucket as it is seen from here: fetch, count, empty, and what goes wrong.
 
 S3 is moto's; Google Cloud Storage is a stand-in that holds every call against Google's own
-document. Where both must do the same, both are asked.
+document. Where both must do the same, both are called.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def test_what_may_not_be_removed_ends_the_emptying_after_the_rest(on_gcs: OnGcs)
 
 
 def test_what_s3_does_not_remove_ends_the_emptying() -> None:
-    """moto removes all that it is told to; S3 refuses in an answer that is no error."""
+    """moto removes all keys of a request; S3 refuses in an answer that is no error."""
     page = {"Versions": [{"Key": "k", "VersionId": "1", "Size": 1}]}
     refusal = {"Errors": [{"Key": "k", "Code": "AccessDenied", "Message": "no"}]}
     values = {"list_object_versions": page, "delete_objects": refusal}

@@ -91,7 +91,7 @@ def later(hours: float) -> datetime:
     return (datetime.now(timezone.utc) + timedelta(hours=hours)).replace(microsecond=0)
 
 
-def failing(call: str, word: str, message: str = "said so") -> AwsClient:
+def failing(call: str, word: str, message: str = "a reason") -> AwsClient:
     """Asks AWS, but one call is refused with a word."""
     real = connect(REGION)
 

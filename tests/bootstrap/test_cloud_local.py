@@ -75,7 +75,7 @@ class Slow:
         return Clock(lambda: self.time, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
-        assert seconds >= 1, "a cloud is not asked all the time"
+        assert seconds >= 1, "a cloud is not called all the time"
         self.time += seconds
 
     def settled(self, *wanted: str, **more: Any) -> str:

@@ -212,7 +212,7 @@ def test_what_the_stacks_refuse_would_not_fit(debian: HostFacts) -> None:
 def test_a_driver_of_a_foreign_image_that_does_not_know_its_card_is_refused(
     debian: HostFacts,
 ) -> None:
-    """The stacks take any image by its id: what they cannot see is said before it costs more."""
+    """The stacks take any image by its id: what they cannot see is reported before a cost."""
     host = fresh(debian, "volta", "aws", "dlami-base-ubuntu-22.04")
     row = drivers.choose(host)
     assert row and row.flavour == "proprietary"

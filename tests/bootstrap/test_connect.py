@@ -1,4 +1,4 @@
-"""Connecting to real sshd: who gets in, who is refused, and what is said of each that fails."""
+"""Connecting to real sshd: who gets in, who is refused, and the reason for each that fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bootstrap.ssh.traffic import host_traffic
 
 
 def outcome(*hosts: Host) -> dict[str, str]:
-    """What is told of each host when they cannot all be reached."""
+    """The outcome of each host when they cannot all be reached."""
     with pytest.raises(HostsNotReady) as caught, reach.sessions(named(*hosts)):
         pass
     return caught.value.outcomes
@@ -139,7 +139,7 @@ def test_lines_that_cannot_be_compared_are_passed_over(
         assert opened["h1"].host_key.get_name() == "ssh-ed25519"
 
 
-# What is told of hosts that cannot be reached
+# Messages about hosts that cannot be reached
 
 
 @pytest.fixture

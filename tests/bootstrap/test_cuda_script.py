@@ -12,14 +12,14 @@ SCRIPT = Path(__file__).parents[2] / "bootstrap/remote/scripts/cuda.sh"
 TOOLS = ["cat", "cp", "head", "ln", "mkdir", "mktemp", "readlink", "rm", "sed", "tail"]
 DEBIAN = "http://mirror.example/debian"
 
-# Compiles nothing: it ends as told, and knows the GPUs that it was told of.
+# Compiles nothing: it ends as configured, and knows the configured GPUs.
 NVCC = """#!{sh}
 case "$*" in *sm_70*sm_75*sm_80*) exit {code} ;; esac
 exit 9
 """
-# Writes down what was asked for, and makes what is not checked here.
+# Writes down its arguments, and makes what is not checked here.
 HELPER = """#!{sh}
-echo "$*" >>{folder}/asked
+echo "$*" >>{folder}/arguments
 exit {code}
 """
 UNPACK = """#!{sh}
@@ -30,7 +30,7 @@ for file in "$from/bin/cicc" "$from/libdevice/libdevice.10.bc"; do echo >"$file"
 for tool in cudafe++ fatbinary ptxas nvlink bin2c cuobjdump; do echo >"$3/usr/bin/$tool"; done
 """
 PIP = """#!{sh}
-echo "$*" >>{folder}/asked
+echo "$*" >>{folder}/arguments
 while [ "$1" != --target ]; do shift; done
 mkdir -p "$2/nvidia/cuda_runtime/include" "$2/nvidia/cuda_runtime/lib" \\
     "$2/nvidia/cuda_cccl/include/nv"
@@ -55,7 +55,7 @@ class Host(BareHost):
     @property
     def requests(self) -> str:
         """What was fetched."""
-        return self.recorded("asked")
+        return self.recorded("arguments")
 
     def make(self, **variables: str) -> subprocess.CompletedProcess[str]:
         here = self.folder

@@ -113,7 +113,7 @@ def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.Mon
     kept = kept_hashes()
     marked = {name: {**entry, "sha256": "0" * 64} for name, entry in kept.items()}
     (cache,) = local_state.cache("data-hashes").iterdir()
-    cache.write_text(json.dumps(marked))  # what is taken from there can be told from a new hash
+    cache.write_text(json.dumps(marked))  # what is taken from there differs from a new hash
     assert {file.sha256 for file in hash_all(listed(data, "")).files} == {"0" * 64}
     (data / "a/1.jpg").write_text("eno")
     again = {file.path: file.sha256 for file in hash_all(listed(data, "")).files}

@@ -200,7 +200,7 @@ HOSTS = {
     "an answer": ('echo \'{"ended": 2, "left": []}\'', {"ended": 2, "left": []}),
     "a talkative shell": ("echo welcome; echo '{\"left\": []}'", {"left": []}),
     "no way there": ("echo refused >&2; exit 255", {"unknown": "refused"}),
-    "nothing said": ("exit 1", {"unknown": ""}),
+    "no output": ("exit 1", {"unknown": ""}),
 }
 
 
@@ -210,7 +210,7 @@ def test_every_host_is_swept_and_received(
 ) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ssh").write_text(
-        f"#!/bin/sh\necho $* $RAILHEAD_RUN >>{home}/told\n{ssh}\n"
+        f"#!/bin/sh\necho $* $RAILHEAD_RUN >>{home}/calls\n{ssh}\n"
     )
     (tmp_path / "bin" / "ssh").chmod(0o755)
     pid = start(PLAIN)
@@ -224,7 +224,7 @@ def test_every_host_is_swept_and_received(
     )
     assert json.loads(done.stdout) == {"a": {"ended": 1, "left": []}, "b": output}, done.stderr
     assert not alive(pid)
-    (line,) = (home / "told").read_text().splitlines()
+    (line,) = (home / "calls").read_text().splitlines()
     assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(
         'end_processes.py" r1'
     )

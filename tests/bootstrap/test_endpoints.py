@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from invoke.exceptions import Exit
 
-from bootstrap.cli import serving_tasks, status
+from bootstrap.cli import serving_tasks, status, tasks
 from bootstrap.clouds.base import Deadline
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
@@ -246,6 +246,21 @@ def test_an_endpoint_of_another_computer_is_shown_and_ended_by_its_hosts(
     assert "had ended before; no process of it is left" in capsys.readouterr().out
     assert not (home / ".railhead/endpoints/m").exists()
     assert records.find("m") == mine, "one of this name at another place stays recorded"
+
+
+def test_the_log_of_an_endpoint_is_printed(
+    elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = home / ".railhead/endpoints/m/logs"
+    with pytest.raises(Exit, match="endpoint m has no log yet"):
+        tasks.logs.body(None, hosts="h1", endpoint="m")
+    logs.mkdir()
+    (logs / "server.log").write_text("loads version 1\n\x1b[31mserves\n")
+    tasks.logs.body(None, hosts="h1", endpoint="m")
+    out = capsys.readouterr().out
+    assert "loads version 1\n" in out and "serves\n" in out and "\x1b" not in out
+    with pytest.raises(Exit, match="--endpoint goes without"):
+        tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
 
 
 @pytest.mark.parametrize("change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}])

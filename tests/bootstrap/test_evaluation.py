@@ -256,7 +256,7 @@ def test_a_script_is_evaluated_here_too(project: Path) -> None:
 def test_a_program_that_is_left_ends(
     project: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(here, "ENDING", 0.5)
+    monkeypatch.setattr(here, "END_SECONDS", 0.5)
     lines = here._lines(["sh", "-c", script], project, {})
     pid = int(next(lines))
     with pytest.raises(KeyboardInterrupt):

@@ -124,7 +124,7 @@ def test_a_host_may_lack_every_command(shell: list[str], home: Path, tmp_path: P
 
 
 def answer(shell: list[str], fact: str, root: Path, path: str = os.defpath) -> Any:
-    """One fact, asked of a machine whose /sys, /proc, /dev and /usr/local are below `root`."""
+    """One fact, read on a machine whose /sys, /proc, /dev and /usr/local are below `root`."""
     command, parser = FACTS[fact]
     for top in ("sys/bus", "proc", "dev/nvidia", "usr/local"):
         command = command.replace(f"/{top}", f"{root}/{top}")

@@ -21,7 +21,7 @@ case "$*" in
 *" wheel "*)
     env >{folder}/seen
     for last; do :; done
-    echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler said this"
+    echo "[  4%] one"; echo "[ 50%] two"; echo "[ 51%] three"; echo "compiler printed this"
     [ {code} = 0 ] || exit {code}
     mkdir -p "$last"; touch "$last/{wheel}" ;;
 esac
@@ -71,7 +71,7 @@ def test_a_failed_build_ends_with_its_log_and_leaves_nothing(host: Host) -> None
     host.pip(code=3)
     done = host.build()
     assert done.returncode == 1
-    assert "compiler said this" in done.stderr
+    assert "compiler printed this" in done.stderr
     assert "pip ended with 3" in done.stderr
     assert host.left == []
     assert not (host.folder / "out").exists()
@@ -111,7 +111,7 @@ def test_settings_of_the_callers_own_do_not_reach_the_build(host: Host) -> None:
 
 
 CUDA = """#!{sh}
-echo "$*" >{folder}/asked
+echo "$*" >{folder}/arguments
 mkdir -p {folder}/toolkit
 ln -s {folder}/toolkit "$2"
 exit {code}
@@ -145,7 +145,7 @@ def test_an_environment_with_nccl_gets_operations_on_gpus(host: Host) -> None:
         "HOROVOD_WITH_MPI=1",
     } <= set(seen)
     assert (nccl / "lib/libnccl.so").resolve() == nccl / "lib/libnccl.so.2"
-    env, _, locks = (host.folder / "asked").read_text().split()
+    env, _, locks = (host.folder / "arguments").read_text().split()
     assert (env, locks) == (str(host.folder / "env"), str(host.folder))
     assert host.left == []
 

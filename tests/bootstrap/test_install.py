@@ -256,9 +256,8 @@ def test_a_bucket_that_may_not_be_written_to_stops_nothing(
     seen = of_stack(cluster, on_gcs)
     on_gcs.store.denied = (403, "forbidden", "ann does not have storage.objects.create access")
     output, hosts = made_ready(seen, capsys)
-    assert (
-        f"the wheel was not kept in {seen.kept.url if seen.kept else ''}: Google refuses" in output
-    )
+    assert seen.cached_wheel
+    assert f"the wheel was not kept in {seen.cached_wheel.url}: Google refuses" in output
     assert "ann does not have storage.objects.create access" in output
     assert all(f"{seen.environment.folder}/.ok" in host.written for host in hosts)
     assert wheel_folder(seen).joinpath(WHEEL).read_bytes() == BUILT

@@ -88,9 +88,9 @@ def test_what_is_reported_stays_above_the_board_and_scrolls(terminal: Terminal) 
     with Board(terminal, ["h1", "h2"]) as board:
         for number in range(30):
             board.line("h1", f"step {number}")
-            board.print_lines(f"said {number}")
+            board.print_lines(f"line {number}")
     assert terminal.scrolled() + terminal.seen() == [
-        *(f"said {number}" for number in range(30)),
+        *(f"line {number}" for number in range(30)),
         "h1  step 29",
         "h2",
     ]
@@ -164,14 +164,14 @@ def test_many_threads_leave_one_whole_line_each(terminal: Terminal) -> None:
         for thread in threads:
             thread.join()
     assert terminal.seen()[-6:] == [f"{name}  step 199" for name in names]
-    assert sum("said" in line for line in terminal.scrolled() + terminal.seen()) == 6 * 20
+    assert sum("line" in line for line in terminal.scrolled() + terminal.seen()) == 6 * 20
 
 
 def _work(board: Board, name: str) -> None:
     for step in range(200):
         board.line(name, f"step {step}")
         if step % 10 == 0:
-            board.print_lines(f"{name} said {step}")
+            board.print_lines(f"{name} line {step}")
 
 
 @pytest.mark.parametrize("term", ["dumb", "", None])

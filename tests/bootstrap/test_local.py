@@ -170,8 +170,12 @@ setsid nohup sleep 4002 >/dev/null 2>&1 </dev/null &
 
 def sleeping(machine: LocalHost) -> list[int]:
     """The pids of a host's background processes; a new one is a shell for a moment."""
-    found = processes.of(machine.folder)
-    return [pid for pid in found if "sleep" in processes.command_line(pid)]
+    found = []
+    for pid in processes.of(machine.folder):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if "sleep" in processes.command_line(pid):
+                found.append(pid)
+    return found
 
 
 def test_stopping_ends_every_process_of_the_host_and_no_other(pair: list[LocalHost]) -> None:
@@ -219,7 +223,7 @@ def test_stopping_twice_is_fine_and_reports_so(pair: list[LocalHost]) -> None:
 
 def test_what_does_not_end_is_reported(pair: list[LocalHost]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "PATIENCE", 0)  # seconds: no time to end
+        patch.setattr(processes, "SIGNAL_SECONDS", 0)  # seconds: no time to end
         output = cluster.stop("pair", ["h1"])["h1"]
     assert pair[0].pid in output["left"]
     assert output["port_closed"] is False
@@ -265,21 +269,21 @@ def command(*args: str, stdin: str = "", python: str = sys.executable) -> Any:
 
 
 def test_the_command_takes_and_gives_json(home: Path) -> None:
-    started = json.loads(command("start", "said", stdin='{"hosts": 2}').stdout)
+    started = json.loads(command("start", "verbs", stdin='{"hosts": 2}').stdout)
     try:
-        assert from_document(started) == local_state.load_cluster("said")
-        running = json.loads(command("read", "said").stdout)
+        assert from_document(started) == local_state.load_cluster("verbs")
+        running = json.loads(command("read", "verbs").stdout)
         host = started["hosts"][1]
         assert running["h2"]["running"] and running["h2"]["address"] == host["address"]
         one = subprocess.run(host["stop"], cwd=REPO, text=True, capture_output=True)
         assert list(json.loads(one.stdout)) == ["h2"]
-        states = json.loads(command("read", "said").stdout)
+        states = json.loads(command("read", "verbs").stdout)
         assert {name: state["running"] for name, state in states.items()} == {
             "h1": True,
             "h2": False,
         }
     finally:
-        stopped = json.loads(command("stop", "said").stdout)
+        stopped = json.loads(command("stop", "verbs").stdout)
     assert [host["port_closed"] for host in stopped.values()] == [True, True]
 
 
@@ -288,7 +292,7 @@ def test_the_command_takes_and_gives_json(home: Path) -> None:
     [
         (["stop", "nowhere"], "no cluster 'nowhere' is recorded here"),
         (["read", "../x"], "is not a cluster's name"),
-        (["explode", "said"], "none of: start, stop, read, remove, check"),
+        (["explode", "verbs"], "none of: start, stop, read, remove, check"),
         ([], "none of: start, stop, read, remove, check"),
         (["stop", "pair", "h9"], "pair has no host 'h9'; it has h1, h2"),
     ],

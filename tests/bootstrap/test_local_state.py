@@ -113,11 +113,11 @@ def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
     monkeypatch.chdir(home / "elsewhere")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
 
-    def asked(text: str) -> str:
+    def answered(text: str) -> str:
         questions.append(text)
         return answer
 
-    monkeypatch.setattr("builtins.input", asked)
+    monkeypatch.setattr("builtins.input", answered)
     if answer == "y":
         assert attach.last_run(A) == run_id
     else:

@@ -50,11 +50,11 @@ def test_a_bare_command_asks_before_it_ends_a_run_of_another_folder(
         folder.mkdir()
         run = {"run_id": f"r{number}", "cluster": hosts.name}
         local_state.save_run(run, folder / "results" / f"r{number}")
-    asked = fab(mine, task)
-    assert asked.returncode == 2
-    assert f"run r1, which may be going on, was started in {other}. End it?" in asked.stderr
-    assert f"next: fab {task} --hosts 127.0.0.1:1 --yes" in asked.stderr
-    assert "run r0" not in asked.stderr, "started here"
+    done = fab(mine, task)
+    assert done.returncode == 2
+    assert f"run r1, which may be going on, was started in {other}. End it?" in done.stderr
+    assert f"next: fab {task} --hosts 127.0.0.1:1 --yes" in done.stderr
+    assert "run r0" not in done.stderr, "started here"
     for argv in ([task, "--yes"], [task, "--hosts", "127.0.0.1:1"]):
         assert "may be going on" not in fab(mine, *argv).stderr
     (other / "results/r1").mkdir(parents=True)

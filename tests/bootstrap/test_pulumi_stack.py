@@ -185,5 +185,5 @@ def test_a_pulumi_that_does_not_end_is_ended(
 ) -> None:
     pulumi.answers(up="trap '' INT; exec sleep 600")
     monkeypatch.setattr(pulumi_stack, "UP_SECONDS", 0.1)
-    monkeypatch.setattr(pulumi_stack, "ENDING_SECONDS", 0.1)
+    monkeypatch.setattr(pulumi_stack, "END_SECONDS", 0.1)
     assert pulumi_stack.up("dev", refresh=False).code == -9

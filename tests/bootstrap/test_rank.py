@@ -67,7 +67,7 @@ SCRIPTS = {
     "exit 256": "import sys; sys.exit(256)",
     "exit with a text": "import sys; sys.exit('no data here')",
     "exit with a tuple": "raise SystemExit((1, 'a'))",
-    "os._exit": "import os; print('said', flush=True); os._exit(9)",
+    "os._exit": "import os; print('printed', flush=True); os._exit(9)",
     "a killed one": "import os; os.kill(os.getpid(), 9)",
     "an error": "def f():\n    raise ValueError('wrong')\nf()",
     "an error with a cause": "try: 1 / 0\nexcept Exception as e: raise KeyError(1) from e",

@@ -76,7 +76,7 @@ def test_only_a_link_without_any_answer_is_cut(
 
 
 def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
-    """Its kernel answers: the receiver's window is closed, and asked for again."""
+    """Its kernel answers: the receiver's window is closed, and probed again."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = socket.create_connection(server.getsockname())
         receiver, _ = server.accept()

@@ -129,12 +129,12 @@ def test_cancel_while_a_slow_host_ends_its_processes_leaves_the_supervisor_its_r
     home: Path,
 ) -> None:
     run = Run(home, "exec sleep 60")
-    slow = f'#!/bin/sh\ntouch {home}/asked\nsleep 4\necho \'{{"ended": 1, "left": []}}\'\n'
+    slow = f'#!/bin/sh\ntouch {home}/called\nsleep 4\necho \'{{"ended": 1, "left": []}}\'\n'
     (home / "bin" / "ssh").write_text(slow)
     process = run.start()
     run.running()
     process.terminate()
-    wait_until(lambda: (home / "asked").exists())
+    wait_until(lambda: (home / "called").exists())
     argv = [sys.executable, "-I", "-S", "-", run.run_id]  # what `fab cancel` does on each host
     source = (REMOTE / "end_processes.py").read_bytes()
     done = subprocess.run(argv, input=source, env={"HOME": str(home)}, capture_output=True)

@@ -330,7 +330,7 @@ def test_real_requirements_are_resolved_with_what_the_runtime_has(
         assert names["tensorflow-metadata"].startswith("tensorflow-metadata==1.17.")
 
 
-def test_a_package_that_does_not_exist_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_a_package_that_does_not_exist_is_reported_as_unknown(tmp_path: Path) -> None:
     request = tmp_path / "requirements.txt"
     request.write_text("numpyy\n")
     text = "Because numpyy was not found in the package registry and you require numpyy, ..."

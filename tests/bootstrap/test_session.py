@@ -1,4 +1,4 @@
-"""One channel to a real host: sh, the agent, trees by content, and what is said when it breaks."""
+"""One channel to a real host: sh, the agent, trees by content, and the message when it breaks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail"]
 PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "cmake", "g++", "make"]
 
-# What pip, uv, apt and sudo were asked for stands in $LOG; nothing was fetched if it is empty.
+# What pip, uv, apt and sudo were called with stands in $LOG; nothing was fetched if it is empty.
 LOGGED = 'echo "${0##*/} $*" >>"$LOG"\n'
 UV = (
     LOGGED
@@ -96,7 +96,7 @@ class Machine:
         )
 
     def requests(self) -> list[str]:
-        """What pip, uv, apt and sudo were asked for since the last look."""
+        """What pip, uv, apt and sudo were called with since the last look."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return lines
@@ -112,7 +112,7 @@ def bare(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def whole(bare: Machine) -> Machine:
-    """Everything that is asked for."""
+    """All calls."""
     bare.have({**dict.fromkeys(PARTS, ":"), "mpicxx": MPI, "python3": python()})
     return bare
 

@@ -26,10 +26,10 @@ from bootstrap.remote.run import stop_machines
 machine_use: Any = sys.modules["machine_use"]  # as stop_machines imports it
 REMOTE = Path(__file__).parents[2] / "bootstrap" / "remote" / "run"
 
-# Notes what it is asked; a host that was stop command sent answers no more.
+# Notes each command; a host that got its stop command answers no more.
 SSH = """#!/bin/sh
 for word; do before=$alias; alias=$last; last=$word; done
-echo "$alias: $last" >>"$HOME/asked"
+echo "$alias: $last" >>"$HOME/commands"
 [ -e "$HOME/$alias.gone" ] && { echo "no route" >&2; exit 255; }
 [ "$last" = true ] && exit 0
 case $last in
@@ -52,7 +52,7 @@ class Kept:
         self.folder.mkdir(parents=True)
         for path in (*REMOTE.glob("*.py"), REMOTE.parent / "serve/machine_use.py"):
             shutil.copy(path, self.folder)
-        here = ["sh", "-c", f"echo chief >>{home}/asked"]
+        here = ["sh", "-c", f"echo chief >>{home}/commands"]
         stop = {"argv": [here, ["off"], ["off"]], "keep_minutes": 20}
         hosts = [{"name": name} for name in ("a", "b", "c")]
         run = {"run_id": "r1", "hosts": hosts, "stop": stop, "bucket": None, **changes}
@@ -90,7 +90,7 @@ class Kept:
 
     @property
     def requests(self) -> list[str]:
-        path = self.home / "asked"
+        path = self.home / "commands"
         return path.read_text().splitlines() if path.exists() else []
 
 

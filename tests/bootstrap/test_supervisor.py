@@ -199,9 +199,9 @@ def test_cancelled(home: Path, script: str) -> None:
 
 
 def test_what_holds_the_pipe_does_not_hold_the_run(home: Path) -> None:
-    run = Run(home, f"sleep 600 & {says(0, 'said')}; exit 0")
+    run = Run(home, f"sleep 600 & {says(0, 'printed')}; exit 0")
     result = run.result()
-    assert (result["state"], run.log("rank-0")) == ("succeeded", "said\n")
+    assert (result["state"], run.log("rank-0")) == ("succeeded", "printed\n")
     assert result["swept"]["a"]["ended"] == 1
 
 

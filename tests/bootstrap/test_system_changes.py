@@ -44,7 +44,7 @@ def of_gpu(facts: HostFacts, **changed: Any) -> HostFacts:
 
 
 def why(host: HostFacts, step: str, **how: Any) -> str:
-    return changes(cluster(host, **how), "h1").whys[step]
+    return changes(cluster(host, **how), "h1").reasons[step]
 
 
 def names(host: HostFacts, **how: Any) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def test_a_host_without_python_gets_the_one_that_apt_brings(debian: HostFacts) -
     for there in ({}, {"3.13": "/usr/bin/python3.13"}):
         todo = changes(cluster(replace(debian, pythons=there), gpu=False), "h1")
         assert todo.packages == ("python3",)
-        assert todo.whys["system"] == "python3 missing: apt python3"
+        assert todo.reasons["system"] == "python3 missing: apt python3"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_driver_that_is_installed_and_not_loaded_needs_the_restart_alone(t4: H
     host = of_gpu(of_system(t4, packages={**t4.system.packages, **there}), smi=FAILED)
     todo = changes(cluster(host), "h1")
     assert todo.driver is None and todo.reboot and todo.hold
-    assert todo.whys["reboot"] == f"{FAILED}, though the driver is installed"
+    assert todo.reasons["reboot"] == f"{FAILED}, though the driver is installed"
 
 
 def test_libraries_of_another_version_than_the_module_need_the_restart_alone(
@@ -154,7 +154,7 @@ def test_libraries_of_another_version_than_the_module_need_the_restart_alone(
     host = replace(of_gpu(host, smi=f"{mismatch}\nNVML library version: 580.178"), gpus=())
     todo = changes(cluster(host), "h1")
     assert todo.driver is None and todo.reboot
-    assert todo.whys["reboot"].startswith(mismatch)
+    assert todo.reasons["reboot"].startswith(mismatch)
 
 
 @pytest.mark.parametrize(("cloud", "held"), [("aws", True), ("hosts", False)])

@@ -173,7 +173,7 @@ def test_changes_become_variables(changes: Changes, output: dict[str, str]) -> N
 
 def test_every_word_reaches_the_shell_as_it_is() -> None:
     text = o.script(Changes(driver=ROW), "debian-12").replace(o.SCRIPT.read_text(), "")
-    echo = 'printf "%s|" "$DRIVER" "$TRANSIENT" "$PATIENCE"'
+    echo = 'printf "%s|" "$DRIVER" "$TRANSIENT" "$WAIT_SECONDS"'
     argv = ["sh", "-c", f"{text}\n{echo}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert done == f"cuda-drivers-580 linux-headers-amd64|{o.TRANSIENT}|600|"
@@ -346,9 +346,9 @@ def test_apts_timers_are_off_meanwhile_and_on_again_at_any_end(tmp_path: Path, e
 def test_apt_is_tried_again_a_bounded_number_of_times(
     tmp_path: Path, output: str, tries: int
 ) -> None:
-    """After four temporary failures, or when a lock was held for PATIENCE seconds, it is over."""
-    changes, pace = Changes(), o.RetryPolicy(patience=6, retries=4, pause=5)
-    functions, _, main = o.script(changes, "debian-12", pace=pace).partition("\ntrap '' PIPE\n")
+    """After four temporary failures, or when a lock was held for WAIT_SECONDS, it is over."""
+    changes, policy = Changes(), o.RetryPolicy(wait_seconds=6, retries=4, pause=5)
+    functions, _, main = o.script(changes, "debian-12", policy=policy).partition("\ntrap '' PIPE\n")
     assert "patiently()" in functions and main
     text = f"""{functions}
 attempt() {{ echo try; echo "{output}" >"$output"; return 100; }}
@@ -407,9 +407,9 @@ def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
     pins = local_state.cluster_folder(inventory.name) / "known_hosts"
     pins.parent.mkdir(parents=True, exist_ok=True)
     pins.write_text(f"[{host.address}]:{host.port} {other}\n")
-    patience = RebootWait(back=20, every=0.01)
+    wait = RebootWait(back=20, every=0.01)
     with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
-        _wait_for_host(inventory, host, "before", reports.append, patience)
+        _wait_for_host(inventory, host, "before", reports.append, wait)
     assert len(reports) == 1
 
 

@@ -1,4 +1,4 @@
-"""What is told of the way to a host is what the host itself saw of it."""
+"""The counted traffic to a host is what the host itself counted."""
 
 from __future__ import annotations
 

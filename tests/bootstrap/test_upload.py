@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Path:
         "logs/supervisor.log": "",
         "work/a b/m\u00f6del.bin": "weights",
         "work/empty": "",
-        "work/not-asked-for": "x",
+        "work/not-requested": "x",
     }
     for name, text in files.items():
         path = folder / name

@@ -10,7 +10,7 @@ from hosts.full_host import FullHost
 from hosts.network import Network
 
 # Joins the ranks as Horovod would, without a second of TensorFlow's import, and ticks for as many
-# seconds as it is told. Rank 0 leaves a file only if it reaches its end.
+# seconds as its argument says. Rank 0 leaves a file only if it reaches its end.
 TICKS = """
 import atexit, ctypes, os, pathlib, sys, time
 mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)

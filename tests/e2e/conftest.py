@@ -74,7 +74,7 @@ def operator(ready: Path, tmp_path: Path, shared_caches: Path) -> Iterator[local
     somebody = local_hosts.Operator(ready, folder, shared_caches)
     yield somebody
     if left := local_hosts.marked(ready):
-        somebody.fab("cancel")  # so that one failure is not told as many
+        somebody.fab("cancel")  # so that one failure is not reported as many
         pytest.fail(f"the test left processes of a run behind: {left}")
 
 

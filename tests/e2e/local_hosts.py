@@ -83,10 +83,10 @@ class Done:
         assert "Traceback (most recent call last)" not in self.out or "|" in self.out, self.out
 
     def ended(self, code: int, *args: str) -> Done:
-        """Assert the exit code, and that each of the words was said."""
+        """Assert the exit code, and that each of the words was printed."""
         assert self.code == code, f"exit {self.code}, expected {code}:\n{self.out}"
         for word in args:
-            assert word in self.out, f"{word!r} was not said:\n{self.out}"
+            assert word in self.out, f"{word!r} was not printed:\n{self.out}"
         return self
 
 

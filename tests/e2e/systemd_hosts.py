@@ -24,7 +24,7 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.connect import Sessions
 
 TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
-BRIEF = RetryPolicy(patience=20, retries=2, pause=1)
+BRIEF = RetryPolicy(wait_seconds=20, retries=2, pause=1)
 CLOUD_INIT = """#!/bin/sh
 [ "$2" = --wait ] && sleep 1 && exit {code}
 echo 'status: {status}'; echo 'errors:'; echo '  - (scripts_user, RuntimeError(1 failed))'
@@ -56,14 +56,16 @@ class SystemdHosts:
         with Board(self.messages, list(opened), every=0) as board:
             return change_system(opened, facts, wanted, board)
 
-    def run_system_script(self, pace: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
+    def run_system_script(self, policy: RetryPolicy = BRIEF, **kw: Any) -> list[str]:
         """The script alone on the first host; what it printed."""
         lines: list[str] = []
         options = {name: kw.pop(name) for name in ("keyrings",) if name in kw}
         with self.sessions() as opened:
             (session, *_) = opened.values()
             changes = Changes(**kw)
-            run_system_script(session, session.facts(), changes, lines.append, pace=pace, **options)
+            run_system_script(
+                session, session.facts(), changes, lines.append, policy=policy, **options
+            )
         return lines
 
     def killed_at(self, step: str, **changes: Any) -> None:
@@ -75,7 +77,7 @@ class SystemdHosts:
 
         with self.sessions() as opened:
             (session, *_) = opened.values()
-            run_system_script(session, session.facts(), Changes(**changes), report, pace=BRIEF)
+            run_system_script(session, session.facts(), Changes(**changes), report, policy=BRIEF)
 
     def killed_in_reboot(self) -> None:
         """The same, as soon as the host has got the order to reboot."""

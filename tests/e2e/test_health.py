@@ -18,7 +18,7 @@ from hosts.full_host import FullHost
 
 Start = Callable[..., list[FullHost]]
 
-# What a T4's driver answers to the questions that are asked of it.
+# What a T4's driver answers to the queries that it gets.
 SMI = """#!/bin/sh
 case "$*" in
 -L) echo 'GPU 0: Tesla T4 (UUID: GPU-39cd9454-0976-646a-acef-01a35ad02034)' ;;

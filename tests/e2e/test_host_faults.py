@@ -1,4 +1,4 @@
-"""Hosts that lack something, and hosts that fail: what is said, how soon, and what is left.
+"""Hosts that lack something, and hosts that fail: what is reported, how soon, and what is left.
 
 Full hosts, whose disks, networks and processes can be broken for real.
 """

@@ -126,13 +126,13 @@ def test_what_contradicts_the_run_is_refused(operator: Operator) -> None:
     operator.fab("train", "--resume", "20200101-000000-aaaa").ended(2, "is not recorded here")
     done = operator.fab("train", "--preset", "smoke").ended(0)
     run = run_id(done.out)
-    for words, said in {
+    for words, message in {
         ("--preset", "digits"): "--preset digits contradicts",
         ("--set", "epochs=9"): "--set epochs=9 contradicts",
         ("--script", "other.py"): "--script other.py contradicts",
         ("--keras", "2"): "--keras 2 contradicts",
     }.items():
-        operator.fab("train", "--resume", run, *words).ended(2, said, "goes on with the same")
+        operator.fab("train", "--resume", run, *words).ended(2, message, "goes on with the same")
 
 
 # Rows of a table as shards: `data` gives folders by name.

@@ -55,7 +55,7 @@ class Cluster:
 
     def contact(self) -> None:
         """What every command begins with."""
-        cloud: Any = None  # it is not asked: the document has the keys
+        cloud: Any = None  # it is not called: the document has the keys
         standing = {
             h.name: InstanceState("running", None, "it", "", serial="i-1") for h in self.hosts
         }
@@ -139,7 +139,7 @@ def before_second(put: Any, happens: Callable[[], None]) -> Any:
 
 
 def before_switch(happens: Callable[[], None]) -> Any:
-    """Something happens before sshd is told of the new key."""
+    """Something happens before sshd loads the new key."""
 
     def one(session: Session, text: str, **options: Any) -> str:
         if "NEW=" in text:
@@ -179,7 +179,7 @@ def test_killed_at_any_step_the_next_time_goes_on(
 def test_a_host_that_crashed_within_its_own_steps_is_known(
     full_hosts: Start, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
-    """Before it moved anything, between its two files, and before sshd was told."""
+    """Before it moved anything, between its two files, and before sshd was reloaded."""
     cluster = Cluster(full_hosts("h1"))
     script = key_rotation.SWITCH.splitlines()
     with monkeypatch.context() as patch:
@@ -263,7 +263,7 @@ def test_two_computers_at_once_lock_nobody_out(
 
 @pytest.mark.slow
 def test_under_systemd_and_by_sudo_as_on_a_machine_of_a_stack(network: Network) -> None:
-    """sshd is told by its unit there, and goes on with the new key after a reboot, too."""
+    """sshd is reloaded by its unit there, and goes on with the new key after a reboot, too."""
     if reason := systemd.missing():
         required = os.environ.get("RAILHEAD_FULL_HOSTS") == "required"
         (pytest.fail if required else pytest.skip)(reason)

@@ -86,6 +86,7 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
     assert listens(port)
     operator.fab(*deploy).ended(2, f"endpoint {NAME} is deployed already", "--update")
     operator.fab("status").ended(0, f"endpoint {NAME} on h1 of ready", "ready, version 1")
+    operator.fab("logs", "--endpoint", NAME).ended(0, "version 1")
 
     samples = str(evaluation["samples"])
     found = operator.fab("predict", NAME, "--samples", samples).ended(0)

@@ -149,7 +149,7 @@ def test_a_host_that_does_not_come_back_is_reported(team: Start) -> None:
         one.sessions() as opened,
         pytest.raises(RailheadError, match="did not come back") as caught,
     ):
-        patience = RebootWait(back=4, every=0.5)
+        wait = RebootWait(back=4, every=0.5)
         session = opened["a"]
-        reboot(one.inventory, session, session.facts(), lambda _: None, patience=patience)
+        reboot(one.inventory, session, session.facts(), lambda _: None, wait=wait)
     assert caught.value.hint

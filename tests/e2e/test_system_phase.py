@@ -82,7 +82,7 @@ def test_a_driver_comes_pinned_held_and_persistent(team: Start, repository: Repo
     settings = host.exec("apt-config", "dump", "Unattended-Upgrade::Package-Blacklist").stdout
     assert '"cuda-drivers.*$"' in settings and '"libnvidia-"' in settings
     one.run_system_script(driver=row, keyrings=rings)
-    assert who_ran(host) == [*want, "nvidia"], "the second time only the module is asked for"
+    assert who_ran(host) == [*want, "nvidia"], "the second time only the module is requested"
     with one.sessions() as opened:
         session = opened["a"]
         (line,) = teardown._restore_system(session)

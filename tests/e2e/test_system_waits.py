@@ -26,7 +26,7 @@ def test_an_apt_that_never_ends_is_reported(team: Start) -> None:
     one = team("a")
     other = start_apt(one.hosts[0], "slow", "postinst")
     with pytest.raises(RailheadError, match=r"apt's lock is held .*dpkg/lock-frontend.*process"):
-        one.run_system_script(RetryPolicy(patience=1, retries=0, pause=1), packages=("quick",))
+        one.run_system_script(RetryPolicy(wait_seconds=1, retries=0, pause=1), packages=("quick",))
     assert timers(one.hosts[0]) == {"active"}
     other.join()
 
@@ -63,7 +63,7 @@ def test_a_mirror_that_is_away_is_named(team: Start) -> None:
     one = team("a")
     use_mirror(one.hosts[0], "http://mirror.invalid/debian")
     with pytest.raises(RailheadError, match=r"no packages from http://mirror.invalid/debian"):
-        one.run_system_script(RetryPolicy(patience=20, retries=1, pause=1), packages=("quick",))
+        one.run_system_script(RetryPolicy(wait_seconds=20, retries=1, pause=1), packages=("quick",))
 
 
 def test_what_does_not_pass_is_tried_once(team: Start) -> None:
@@ -80,7 +80,7 @@ def test_what_does_not_pass_is_tried_once(team: Start) -> None:
         for package, says in wrong.items():
             with pytest.raises(RailheadError, match=says):
                 run_system_script(
-                    session, facts, Changes(packages=(package,)), lines.append, pace=BRIEF
+                    session, facts, Changes(packages=(package,)), lines.append, policy=BRIEF
                 )
     assert not any("once more" in line for line in lines)
     assert timers(one.hosts[0]) == {"active"}

@@ -244,7 +244,7 @@ def of_stack(site: Site) -> list[int]:
 
 
 def check_named(site: Site) -> None:
-    """`fab status` names every machine that runs, before and after it is asked."""
+    """`fab status` names every machine that runs, before and after the question."""
     before = site.running()
     text = status(site)
     now = site.running()

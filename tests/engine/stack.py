@@ -58,10 +58,10 @@ class Done:
     events: tuple[dict[str, Any], ...] = ()
 
     def ended(self, code: int, *args: str) -> Done:
-        """Assert the exit code, and that each of the words was said."""
+        """Assert the exit code, and that each of the words was printed."""
         assert self.code == code, f"exit {self.code}, expected {code}:\n{self.text}"
         for word in args:
-            assert word in self.text, f"{word!r} was not said:\n{self.text}"
+            assert word in self.text, f"{word!r} was not printed:\n{self.text}"
         return self
 
     @property
@@ -89,7 +89,7 @@ class Done:
 
     @property
     def problems(self) -> list[str]:
-        """The errors that were told, without colours."""
+        """The errors that were reported, without colours."""
         lines = [e["diagnosticEvent"] for e in self.events if "diagnosticEvent" in e]
         texts = [each["message"] for each in lines if each["severity"] == "error"]
         return [re.sub(r"<\{%.*?%\}>", "", text).strip() for text in texts]

@@ -109,7 +109,7 @@ def check_nothing_is_left(aws: OnAws) -> None:
 
 def test_weeks_later_an_up_changes_nothing(aws: OnAws) -> None:
     """The machines stopped, their deadline passed and was armed anew, their image was renewed,
-    and a colleague is asked whether all is as it should be."""
+    and a colleague checks whether all is as it should be."""
     aws.stack.up().ended(0)
     aws.cloud.extra.image = "ami-0fedcba9876543210"
     before = [one["InstanceId"] for one in aws.instances()]
@@ -343,12 +343,12 @@ def test_a_retired_type_names_another_before_anything_is_made(aws: OnAws) -> Non
 
 PROGRAM = """
 import pulumi, pulumi_aws as aws
-asked = pulumi.Config().require("asked")
-if asked == "type":
+kind = pulumi.Config().require("kind")
+if kind == "type":
     aws.ec2.Eip("one")
-if asked == "input":
+if kind == "input":
     aws.ec2.Vpc("one", cidr_block="10.0.0.0/16", instance_tenancy="dedicated")
-if asked == "invoke":
+if kind == "invoke":
     aws.get_billing_service_account()
 """
 
@@ -360,7 +360,7 @@ def test_the_stand_in_knows_its_limits(
     """Else a typo, or a resource that nobody has thought of, would pass unseen."""
     with serve(cloud) as (_, port):
         stack = Stack(engine, tmp_path / "p", providers={"aws": port}, program=PROGRAM)
-        stack.config(asked=unknown).up().ended(1, "the stand-in does not know")
+        stack.config(kind=unknown).up().ended(1, "the stand-in does not know")
 
 
 def test_moto_refuses_what_aws_refuses(cloud: Cloud) -> None:

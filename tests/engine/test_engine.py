@@ -14,15 +14,15 @@ config = pulumi.Config()
 if config.get("broken"):
     raise RuntimeError("broken by choice")
 pulumi.export("where", os.getcwd())
-pulumi.export("said", config.get("said"))
+pulumi.export("text", config.get("text"))
 """
 
 
 def test_a_program_goes_through_all_its_life(engine: Path, tmp_path: Path) -> None:
-    stack = Stack(engine, tmp_path / "project", program=PROGRAM).config(said="--hello 3")
+    stack = Stack(engine, tmp_path / "project", program=PROGRAM).config(text="--hello 3")
     assert stack.preview().ended(0).summary == {"create": 1}
     assert stack.up().ended(0).changed == {"railhead-test": "create"}
-    assert stack.output() == {"where": str(tmp_path / "project" / "stacks"), "said": "--hello 3"}
+    assert stack.output() == {"where": str(tmp_path / "project" / "stacks"), "text": "--hello 3"}
     assert stack.up("--expect-no-changes").ended(0).summary == {"same": 1}
     stack.refresh("--expect-no-changes").ended(0)
     stack.destroy().ended(0)

@@ -36,7 +36,7 @@ def cluster(stack: Stack) -> Inventory:
 
 
 def ssh(inventory: Inventory, name: str) -> str:
-    """What ssh itself says of a host, with the key of the document pinned and nothing asked."""
+    """The output of ssh itself for a host, with the key of the document pinned and no question."""
     (host,) = (h for h in inventory.hosts if h.name == name)
     pins = Path(inventory.key_file or "").with_name(f"pin-{name}")
     pins.write_text(f"[{host.address}]:{host.port} {host.host_key}\n")
@@ -135,7 +135,7 @@ def test_each_hosts_stop_ends_that_host_and_its_key_is_no_secret(stack: Stack) -
         assert host.host_key and host.host_key.startswith("ssh-ed25519 ")
 
 
-# What is wrong is told, in a line each, before anything is made
+# Each mistake is reported in a line, before anything is made
 
 
 def test_wrong_settings_are_reported_before_any_resource(stack: Stack) -> None:

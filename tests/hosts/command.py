@@ -1,4 +1,4 @@
-"""Run one system command and get its output, or an error that says what it said."""
+"""Run one system command and get its output, or an error with its output."""
 
 from __future__ import annotations
 

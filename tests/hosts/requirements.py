@@ -1,4 +1,4 @@
-"""What full hosts need of this machine, asked by doing it: namespaces, overlay, tools, root."""
+"""What full hosts need of this machine, checked by doing it: namespaces, overlay, tools, root."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ apt-get update -q
 apt-get install -y -q --no-install-recommends python3 openssh-client cloud-init
 """
 BARE = "test ! -e /usr/bin/python3\n"
-REBOOTED = 133  # what systemd-nspawn ends with when its payload asked for a reboot
+REBOOTED = 133  # what systemd-nspawn ends with when its payload requested a reboot
 BOOT_SECONDS = 40.0
 
 
@@ -149,7 +149,7 @@ class SystemdHost(FullHost):
             )
 
     def _keep_up(self) -> None:
-        """Boot it again whenever it asked for that, as a machine's firmware does."""
+        """Boot it again whenever it requested that, as a machine's firmware does."""
         outer = self._outer
         while outer and outer.wait() == REBOOTED and self.comes_back and self._wanted:
             self.init = 0

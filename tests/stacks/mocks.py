@@ -63,7 +63,7 @@ class Call:
 
 @dataclass
 class Made:
-    """What a program registered, asked, exported and said, when it had ended."""
+    """What a program registered, called, exported and logged, when it had ended."""
 
     resources: list[Resource] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Made:
 
     @property
     def text(self) -> str:
-        """All that was said, a line each, the level in front."""
+        """All that was logged, a line each, the level in front."""
         return "\n".join(f"{level}: {text}" for level, text in self.messages)
 
 

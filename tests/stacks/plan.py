@@ -1,4 +1,4 @@
-"""A cluster as a Terraform plan: the form in which checkov reads what a cloud is asked for.
+"""A cluster as a Terraform plan: the form in which checkov reads what is requested of a cloud.
 
 Pulumi's providers for both clouds are made from Terraform's: the same resources and properties,
 under other names. What has no name here is an error, so that nothing goes unread.

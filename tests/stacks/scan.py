@@ -41,7 +41,7 @@ class Unfetched(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check said of one resource of a plan."""
+    """The finding of one check about one resource of a plan."""
 
     plan: str
     check: str

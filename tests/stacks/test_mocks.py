@@ -15,7 +15,7 @@ from tests.stacks.mocks import Refused, World, make, preview, refused
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.py"))
-WORLD = World({"ours:a/ask:ask": lambda args: {"said": args["word"].upper()}})
+WORLD = World({"ours:a/ask:ask": lambda args: {"reply": args["word"].upper()}})
 KIND = "ours:a/thing:Thing"
 
 

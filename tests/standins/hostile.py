@@ -69,12 +69,12 @@ class Host:
         return {p: self.texts.get(p.rpartition("/")[2]) for p in options["paths"]}
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
-        """The archive, whatever is asked for."""
+        """The archive, whatever is requested."""
         out.write_bytes(self.archive)
         return self.answer
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
-        """The archive, whatever is asked for."""
+        """The archive, whatever is requested."""
         return self.get(folder, [], out, limit=limit)
 
 

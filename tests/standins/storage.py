@@ -83,7 +83,7 @@ class Store:
         return sorted(o["name"] for o in self.buckets[bucket] if "timeDeleted" not in o)
 
     def answer(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
-        """What is said to one call."""
+        """The response to one call."""
         self.requests.append(f"{method} {unquote(target)}")
         path, query = urlsplit(target).path, dict(parse_qsl(urlsplit(target).query))
         if path == "/token":
@@ -305,7 +305,7 @@ def packed(answers: list[tuple[str, Answer]]) -> bytes:
     for number, answer in answers:
         name = f"Content-ID: <response-{number.strip('<>')}>\r\n" if number else ""
         text += f"--batch_x=\r\nContent-Type: application/http\r\n{name}\r\n".encode()
-        text += f"HTTP/1.1 {answer.status} Said\r\n".encode()
+        text += f"HTTP/1.1 {answer.status} Reason\r\n".encode()
         head = {**answer.headers, "Content-Length": str(len(answer.body))}
         text += "".join(f"{k}: {v}\r\n" for k, v in head.items()).encode()
         text += b"\r\n" + answer.body + b"\r\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "RAILHEAD_LOCAL"  # in the environment of every process of a local host: its folder
-PATIENCE = 3.0  # seconds that a process gets to end, for each signal
+SIGNAL_SECONDS = 3.0  # seconds that a process gets to end, for each signal
 
 
 def argv(folder: Path) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def end(folder: Path) -> dict[str, Any]:
 
 
 def _signal(folder: Path, sign: signal.Signals) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + SIGNAL_SECONDS
     while (pids := of(folder)) and time.monotonic() < until:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

@@ -326,8 +326,8 @@ def outcome(program: Callable[[], None]) -> int:
     """Run the program; returns the exit code, prints what Python would print at that end."""
     try:
         program()
-    except SystemExit as ending:
-        return exit_code(ending.code)
+    except SystemExit as end:
+        return exit_code(end.code)
     except BaseException as error:
         print_traceback(error)
         return 1

@@ -108,8 +108,8 @@ class State:
                 path("results/manifest.json"), {**found, "files": with_result(found["files"])}
             )
         reason = result["culprit"] and " ".join(result["culprit"]["lines"][-1:])
-        ending = {"state": result["state"], "ended": result["ended"], "reason": reason}
-        self.beat(**ending, trouble=self.trouble(), begun={})
+        state = {"state": result["state"], "ended": result["ended"], "reason": reason}
+        self.beat(**state, trouble=self.trouble(), begun={})
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Write result.json, including failed writes and unfinished steps so far."""

@@ -23,7 +23,7 @@ alone() { # an earlier bootstrap whose connection broke may still be running her
   exec 9>"$now/lock"
   flock -n 9 && return
   echo "| an earlier fab bootstrap still runs here: waiting for it"
-  flock -w "$PATIENCE" 9 || fail busy
+  flock -w "$WAIT_SECONDS" 9 || fail busy
 }
 
 timers_off() {
@@ -74,7 +74,7 @@ pause() { # SECONDS: 0.5 to 1.5 times, so that hosts do not retry at the same mo
 }
 
 patiently() { # COMMAND...: retry while the error is temporary
-  tries=0 longer=$PAUSE end=$(($(date +%s) + PATIENCE))
+  tries=0 longer=$PAUSE end=$(($(date +%s) + WAIT_SECONDS))
   until attempt "$@"; do
     if grep -Eq -e "$LOCKED" "$output" && [ "$(date +%s)" -lt $end ]; then
       echo "| another program is at work with packages: waiting for it"
@@ -96,7 +96,7 @@ passes() {
 
 # shellcheck disable=SC2086 # $way has several options
 apt() {
-  apt-get $way -q -y -o DPkg::Lock::Timeout="$PATIENCE" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
+  apt-get $way -q -y -o DPkg::Lock::Timeout="$WAIT_SECONDS" -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
@@ -110,7 +110,7 @@ bring() {
 
 first_boot() {
   echo "@step cloud-init"
-  attempt timeout "$PATIENCE" cloud-init status --wait
+  attempt timeout "$WAIT_SECONDS" cloud-init status --wait
   case $? in
     0) return ;;
     2) echo "| cloud-init is done; part of it did not work (degraded): going on" ;;

@@ -91,7 +91,7 @@ def test_the_private_key_is_in_no_other_resource() -> None:
 
 
 def test_the_document_is_plain() -> None:
-    """What is made of a secret is one, unless it is said not to be."""
+    """What is made of a secret is one, unless it is marked as none."""
     outputs = with_keys().outputs
     assert not [name for name, message in outputs.items() if rpc.is_rpc_secret(message)]
 

@@ -119,7 +119,7 @@ def _instance(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def config(**values: Any) -> ClusterConfig:
-    """Settings as a person would write them, with the least that has to be said."""
+    """Settings as a person would write them, with the fewest that are required."""
     given = {"cloud": "aws", "name": "c", "owner": "ann", "ssh_cidrs": "203.0.113.7/32", **values}
     public = given.pop("public_key", KEY + " ann@desk")
     texts = {key: str(it).lower() if isinstance(it, bool) else str(it) for key, it in given.items()}

@@ -104,7 +104,7 @@ def test_after_a_refusal_for_capacity_other_types_with_the_same_gpus_are_named()
     assert machine_types.same_gpus("n1-standard-8") == [], "its GPUs are what is missing"
 
 
-def test_v100_zones_are_asked_of_compute() -> None:
+def test_v100_zones_are_read_from_compute() -> None:
     there = Rest(zones={"nvidia-tesla-v100": ["us-central1-c"]})
     with asking(there) as token:
         hosts = made(world(**token), gpu_type="nvidia-tesla-v100", image="ubuntu-2204")

@@ -103,7 +103,7 @@ def world(
             "subnetworksSelfLinks": ["projects/p-12345/regions/us-central1/subnetworks/s-1"],
         },
         "getSQuotaInfo": lambda args: {"dimensionsInfos": rows.get(args["quotaId"], PLENTY)},
-        "getClientConfig": refuse,  # no token: REST is not asked
+        "getClientConfig": refuse,  # no token: REST is not called
         "getClientOpenIdUserInfo": lambda args: {"email": "ann@example.com"},
     }
     folder = {

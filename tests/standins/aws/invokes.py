@@ -72,17 +72,17 @@ def instance_type(aws: Aws, args: Inputs) -> Inputs:
 
 def ami(aws: Aws, args: Inputs) -> Inputs:
     """Of the images that a test has: moto's own list is another one."""
-    ((asked,),) = [one["values"] for one in args["filters"] if one["name"] == "image-id"]
-    if asked not in moto_plus.extra.images:
+    ((image,),) = [one["values"] for one in args["filters"] if one["name"] == "image-id"]
+    if image not in moto_plus.extra.images:
         raise ClientError(
             {"Error": {"Code": "NotFound", "Message": "Your query returned no results."}},
             "DescribeImages",
         )
     disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
-    size = str(moto_plus.extra.images[asked])
+    size = str(moto_plus.extra.images[image])
     return {
-        "id": asked,
-        "name": f"the image {asked}",
+        "id": image,
+        "name": f"the image {image}",
         "architecture": "x86_64",
         "rootDeviceName": "/dev/sda1",
         "blockDeviceMappings": [{**disk, "ebs": {"volume_size": size}}],

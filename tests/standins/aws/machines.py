@@ -128,7 +128,7 @@ def _user_data(aws: Aws, id: str) -> Inputs:
 
 
 def _run_parameters(inputs: Inputs) -> dict[str, Any]:
-    """What RunInstances is told. What is not in the inputs stays the cloud's default."""
+    """The parameters of RunInstances. What is not in the inputs stays the cloud's default."""
     parameters = picked(
         inputs,
         ImageId="ami",

@@ -1,6 +1,6 @@
 """A stand-in for Pulumi's AWS provider: the real engine speaks with it, and it with moto.
 
-It serves the provider's protocol over gRPC and does what it is told through boto3. It ends in
+It serves the provider's protocol over gRPC and carries it out through boto3. It ends in
 an error for a type, an invoke or an input that it does not know.
 """
 
