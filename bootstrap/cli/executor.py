@@ -74,7 +74,7 @@ def join_task_name(args: list[str]) -> list[str]:
     if len(args) > 1 and args[1] in choices:
         return [f"{args[0]}-{args[1]}", *args[2:]]
     given = f", not {args[1]!r}" if len(args) > 1 else ""
-    hint = " or ".join(f"fab --help {args[0]} {choice}" for choice in choices)
+    hint = "   # or: ".join(f"fab --help {args[0]} {choice}" for choice in choices)
     raise Exit(f"fab {args[0]} takes {' or '.join(choices)}{given}\n  next: {hint}", code=2)
 
 
@@ -188,7 +188,24 @@ def _with_target(hint: str, given: Mapping[str, Any]) -> str:
     tasks = getattr(program, "collection", None)
     if tasks is None:  # a task that is called from Python
         return hint
+    given = _with_hosts_of_run(given)
     return with_target(hint, given, {_dashed(name): tasks[name] for name in tasks.task_names})
+
+
+def _with_hosts_of_run(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of a task's options; where only a run names the hosts, with its stack or hosts."""
+    from bootstrap.inventory import local_state
+
+    if given.get("hosts") or given.get("stack") or not given.get("run"):
+        return given
+    try:
+        cluster = local_state.cluster_of_run(given["run"])
+    except RailheadError:  # a name that no run has, or a damaged record
+        return given
+    if cluster is None:
+        return given
+    hosts = cluster.host_list if cluster.is_ad_hoc else None
+    return {**given, "hosts": hosts, "stack": cluster.stack}
 
 
 def _handle_signals() -> None:

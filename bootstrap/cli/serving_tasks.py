@@ -27,7 +27,6 @@ def deploy(
     max_delay: str | None = None,
 ) -> None:
     """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
-    from bootstrap.lifecycle import power
     from bootstrap.serving.request import read_request
     from bootstrap.serving.source import source_of
     from bootstrap.workflows import serving
@@ -38,10 +37,8 @@ def deploy(
     else:
         source = source_of(run, model) if run or model else None
         status = target_of(hosts, stack, run=run).status()
-        # The source is known before machines of a stack are started.
         source = source or source_of(None, None, status.inventory)
-        inventory = power.ensure_running(status, print_lines, start_them=True)
-        serving.deploy_on_host(inventory, request, source)
+        serving.deploy_on_host(status, request, source)
 
 
 @task(positional=("name",))
@@ -111,6 +108,7 @@ def notebook(
     local_port: str | None = None,
 ) -> None:
     """Open JupyterLab in the runtime of a run on its chief, through a tunnel, until Ctrl-C."""
+    from bootstrap.inventory import local_state
     from bootstrap.inventory.hosts import whole_number
     from bootstrap.serving.notebook import PORT
     from bootstrap.serving.request import read_hours
@@ -119,5 +117,6 @@ def notebook(
     seconds = read_hours(hours) * 3600
     number = whole_number(port, "--port", 1024, 65535) or PORT
     local = whole_number(local_port, "--local-port", 0, 65535)
-    inventory = target_of(hosts, stack, start=True, run=run).running()
-    open_notebook(inventory, run, number, local, seconds)
+    if run is not None:
+        local_state.recorded_run(run)  # else the selected stack would be used
+    open_notebook(target_of(hosts, stack, run=run).status(), run, number, local, seconds)

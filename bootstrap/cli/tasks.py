@@ -267,9 +267,8 @@ def teardown(
     target = target_of(hosts, stack)
     machines = target.machines()
     inventory = target.status_of(machines).inventory if not machines or machines.inventory else None
-    asks_for_name = bool(machines) and destroy
-    if inventory and not (hosts or stack or yes or asks_for_name):
-        attach.confirm_ending(inventory, "fab teardown" + " --destroy" * destroy)
+    if inventory and not (hosts or stack):
+        print_lines(*attach.also_ended(inventory))
     if machines:
         workflow.teardown_stack(machines, options)
     else:
@@ -320,8 +319,8 @@ def stop(
 
     target = target_of(hosts, stack)
     status = target.status_of(target.machines())
-    if not (hosts or stack or yes):
-        attach.confirm_ending(status.inventory, "fab stop")
+    if not (hosts or stack):
+        print_lines(*attach.also_ended(status.inventory))
     stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
 
 

@@ -129,8 +129,12 @@ class Inventory:
         for recorded local hosts, which are those of the last command."""
         if self.stack:
             return f" --stack {shlex.quote(self.stack)}"
-        hosts = ",".join(str(host) for host in self.hosts)
-        return f" --hosts {shlex.quote(hosts)}" if self.is_ad_hoc else ""
+        return f" --hosts {shlex.quote(self.host_list)}" if self.is_ad_hoc else ""
+
+    @property
+    def host_list(self) -> str:
+        """The hosts as `--hosts` reads them: `a,root@b:22*2`."""
+        return ",".join(f"{h}*{h.slots}" if h.slots else str(h) for h in self.hosts)
 
     @property
     def is_ad_hoc(self) -> bool:

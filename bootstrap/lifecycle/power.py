@@ -5,7 +5,8 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
@@ -87,6 +88,18 @@ def ensure_running(
         return start(status.inventory, report, clock=clock)
     pin_host_keys(status, report, clock=clock)
     return status.inventory
+
+
+@contextmanager
+def started(status: ClusterStatus, report: Reporter) -> Iterator[Inventory]:
+    """The inventory with all machines running. If what follows fails, report that machines which
+    this command started run on."""
+    inventory = ensure_running(status, report, start_them=True)
+    if not status.not_running:
+        yield inventory
+        return
+    with stop_policy.preparing(inventory, report, failed=""):
+        yield inventory
 
 
 def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | None = None) -> None:

@@ -92,14 +92,19 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
 
 
 @contextmanager
-def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
-    """Around the steps before the supervisor starts: if one fails, report that machines run on."""
+def preparing(
+    inventory: Inventory, report: Reporter, failed: str = "no run was started; "
+) -> Iterator[None]:
+    """Around the steps before the supervisor starts: if one fails, report that machines run on.
+
+    `failed`: the beginning of that line.
+    """
     try:
         yield
     except BaseException:
         if inventory.is_managed:
             keep = f"the machines keep running{price(inventory)}"
-            report(f"no run was started; {keep}: fab stop{inventory.option}")
+            report(f"{failed}{keep}: fab stop{inventory.option}")
         raise
 
 

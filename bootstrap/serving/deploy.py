@@ -75,11 +75,16 @@ def refuse_second(place: Place, request: DeployRequest) -> bool:
             f"fab undeploy {request.name}{place.option_for(request.name)}",
         )
     if request.update and not alive:
-        raise UsageError(
-            f"endpoint {request.name} does not serve, so it gets no new version",
-            hint=f"fab deploy --name {request.name}",
-        )
+        raise no_new_version(request.name)
     return alive
+
+
+def no_new_version(name: str) -> UsageError:
+    """The error for `--update` of an endpoint that does not serve."""
+    return UsageError(
+        f"endpoint {name} does not serve, so it gets no new version",
+        hint=f"fab deploy --name {name}",
+    )
 
 
 def deploy(

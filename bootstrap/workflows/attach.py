@@ -24,6 +24,7 @@ from bootstrap.runs.start import Run, find_run
 from bootstrap.ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
+NAMED_RUNS = 3
 
 
 def attach(inventory: Inventory, run_id: str | None) -> None:
@@ -75,42 +76,32 @@ def last_run(inventory: Inventory) -> str:
     """The id of the last run, for a command that names no run and no hosts.
 
     Raises:
-        UsageError: it was started in another folder, and the user did not agree.
+        UsageError: its results go to another folder, and the user did not agree.
     """
     run = find_run(inventory, None)
-    folder = _other_folder(run.results)
-    if folder is None:
+    if not _is_elsewhere(run.results):
         return run.run_id
     hint = f"fab cancel --run {run.run_id}"
-    question = f"the last run, {run.run_id}, was started in {folder}. Cancel it?"
+    question = f"the results of the last run, {run.run_id}, go to {run.results}. Cancel it?"
     if not confirm(question, hint=hint):
         raise UsageError("nothing was cancelled", hint=hint)
     return run.run_id
 
 
-def confirm_ending(inventory: Inventory, command: str) -> None:
-    """Ask before `command`, which names no hosts, ends runs that were started in another folder:
-    those whose results are not here, as they may be going on.
-
-    Raises:
-        UsageError: there are such runs, and the user did not agree.
-    """
-    runs = [local_state.find_run(inventory, run_id) for run_id in unfetched(inventory)]
-    others = [(run_id, at) for run_id, results in runs if (at := _other_folder(results))]
-    if not others:
-        return
-    hint = f"{command}{inventory.option} --yes"
-    named = "\n".join(f"run {i}, which may be going on, was started in {at}" for i, at in others)
-    if not confirm(f"{named}. End {'it' if len(others) == 1 else 'them'}?", hint=hint):
-        raise UsageError("nothing was ended", hint=hint)
+def also_ended(inventory: Inventory) -> list[str]:
+    """One line that names the newest runs of another folder whose results were not fetched, as they
+    may be going on; no line without such a run."""
+    runs = [local_state.find_run(inventory, run_id) for run_id in reversed(unfetched(inventory))]
+    others = [f"{run_id} (its results go to {at})" for run_id, at in runs if _is_elsewhere(at)]
+    more = [f"{len(others) - NAMED_RUNS} more"] if len(others) > NAMED_RUNS else []
+    named = ", ".join([*others[:NAMED_RUNS], *more])
+    return [f"also ends what is left of run {named}"] if others else []
 
 
-def _other_folder(results_of_run: Path) -> Path | None:
-    """The folder in which a run was started, by that of its results; None for the current one."""
-    if Path.cwd() / "results" in results_of_run.parents:
-        return None
-    above = [path.parent for path in results_of_run.parents if path.name == "results"]
-    return above[0] if above else results_of_run.parent
+def _is_elsewhere(results_of_run: Path) -> bool:
+    """Whether the results of a run go to no folder of `results` here, as for a run of another
+    folder."""
+    return Path.cwd() / "results" not in results_of_run.parents
 
 
 def cancel(inventory: Inventory, run_id: str | None) -> None:

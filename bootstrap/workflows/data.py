@@ -40,7 +40,7 @@ def push(folder: Path, uri: str, stack: Inventory | None) -> None:
             done = upload(data, store, location[1])
     print_lines(
         f"{uri}: {summary(data)}; {done.sent} uploaded, {done.present} were there already",
-        f"next: fab train --data train={uri} ...",
+        f"next: fab train{stack.option if stack else ''} --data train={uri} ...",
     )
 
 
@@ -69,7 +69,10 @@ def list_stack(stack: Inventory) -> None:
         uri = f"{kept.store.url}/{key.removesuffix('.json')}/"
         print_lines(f"{uri}  {files}, {total}, from {clean(str(found.get('from', '?')))}")
     if not entries:
-        print_lines(f"no data in {kept.store.url}/{DATA}", "next: fab data push FOLDER bucket")
+        print_lines(
+            f"no data in {kept.store.url}/{DATA}",
+            f"next: fab data push FOLDER bucket{stack.option}",
+        )
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import time
 from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.lifecycle import reach
+from bootstrap.lifecycle import power, reach
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving import notebook, on_host
 from bootstrap.serving.deploy import check_deadline, refuse_elsewhere
 from bootstrap.serving.environment import python_on_host
@@ -21,15 +22,17 @@ from bootstrap.ssh.tunnel import require_open, tunnel
 
 
 def open_notebook(
-    inventory: Inventory, run_id: str | None, port: int, local_port: int | None, seconds: float
+    status: ClusterStatus, run_id: str | None, port: int, local_port: int | None, seconds: float
 ) -> None:
     """Start JupyterLab on the chief unless it runs there, and forward a local port to it until
-    Ctrl-C; the notebook itself goes on until its time-to-live is over."""
-    source = _run_or_none(run_id, inventory)
-    with chief_place(inventory) as place:
+    Ctrl-C; the notebook itself goes on until its time-to-live is over. Machines that do not run are
+    started."""
+    source = _run_or_none(run_id, status.inventory)
+    cluster, chief = status.inventory.name, status.inventory.chief.name
+    endpoint = Deployed(notebook.NAME, cluster, chief, port, source.run_id)
+    refuse_elsewhere(endpoint)
+    with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         session = place.session
-        endpoint = Deployed(notebook.NAME, inventory.name, place.host, port, source.run_id)
-        refuse_elsewhere(endpoint)
         token = notebook.running(session)
         if token is None:
             check_deadline(place, seconds)

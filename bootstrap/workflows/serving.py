@@ -13,6 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.serve.machine_use import ALIVE
 from bootstrap.serving import on_host, records
@@ -21,6 +22,7 @@ from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
     check_deadline,
     deploy,
+    no_new_version,
     refuse_elsewhere,
     refuse_second,
     update,
@@ -53,16 +55,22 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         _start(place, request, endpoint, folder, str(runtime_here()), again)
 
 
-def deploy_on_host(inventory: Inventory, request: DeployRequest, source: Source) -> None:
-    """Serve a model on the chief of these hosts, all of which run.
+def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source) -> None:
+    """Serve a model on the chief of these hosts; start their machines that do not run.
 
     Raises:
         UsageError: there is no model or no runtime, an endpoint of this name serves, or the
             machine's deadline comes before the time-to-live is over.
     """
-    with chief_place(inventory) as place:
-        endpoint = Deployed(request.name, inventory.name, place.host, request.port, source.run_id)
-        refuse_elsewhere(endpoint)
+    cluster, chief = status.inventory.name, status.inventory.chief.name
+    endpoint = Deployed(request.name, cluster, chief, request.port, source.run_id)
+    # What is known here comes before machines are started.
+    refuse_elsewhere(endpoint)
+    if source.run is None and source.model_here() is None:
+        raise source.no_model_error(HERE)
+    if request.update and chief in status.not_running:
+        raise no_new_version(request.name)
+    with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
         again = refuse_second(place, request)
         python = python_on_host(place, source.runtime)
@@ -148,7 +156,9 @@ def predict(
         UsageError: there is no such endpoint, it does not serve, or the model refuses the input.
     """
     if (file is None) == (samples is None):
-        raise UsageError("give --file or --samples", hint=f"fab predict {name} --samples 10")
+        option = inventory.option if inventory and not records.find(name) else ""
+        hint = f"fab predict {name}{option} --samples 10"
+        raise UsageError("give --file or --samples", hint=hint)
     if file is not None:
         prediction.check_file(Path(file))
     with _found(name, inventory) as (endpoint, place):
@@ -178,16 +188,18 @@ def _served_python(place: Place, endpoint: Deployed) -> str:
 
 
 def show_log(name: str, inventory: Inventory | None = None) -> None:
-    """Print the log of an endpoint's server: `inventory` as for `predict`.
+    """Print the log of an endpoint's server, its older part first: `inventory` as for `predict`.
 
     Raises:
         UsageError: there is no such endpoint, or it has no log yet.
     """
     with _found(name, inventory) as (endpoint, place):
-        path = f"{endpoint.folder}/logs/server.log"
-        text = place.session.call("read", paths=[path])[path]
-    if text is None:
-        raise UsageError(f"endpoint {name} has no log yet", hint="fab status")
+        log = f"{endpoint.folder}/logs/server.log"
+        parts = [place.session.call("read", paths=[path])[path] for path in (f"{log}.1", log)]
+        option = place.option
+    text = "".join(part for part in parts if part)
+    if not text:
+        raise UsageError(f"endpoint {name} has no log yet", hint=f"fab status{option}")
     print_lines(*text.splitlines())
 
 

@@ -121,14 +121,14 @@ def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
     stopped(owner, 70)
     assert machines(owner, last_run(owner))["results"] == "only on h1"
     owner.fab("status").ended(0, "results only on h1, which does not run")
-    owner.fab("teardown", "--yes").ended(0, "h1       ok  stopped", "only on h1, on its disk")
+    owner.fab("teardown").ended(0, "h1       ok  stopped", "only on h1, on its disk")
 
 
 def test_a_teardown_stops_them_with_a_receipt(owner: Operator) -> None:
-    done = owner.fab("teardown", "--yes").ended(0, "Receipt for ready")
+    done = owner.fab("teardown").ended(0, "Receipt for ready")
     assert running(owner) == []
     assert re.search(r"h2 +ok  stopped \(says /proc, 20", done.out), done.out
-    again = owner.fab("teardown", "--yes").ended(0).out
+    again = owner.fab("teardown").ended(0).out
     assert re.search(r"h1 +ok  stopped", again), again
 
 

@@ -81,7 +81,8 @@ class Aws:
         self._request_all("stop_instances", sorted(running.keys() - set(spot)))
         if spot:
             raise UsageError(
-                f"{', '.join(spot)}: {SPOT}", hint=f"fab stop{self.inventory.option}   # ends them"
+                f"{', '.join(spot)}: {SPOT}",
+                hint=f"fab stop{self.inventory.option}   # ends them, with their disks",
             )
 
     def end(self) -> None:
