@@ -26,6 +26,7 @@ from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageErro
 from bootstrap.evaluation import here as evaluation_here
 from bootstrap.evaluation.request import FOLDER, read_evaluation
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stop_policy import read_stop_policy
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, object_in, read_run
@@ -259,7 +260,7 @@ class Run:
         if here:
             serving.deploy_here(request, source)
         else:
-            serving.deploy_on_host(self._hosts(), request, source)
+            serving.deploy_on_host(self._status(), request, source)
         return Endpoint(name)
 
     def report(self, *others: Run, to: str | Path | None = None) -> Path:
@@ -272,6 +273,9 @@ class Run:
 
     def _hosts(self) -> Inventory:
         return Target(run=self.run_id, start=True).running()
+
+    def _status(self) -> ClusterStatus:
+        return Target(run=self.run_id).status()
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,8 @@ def test_the_bucket_of_the_stack_gets_data_by_its_digest(
 def test_a_stack_without_data_names_the_next_command(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    workflow.list_stack(world.inventory)
-    assert "fab data push FOLDER bucket" in capsys.readouterr().out
+    workflow.list_stack(replace(world.inventory, stack="gpu"))
+    assert "fab data push FOLDER bucket --stack gpu\n" in capsys.readouterr().out
 
 
 def test_a_large_object_goes_in_parts(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +15,12 @@ import pytest
 from invoke.exceptions import Exit
 
 from bootstrap.cli import serving_tasks, status, tasks
-from bootstrap.clouds.base import Deadline
+from bootstrap.cli.targets import Target
+from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
-from bootstrap.lifecycle import reach, timer
+from bootstrap.lifecycle import power, reach, timer
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
@@ -42,6 +44,7 @@ from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import deploy_on_host, undeploy
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
@@ -193,12 +196,64 @@ def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
     tool.chmod(0o755)
     monkeypatch.setattr(timer, "TOOL", str(tool))
     monkeypatch.setattr(reach, "sessions", one_session)
-    machine = Inventory("c", (Host("h1", "localhost"),), cloud="aws")
+    machine = ClusterStatus(Inventory("c", (Host("h1", "localhost"),), cloud="aws"), {}, "aws")
+    (tmp_path / "m.keras").touch()
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
         deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
     assert refused.value.hint.startswith("fab extend --hours 3.5")
     with pytest.raises(UsageError, match="gets no new version"):  # it fits, and the agent answers
         deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
+
+
+def stopped() -> ClusterStatus:
+    """A machine of a stack that does not run."""
+    machines = Inventory("c", (Host("h1", "h1", id="i-1"),), cloud="aws", stack="gpu")
+    return ClusterStatus(machines, {"h1": InstanceState("stopped", None, "EC2", "now")}, "aws")
+
+
+def refused_before_the_start(monkeypatch: pytest.MonkeyPatch, body: Callable[[], None]) -> str:
+    """The message of the refusal."""
+    monkeypatch.setattr(power, "start", lambda *_, **__: pytest.fail("the machines were started"))
+    with pytest.raises(UsageError) as refused:
+        body()
+    return refused.value.message
+
+
+def test_a_deploy_that_cannot_succeed_starts_no_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def message(request: DeployRequest) -> str:
+        deploy = partial(deploy_on_host, stopped(), request, Source(None, tmp_path))
+        return refused_before_the_start(monkeypatch, deploy)
+
+    assert "no SavedModel and no .keras file" in message(DeployRequest("m"))
+    (tmp_path / "m.keras").touch()
+    assert "gets no new version" in message(DeployRequest("m", update=True))
+    records.save(Deployed("m", "other", "h2", 8501, None))
+    assert "endpoint m is on h2 of other already" in message(DeployRequest("m"))
+
+
+def test_a_notebook_that_cannot_open_starts_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    records.save(Deployed(records.NOTEBOOK, "other", "h2", 8888, None))
+    opened = partial(open_notebook, stopped(), None, 8888, None, 60)
+    assert "is on h2 of other already" in refused_before_the_start(monkeypatch, opened)
+    monkeypatch.setattr(Target, "status", lambda _: pytest.fail("the stack was read"))
+    with pytest.raises(Exit, match="run 'typo' is not recorded here"):
+        serving_tasks.notebook.body(None, run="typo")
+
+
+def test_a_failure_after_the_start_says_that_the_machines_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails(_: Inventory) -> None:
+        raise UsageError("no")
+
+    monkeypatch.setattr(power, "start", lambda inventory, *_, **__: inventory)
+    monkeypatch.setattr(reach, "sessions", fails)
+    (tmp_path / "m.keras").touch()
+    with pytest.raises(UsageError, match="no"):
+        deploy_on_host(stopped(), DeployRequest("m"), Source(None, tmp_path))
+    assert capsys.readouterr().out == "the machines keep running: fab stop --stack gpu\n"
 
 
 def place(session: Any = None, home: str = "/h", deadline: Deadline | None = None) -> Place:
@@ -252,13 +307,16 @@ def test_the_log_of_an_endpoint_is_printed(
     elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = home / ".railhead/endpoints/m/logs"
-    with pytest.raises(Exit, match="endpoint m has no log yet"):
+    with pytest.raises(Exit, match="endpoint m has no log yet\n  next: fab status --hosts h1"):
         tasks.logs.body(None, hosts="h1", endpoint="m")
     logs.mkdir()
     (logs / "server.log").write_text("loads version 1\n\x1b[31mserves\n")
     tasks.logs.body(None, hosts="h1", endpoint="m")
     out = capsys.readouterr().out
     assert "loads version 1\n" in out and "serves\n" in out and "\x1b" not in out
+    (logs / "server.log.1").write_text("older\n")
+    tasks.logs.body(None, hosts="h1", endpoint="m")
+    assert "older\nloads version 1\n" in capsys.readouterr().out
     with pytest.raises(Exit, match="--endpoint goes without"):
         tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
 

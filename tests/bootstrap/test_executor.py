@@ -301,7 +301,11 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         ("--echo data push data push", 2, "there is no file or folder data here"),
         ("-H a data list", 2, "fab data-list takes no hosts"),
         ("data push", 2, "did not receive required positional arguments"),
-        ("data", 2, "fab data takes push or list\n  next: fab --help data push"),
+        (
+            "data",
+            2,
+            "next: fab --help data push   # or: fab --help data list\n",
+        ),
         ("data pull", 2, "fab data takes push or list, not 'pull'"),
         ("train --hosts a --data push", 2, "--data 'push': write --data NAME=URI"),
         ("train --hosts a --script data push", 2, "No idea what 'push' is!"),

@@ -124,8 +124,9 @@ def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
         with pytest.raises(UsageError, match="nothing was cancelled") as refused:
             attach.last_run(A)
         assert refused.value.hint == f"fab cancel --run {run_id}"
-    started = f"the last run, {run_id}, was started in {home}. Cancel it? [y/N] "
-    assert questions == [started]
+    folder = home / "results" / run_id
+    question = f"the results of the last run, {run_id}, go to {folder}. Cancel it? [y/N] "
+    assert questions == [question]
 
 
 @pytest.mark.parametrize(

@@ -39,27 +39,27 @@ def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("task", ["teardown", "stop"])
-def test_a_bare_command_asks_before_it_ends_a_run_of_another_folder(
+def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     mine, other = tmp_path / "mine", tmp_path / "other"
     hosts = parse_hosts("127.0.0.1:1")
     local_state.save_cluster(hosts)
-    for number, folder in enumerate((mine, other)):
-        folder.mkdir()
+    for number, folder in enumerate((mine, other, other, other, other)):
+        folder.mkdir(exist_ok=True)
         run = {"run_id": f"r{number}", "cluster": hosts.name}
         local_state.save_run(run, folder / "results" / f"r{number}")
-    done = fab(mine, task)
-    assert done.returncode == 2
-    assert f"run r1, which may be going on, was started in {other}. End it?" in done.stderr
-    assert f"next: fab {task} --hosts 127.0.0.1:1 --yes" in done.stderr
-    assert "run r0" not in done.stderr, "started here"
-    for argv in ([task, "--yes"], [task, "--hosts", "127.0.0.1:1"]):
-        assert "may be going on" not in fab(mine, *argv).stderr
-    (other / "results/r1").mkdir(parents=True)
-    (other / "results/r1/result.json").write_text("{}")
-    assert "may be going on" not in fab(mine, task).stderr, "fetched: it has ended"
+    named = ", ".join(f"r{n} (its results go to {other}/results/r{n})" for n in (4, 3, 2))
+    done, with_hosts = fab(mine, task), fab(mine, task, "--hosts", "127.0.0.1:1")
+    assert f"also ends what is left of run {named}, 1 more\n" in done.stdout
+    assert "also ends" not in with_hosts.stdout
+    assert done.returncode == with_hosts.returncode, "it went on"
+    assert done.stderr.splitlines()[0] == with_hosts.stderr.splitlines()[0]
+    for number in range(1, 5):  # fetched: it has ended
+        (other / f"results/r{number}").mkdir(parents=True)
+        (other / f"results/r{number}/result.json").write_text("{}")
+    assert "also ends" not in fab(mine, task).stdout, "r0 is of this folder"
 
 
 def test_fab_alone_prints_the_tasks(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ class Workflows:
         patch.setattr(
             tearing_down, "teardown", lambda inventory, _: self.torn_down.append(inventory.name)
         )
-        patch.setattr(railhead.Run, "_hosts", lambda run: None)
+        for hosts in ("_hosts", "_status"):
+            patch.setattr(railhead.Run, hosts, lambda run: None)
 
     def train(self, inventory: Any, options: Any) -> Any:
         self.trained.append(options)
