@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fabric.main import program
 from invoke import Collection, Task
 
 from bootstrap.cli import executor, result_tasks, serving_tasks, tasks
@@ -80,9 +81,7 @@ def test_data_push_and_data_list_get_the_stack() -> None:
 
 def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
-    monkeypatch.setattr(
-        executor.program, "collection", Collection.from_module(tasks), raising=False
-    )
+    monkeypatch.setattr(program, "collection", Collection.from_module(tasks), raising=False)
     return executor._with_target("fab stop", given)
 
 
