@@ -23,7 +23,7 @@ from invoke.exceptions import ParseError, UnknownFileType
 from invoke.util import yaml  # type: ignore[attr-defined]
 
 from bootstrap.cli.hints import with_target
-from bootstrap.console import log
+from bootstrap.console import interrupts, log
 from bootstrap.console.output import printable
 from bootstrap.errors import RailheadError, Terminated
 
@@ -209,12 +209,9 @@ def _with_hosts_of_run(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _handle_signals() -> None:
-    """SIGTERM raises Terminated. Where `fab` has to ignore SIGINT (`fab ... &` in a script), a
-    handler ignores it: unlike SIG_IGN, it is not inherited by the programs that are started here.
-    """
+    """SIGTERM raises Terminated; SIGINT stays ignored where it is, by `fab` alone."""
     signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)
+    interrupts.not_inherited()
 
 
 def _terminate(*_: object) -> None:

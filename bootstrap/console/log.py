@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bootstrap.console.interrupts import process_options
 from bootstrap.console.redact import add_secret, redacted, redacted_argv
 from bootstrap.console.text import clean
 
@@ -197,7 +198,7 @@ def shown(text: str) -> str:
 def run(argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command on this machine as `subprocess.run` does, in text mode, and log it."""
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        done = subprocess.run(argv, text=True, **options)
+        done = subprocess.run(argv, text=True, **{**process_options(), **options})
         notes.append(f"exit {done.returncode}")
     return done
 
@@ -209,7 +210,7 @@ def started(argv: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[An
     The block waits for its end or ends it; what it leaves running is logged as running.
     """
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        process = subprocess.Popen(argv, **options)
+        process = subprocess.Popen(argv, **{**process_options(), **options})
         try:
             yield process
         finally:

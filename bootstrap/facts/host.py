@@ -145,8 +145,9 @@ for p in python3.11 python3.12 python3.10 python3.13 python3; do
   q=$(command -v $p) || continue
   r=$(readlink -f "$q") || r=$q
   case $seen in *"|$r|"*) continue;; esac
+  v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') || continue
+  echo "$v $q"
   seen="$seen|$r|"
-  v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') && echo "$v $q"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
 # If the driver does not work, nvidia-smi prints its error to stdout, in place of the names.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -130,7 +131,8 @@ def wait_after_run(
         report(f"{left}: fab stop{inventory.option}")
     elif result["state"] == "succeeded":
         states = wait_for_stop(base.cloud_of(inventory), report, clock=clock)
-        local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
+        with contextlib.suppress(OSError):  # only the report of the run then lacks the times
+            local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
         report(describe_kept(stop, result, inventory))
 

@@ -57,7 +57,8 @@ def show(status: power.ClusterStatus, run_id: str | None) -> None:
         if not _has_events(run):
             raise UsageError(
                 f"run {run.run_id} has no TensorBoard events and no metrics yet",
-                hint=f"fab logs --run {run.run_id}   # our own training writes them by epoch",
+                hint=f"fab logs --run {run.run_id}   "
+                "# our own training writes them from its first steps",
             )
         with _tensorboard(run.results) as address, contextlib.suppress(KeyboardInterrupt):
             print_lines(f"TensorBoard of run {run.run_id}: {address}", "Ctrl-C ends it")

@@ -222,6 +222,19 @@ def test_a_python_with_two_names_is_started_once(
 
 
 @each_shell
+def test_a_name_of_a_dispatcher_that_fails_hides_no_other_name(
+    shell: list[str], tmp_path: Path
+) -> None:
+    """Version managers link all names to one program, which fails for versions that are off."""
+    dispatcher = "case $0 in *3.11) exit 1;; *) echo 3.12;; esac"
+    lay(tmp_path, {"bin/dispatcher": f"#!/bin/sh\n{dispatcher}\n"})
+    for name in ("python3.11", "python3.12", "python3"):
+        (tmp_path / "bin" / name).symlink_to("dispatcher")
+    path = f"{tmp_path}/bin:{os.defpath}"
+    assert answer(shell, "pythons", tmp_path, path)["3.12"] == f"{tmp_path}/bin/python3.12"
+
+
+@each_shell
 @pytest.mark.parametrize("active", [(), (1,), (0, 1)])
 def test_active_apt_timers_are_found(
     shell: list[str], tmp_path: Path, active: tuple[int, ...]

@@ -105,6 +105,16 @@ def test_a_program_of_a_fab_that_ignores_ctrl_c_does_not_ignore_it(fab: Fab, hom
     assert ": exit -2 (" in log_files(home)[0].read_text()
 
 
+@pytest.mark.parametrize(("before", "sessions"), [("trap '' INT;", 2), ("", 1)])
+def test_ctrl_c_reaches_programs_only_where_it_reaches_fab(
+    fab: Fab, before: str, sessions: int
+) -> None:
+    """The terminal sends it to the whole group of a script, `fab ... &` and its programs included.
+    A program in a session of its own is in no such group."""
+    done = fab("status", "--cmd", "cut -d ' ' -f 6 /proc/$$/stat /proc/$PPID/stat", before=before)
+    assert len({*done.stdout.split()}) == sessions
+
+
 def test_only_its_owner_reads_the_log(fab: Fab, home: Path) -> None:
     fab("status", before="umask 0;")
     (file,) = log_files(home)

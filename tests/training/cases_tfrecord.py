@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,7 @@ from training.config import TrainConfig
 from training.data import splits
 from training.data.__main__ import main as data_command
 from training.data.formats import tfrecord
+from training.data.records import LARGEST, LENGTH, masked_crc
 from training.data.uri import Given
 
 NUMBERS: dict[str, Any] = {"input_feature": "x", "label_feature": "y"}
@@ -218,6 +220,48 @@ def damaged_tfrecord_files_are_named(folder: Path) -> None:
     path.write_bytes(b"")
     with refused("a.tfrecord has no record"):
         load("tfrecord", folder)
+
+
+@case
+def a_later_record_that_is_no_example_is_named(folder: Path) -> None:
+    path = written(folder / "a.tfrecord", [*tables(range(70)), b"\xff\xff"])
+    with refused(f"{path} record 71 is not a tf.train.Example"):
+        load("tfrecord", folder, **NUMBERS)
+
+
+@case
+def a_length_that_the_file_does_not_have_is_refused_before_tensorflow_reads(folder: Path) -> None:
+    path = written(folder / "a.tfrecord", tables(range(70)))
+    good = path.read_bytes()
+    for begin, where in ((b"", "in its first record"), (good, "behind record 70")):
+        for length in (30 << 30, 1 << 40, 1 << 62, (1 << 64) - 1):
+            header = LENGTH.pack(length)
+            header += masked_crc(header).to_bytes(4, "little")
+            content = begin + header + bytes(90)
+            numbers = f"{path} is truncated or damaged {where}: the record needs {length + 4} bytes"
+            for file in (content, gzip.compress(content)):
+                path.write_bytes(file)
+                with refused(numbers, "but the file has 90 more"):
+                    load("tfrecord", folder, **NUMBERS)
+
+
+@case
+def a_record_above_the_largest_is_refused_though_the_file_has_it(folder: Path) -> None:
+    header = LENGTH.pack(LARGEST + 1)
+    path = folder / "a.tfrecord"
+    path.write_bytes(header + masked_crc(header).to_bytes(4, "little"))
+    with path.open("r+b") as file:
+        file.truncate(LARGEST + 100)  # takes no place on the disk
+    with refused(f"the record has {LARGEST + 1} bytes, but the largest that is read has {LARGEST}"):
+        load("tfrecord", folder, **NUMBERS)
+
+
+@case
+def the_name_of_a_file_counts_before_its_folders(folder: Path) -> None:
+    written(folder / "my_test_set/train-00000-of-00001", tables(range(20)))
+    written(folder / "my_test_set/more.tfrecord", tables(range(3)))
+    found = load("tfrecord", folder, **NUMBERS)
+    assert len(found.train) + len(found.validation) == 20 and len(found.test) == 3
 
 
 @case

@@ -1,21 +1,26 @@
 """TFRecord files as sequences of framed records, without decoding them. Standard library only.
 
 A record is framed by its length (8 bytes), a CRC of the length, and behind it a CRC of the data.
-TensorFlow checks the CRCs when it reads; here only the first length's is checked, to know a
-TFRecord file from any other.
+TensorFlow checks the CRCs when it reads; here only that of a first length is checked, to know a
+TFRecord file from any other, and that of a length which is too large.
 """
 
 from __future__ import annotations
 
+import gzip
+import os
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 
 from training.data import DataError
 from training.data.store import Store
 
-FRAME = 8 + 4 + 4
+HEADER = 8 + 4  # bytes before the data of a record: its length and a CRC
+FRAME = HEADER + 4
 LENGTH = struct.Struct("<Q")
+LARGEST = 1 << 30  # bytes of one record that TensorFlow may read
 
 
 def frames(pieces: Iterable[Any], path: str) -> Iterator[int]:
@@ -104,8 +109,55 @@ def cut(data: memoryview, skip: int, most: int | None) -> tuple[int, int, int, i
 
 def check_first(data: memoryview, path: str) -> None:
     """Refuse a file that does not begin with a length and its CRC."""
-    if len(data) < 12 or masked_crc(data[:8]) != struct.unpack_from("<I", data, 8)[0]:
+    if not is_header(data):
         raise DataError(f"{path} is not a TFRecord file, or is compressed")
+
+
+def check_lengths(file: IO[bytes] | gzip.GzipFile, path: str) -> None:
+    """Compare the length of each record with what follows it: TensorFlow takes that much memory
+    before it reads, and crashes where there is too little. A length with a wrong CRC ends the
+    check, since TensorFlow refuses it. `file` is open at its begin, may be a gzip.GzipFile, and
+    only its headers are read.
+
+    Raises:
+        DataError: the file ends inside a record, has one above LARGEST, or is damaged gzip.
+    """
+    whole = begin = 0  # records, and where the next one begins
+    try:
+        while len(header := file.read(HEADER)) == HEADER:
+            end = begin + LENGTH.unpack_from(header)[0] + FRAME
+            if end - begin - FRAME > LARGEST or not reaches(file, end):
+                if is_header(header):
+                    raise damaged(path, whole, reason(file, begin, end))
+                return
+            whole, begin = whole + 1, end
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(path, whole, str(error)) from None
+
+
+def reaches(file: IO[bytes] | gzip.GzipFile, end: int) -> bool:
+    """Whether a file has this many bytes; where it has, it is then at that place."""
+    file.seek(end - 1)
+    return bool(file.read(1))
+
+
+def reason(file: IO[bytes] | gzip.GzipFile, begin: int, end: int) -> str:
+    """Why a record is refused that begins and ends at these places."""
+    needs, rest = end - begin - HEADER, file.seek(0, os.SEEK_END) - begin - HEADER
+    if rest < needs:
+        return f"the record needs {needs} bytes with its CRC, but the file has {rest} more"
+    return f"the record has {needs - 4} bytes, but the largest that is read has {LARGEST}"
+
+
+def damaged(path: str, whole: int, reason: str) -> DataError:
+    """The error for a file that can be read up to the end of this many records."""
+    behind = f"behind record {whole}" if whole else "in its first record"
+    return DataError(f"{path} is truncated or damaged {behind}: {reason}")
+
+
+def is_header(data: bytes | memoryview) -> bool:
+    """Whether some bytes begin with a length and its CRC."""
+    return len(data) >= HEADER and masked_crc(data[:8]) == struct.unpack_from("<I", data, 8)[0]
 
 
 def masked_crc(data: bytes | memoryview) -> int:

@@ -3,11 +3,13 @@
 FOLDER/train-00000-of-00010, validation-00000-of-00002      or FOLDER/train/*.tfrecord, or a file
 
 The input of a record is an encoded image, or numbers; its label is one number. Each file is read
-once when it is opened: that checks every record's CRC and finds the places of the images.
+once when it is opened: that checks every record's CRC and finds the places of the images. Before,
+the lengths of its records are checked: one that is too large ends the process in TensorFlow.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,14 +23,13 @@ from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
 from training.data.formats.images import EncodedImages
-from training.data.records import FRAME, check_first
+from training.data.records import FRAME, HEADER, check_first, check_lengths, damaged
 
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLITS)})(?=[-_./\d]|$)")
 GZIP = b"\x1f\x8b"
-HEADER = 8 + 4  # bytes before the data of a record: its length and a CRC
 TYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
 BATCH = 64  # records that are parsed at once
 SHOWN = 20  # features in a message
@@ -176,8 +177,8 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     for path in sorted(folder.rglob("*")):
         inner = path.relative_to(folder).as_posix()
         if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
-            split = SPLIT.search(inner)
-            found.setdefault(SPLITS[split[1]] if split else "", []).append(path)
+            words = SPLIT.findall(inner)  # the last one: a file's name counts before its folders
+            found.setdefault(SPLITS[words[-1]] if words else "", []).append(path)
     if not found:
         raise DataError(f"{folder} has no TFRecord file ({NAMES})")
     if "" in found and len(found) > 1:
@@ -190,7 +191,7 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
 
 def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:
     """All records of some files: encoded images, or arrays of numbers."""
-    files = [File(path, compression_of(path)) for path in paths if path.stat().st_size]
+    files = [checked(path) for path in paths if path.stat().st_size]
     if (layout := first_layout(files, config)) is None:
         raise DataError(f"{paths[0]} has no record, nor has any other file")
     images = layout.input.kind == "bytes"
@@ -225,6 +226,14 @@ def places(parts: Sequence[Part], feature: str) -> Places:
     return Places(tuple(str(part.file.path) for part in parts), np.concatenate(rows), feature)
 
 
+def checked(path: Path) -> File:
+    """A file in which no length of a record makes TensorFlow crash; DataError for any other."""
+    file = File(path, compression_of(path))
+    with gzip.open(path) if file.compression else path.open("rb") as content:
+        check_lengths(content, str(path))
+    return file
+
+
 def compression_of(path: Path) -> str:
     """Empty or GZIP, by the first bytes; DataError for a file that is no TFRecord file."""
     with path.open("rb") as file:
@@ -257,9 +266,7 @@ def numbered(file: File) -> Iterator[tuple[int, bytes]]:
         for number, record in enumerate(file.records(), 1):
             yield number, record.numpy()
     except tf.errors.OpError as error:
-        behind = f"behind record {number}" if number else "in its first record"
-        reason = error.message.partition(" [Op:")[0]
-        raise DataError(f"{file.path} is truncated or damaged {behind}: {reason}") from None
+        raise damaged(str(file.path), number, error.message.partition(" [Op:")[0]) from None
 
 
 def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
@@ -310,9 +317,10 @@ def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part
             part.labels.append(parsed[config.label_feature].numpy())
             if keep:
                 part.inputs.append(parsed[config.input_feature].numpy())
-    except tf.errors.OpError as error:
+    except (tf.errors.OpError, UnicodeError) as error:  # a message of TensorFlow is not UTF-8
         check_each(file, layout, config)
-        raise DataError(f"{file.path} cannot be read: {error.message}") from None
+        reason = getattr(error, "message", str(error))
+        raise DataError(f"{file.path} cannot be read: {reason}") from None
     return part
 
 
