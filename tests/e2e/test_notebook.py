@@ -55,7 +55,7 @@ def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) 
     assert "/.railhead/envs/" in python, "the kernel is the runtime's"
     kernel = api(address, "/kernels", {"name": "python3"})["id"]
     known = f"/kernels/{kernel}"
-    wait_until(lambda: api(address, known)["execution_state"] != "dead", 60, "a kernel lives")
+    wait_until(lambda: api(address, known)["execution_state"] != "dead", 150, "a kernel lives")
     shown.send_signal(signal.SIGINT)
     out, _ = shown.communicate(timeout=30)
     assert shown.returncode == 0 and "the notebook goes on" in out

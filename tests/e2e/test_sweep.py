@@ -43,10 +43,10 @@ def hosts_of(operator: Operator, run: str) -> str:
 def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> None:
     command, go = sweep_of(operator, "0.1,0.2,0.3")
     sweep = operator.start(*command)
-    wait_until(lambda: has_begun(go, "0.1") and has_begun(go, "0.2"), 60, "two trials at once")
+    wait_until(lambda: has_begun(go, "0.1") and has_begun(go, "0.2"), 150, "two trials at once")
     assert not has_begun(go, "0.3")
     os.kill(int(go.with_name("go.0.1").read_text()), signal.SIGKILL)
-    wait_until(lambda: has_begun(go, "0.3"), 60, "the slice of the killed trial takes the third")
+    wait_until(lambda: has_begun(go, "0.3"), 150, "the slice of the killed trial takes the third")
     go.touch()
     out, _ = sweep.communicate(timeout=90)
     assert sweep.returncode == 0, out
@@ -65,7 +65,7 @@ def test_trials_at_once_one_is_killed_and_the_others_end(operator: Operator) -> 
 def test_ctrl_c_leaves_nothing_of_any_slice(operator: Operator) -> None:
     command, go = sweep_of(operator, "0.1,0.2")
     sweep = operator.start(*command)
-    wait_until(lambda: has_begun(go, "0.1") and has_begun(go, "0.2"), 60, "two trials at once")
+    wait_until(lambda: has_begun(go, "0.1") and has_begun(go, "0.2"), 150, "two trials at once")
     sweep.send_signal(signal.SIGINT)
     out, _ = sweep.communicate(timeout=60)
     assert sweep.returncode == 1 and "no run of it is left" in out, out

@@ -55,9 +55,9 @@ def test_tensorboard_follows_a_run_and_leaves_nothing(operator: Operator) -> Non
         except OSError:
             return 0
 
-    wait_until(lambda: points() > 0, 60, "the curve is shown")
+    wait_until(lambda: points() > 0, 150, "the curve is shown")
     before = points()
-    wait_until(lambda: points() > before, 60, "new points arrive")
+    wait_until(lambda: points() > before, 150, "new points arrive")
     shown.send_signal(signal.SIGINT)
     out, _ = shown.communicate(timeout=30)
     assert shown.returncode == 0 and "TensorBoard has ended" in out
