@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from e2e.local_hosts import REPO, Operator, marked, wait_until
 from standins import object_stores
 
