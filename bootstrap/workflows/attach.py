@@ -146,13 +146,12 @@ def follow_started(connection: RunConnection) -> None:
 
 
 def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
-    print_lines(
-        "", "Ctrl-C: cancelling the run on every host; press Ctrl-C again to stop waiting for it"
-    )
+    text = "Ctrl-C: cancelling the run on every host; press Ctrl-C again to stop waiting for it"
     try:
+        print_lines("", text)
         _cancel(inventory, run)
-    except KeyboardInterrupt:
-        what = "stopped waiting: the run is being cancelled, and may still have processes"
+    except KeyboardInterrupt:  # perhaps before anything was cancelled
+        what = "stopped waiting: the run may still have processes"
         raise RunFailed(what, hint=f"fab cancel --run {run.run_id}   # checks each host") from None
     hint = f"fab fetch --run {run.run_id}   # for its results so far"
     raise RunFailed(f"run {run.run_id} was cancelled", hint=hint)

@@ -150,16 +150,14 @@ class _Trials:
             raise RunFailed("terminated; the runs continue", hint=AGAIN) from None
         except KeyboardInterrupt:
             running = self._interrupt()
-            print_lines(
-                "",
-                f"Ctrl-C: cancelling {count(len(running), 'run')} on every host; press Ctrl-C "
-                "again to stop waiting",
-            )
+            runs = count(len(running), "run")
+            text = f"Ctrl-C: cancelling {runs} on every host; press Ctrl-C again to stop waiting"
             try:
+                print_lines("", text)
                 side_by_side(self._cancel, running)()
                 wait()
-            except KeyboardInterrupt:
-                what = "stopped waiting: the runs are being cancelled, and may still have processes"
+            except KeyboardInterrupt:  # perhaps before anything was cancelled
+                what = "stopped waiting: the runs may still have processes"
                 raise RunFailed(what, hint="fab status   # shows which runs are left") from None
 
     def _interrupt(self) -> list[tuple[Inventory, str]]:
