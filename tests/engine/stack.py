@@ -101,6 +101,17 @@ def _step(metadata: Mapping[str, Any]) -> Step:
     return Step(metadata["op"], kinds.split("$")[-1], name, tuple(sorted(diff)))
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether a file of the state is JSON to its end, or gone by now."""
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    except FileNotFoundError:
+        pass
+    return True
+
+
 class Stack:
     """One stack of this repository's project, or of `program`, with its state below `folder`.
 
@@ -170,6 +181,19 @@ class Stack:
         state = json.loads(self.run("stack", "export", "--stack", self.name).ended(0).text)
         found: list[dict[str, Any]] = state["deployment"].get("resources") or []
         return found
+
+    def kill_between_writes(self, pid: int) -> None:
+        """SIGKILL of Pulumi while each file of the state is whole: a file that it was writing would
+        have to be removed by hand (test_engine.py)."""
+        for _ in range(1000):
+            os.kill(pid, signal.SIGSTOP)
+            while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.001)
+            if all(map(_is_whole, (self.folder / "state").rglob("*.json*"))):
+                break
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
 
     def _operate(self, verb: str, *args: str) -> Done:
         log = self.folder / "events.jsonl"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +88,7 @@ def test_a_service_account_that_a_killed_up_left_is_taken_over(gcp: OnGcp) -> No
 
     def kill(moment: str) -> None:
         if moment == f"after create {ACCOUNT}":
-            os.kill(process.pid, signal.SIGKILL)
+            gcp.stack.kill_between_writes(process.pid)
 
     gcp.watch(kill)
     process.communicate(timeout=200)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 from cloud.clean_up import clean_up
 from engine.aws import INSTANCE, OnAws
@@ -48,7 +45,7 @@ def test_a_killed_up_is_ended_with_the_machine_in_no_state(aws: OnAws) -> None:
 
     def kill(moment: str) -> None:
         if moment == f"after create {INSTANCE}":
-            os.kill(process.pid, signal.SIGKILL)
+            aws.stack.kill_between_writes(process.pid)
 
     aws.watch(kill)
     process.communicate(timeout=200)
