@@ -192,6 +192,15 @@ def describe_states(instance_states: dict[str, InstanceState]) -> str:
     )
 
 
+def start_later(inventory: Inventory) -> str:
+    """What to type where a cloud has no such machine free now."""
+    option = inventory.option
+    return (
+        f"fab start{option}   # later; or in another zone, with new machines: "
+        f"pulumi config set{option} zones ZONE && pulumi up{option}"
+    )
+
+
 def utc_now() -> str:
     """The time in UTC, as receipts and states show it."""
     return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -11,7 +11,15 @@ from bootstrap.clouds import costs as cloud_costs
 from bootstrap.clouds.aws import scheduler
 from bootstrap.clouds.aws.client import AwsClient, connect
 from bootstrap.clouds.aws.s3 import S3
-from bootstrap.clouds.base import STOPPED, Cost, Deadline, InstanceState, Refused, utc_now
+from bootstrap.clouds.base import (
+    STOPPED,
+    Cost,
+    Deadline,
+    InstanceState,
+    Refused,
+    start_later,
+    utc_now,
+)
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
@@ -198,14 +206,12 @@ class Aws:
         return InstanceState("unknown", None, EC2, now, f"not visible to {current}{owner}")
 
     def _stock_out(self, refused: Refused) -> Refused:
-        option = self.inventory.option
         zones = ", ".join(sorted({h.zone for h in self.inventory.hosts if h.zone}))
         return Refused(
             f"EC2 has no such machine free in {zones} now ({refused.error_code}); "
             "nothing was started, and stopped machines keep their disks",
             refused.error_code,
-            hint=f"fab start{option}   # later; or in another zone, with new machines: "
-            f"pulumi config set{option} zones ZONE && pulumi up{option}",
+            hint=start_later(self.inventory),
         )
 
     def _console(self, instance: str) -> str:

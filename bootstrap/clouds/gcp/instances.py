@@ -8,7 +8,15 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import costs as cloud_costs
-from bootstrap.clouds.base import MISSING, Cost, Deadline, InstanceState, Refused, utc_now
+from bootstrap.clouds.base import (
+    MISSING,
+    Cost,
+    Deadline,
+    InstanceState,
+    Refused,
+    start_later,
+    utc_now,
+)
 from bootstrap.clouds.gcp.client import GoogleClient, connect, wait_for_operation
 from bootstrap.clouds.gcp.gcs import Gcs
 from bootstrap.console.wait import Clock
@@ -68,7 +76,7 @@ class Gcp:
             try:
                 wait_for_operation(self._client, operation, self._clock)
             except Refused as refused:
-                raise _stock_out(host, refused, self.inventory.option) from None
+                raise _stock_out(host, refused, self.inventory) from None
 
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""
@@ -279,13 +287,12 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
 
 
-def _stock_out(host: Host, refused: Refused, option: str) -> RailheadError:
+def _stock_out(host: Host, refused: Refused, inventory: Inventory) -> RailheadError:
     if not any(code in refused.error_code for code in STOCK_OUTS):
         return refused
     return Refused(
         f"{host.name}: Google has no such machine free in {host.zone} now; it is stopped and keeps "
         f"its disk\n  {refused.message}",
         refused.error_code,
-        hint=f"fab start{option}   # later; or in another zone, with new machines: "
-        f"pulumi config set{option} zones ZONE && pulumi up{option}",
+        hint=start_later(inventory),
     )
