@@ -23,7 +23,7 @@ from training.config import TrainConfig
 from training.data import DataError
 from training.data.arrays import Arrays
 from training.data.formats.images import EncodedImages
-from training.data.records import FRAME, HEADER, check_first, check_lengths, damaged
+from training.data.records import FRAME, HEADER, check_lengths, damaged, is_header
 
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
@@ -238,13 +238,11 @@ def compression_of(path: Path) -> str:
     """Empty or GZIP, by the first bytes; DataError for a file that is no TFRecord file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
-    try:
-        check_first(memoryview(head), str(path))
-    except DataError:
-        if head.startswith(GZIP):
-            return "GZIP"
-        raise DataError(f"{path} is not a TFRecord file, plain or gzip") from None
-    return ""
+    if is_header(head):
+        return ""
+    if head.startswith(GZIP):
+        return "GZIP"
+    raise DataError(f"{path} is not a TFRecord file, plain or gzip")
 
 
 def first_layout(files: Sequence[File], config: TrainConfig) -> Layout | None:
