@@ -29,7 +29,7 @@ class StateTypes:
 
     def may_remain(self, kind: str) -> bool:
         """Whether a resource of this type belongs to a bucket, which stays if it has objects."""
-        return bool(self.bucket) and kind.startswith(str(self.bucket).partition("/")[0] + "/")
+        return self.bucket is not None and kind.startswith(self.bucket.partition("/")[0] + "/")
 
 
 @dataclass(frozen=True)

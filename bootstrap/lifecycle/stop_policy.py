@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -131,7 +130,7 @@ def wait_after_run(
         report(f"{left}: fab stop{inventory.option}")
     elif result["state"] == "succeeded":
         states = wait_for_stop(base.cloud_of(inventory), report, clock=clock)
-        with contextlib.suppress(OSError):  # only the report of the run then lacks the times
+        with suppress(OSError):  # only the report of the run then lacks the times
             local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
         report(describe_kept(stop, result, inventory))
