@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
+from standins.servers import free_port
 
 from bootstrap.serving.deploy import REMOTE, SUPERVISOR
 
@@ -60,9 +61,7 @@ class Endpoint:
         for name in SUPERVISOR:
             shutil.copy(REMOTE / name, self.folder)
         (self.folder / "server.py").write_text(SERVER)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         argv = [sys.executable, str(self.folder / "server.py")]
         document = {"port": self.port, "until": time.time() + 600, "argv": argv, "stop": None}
         self.write({**document, **changes})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from standins.servers import free_port
 
 from bootstrap.clouds.local import host as local_host
 from bootstrap.console.wait import wait_until
@@ -33,8 +33,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     for name in ("host_key", "key"):
         local_host.make_key(tmp_path / name, name)
     (tmp_path / "known_hosts").write_text(f"railhead-2 {(tmp_path / 'host_key.pub').read_text()}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(port=port, folder=tmp_path))
     settings = [f"ListenAddress=127.0.0.1:{port}", f"HostKey={tmp_path}/host_key"]
     settings += [f"AuthorizedKeysFile={tmp_path}/key.pub", "StrictModes=no", "UsePAM=no"]

@@ -12,14 +12,9 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator, wait_until
+from standins.servers import free_port
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def api(address: str, path: str, body: Any = None, method: str | None = None) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from standins import xml_uploads
-from standins.servers import binary, free_port, running
+from standins.servers import binary, free_port, free_ports, running
 
 KEY, SECRET = "AKIDTEST", "a-secret-of-the-tests"
 GUEST, GUEST_SECRET = "AKIDGUEST", "a-guest-of-the-tests"
@@ -141,7 +141,7 @@ def account(access: str, secret: str) -> dict[str, Any]:
 def gcs(caches: Path, folder: Path) -> Iterator[Gcs]:
     """A new Google Cloud Storage, in memory; NoServer where it cannot be built."""
     path = binary("fake-gcs-server", caches)
-    port, behind = free_port(), free_port()
+    port, behind = free_ports(2)
     folder.mkdir(parents=True, exist_ok=True)
     options = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(behind)]
     options += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"]

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import pwd
+import random
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ PACKAGES = {
     "fake-gcs-server": "github.com/fsouza/fake-gcs-server@v1.56.1",
 }
 BUILD_SECONDS = 900
+PORTS = range(20_000, 32_000)
 
 
 class NoServer(Exception):
@@ -68,9 +70,20 @@ def build(package: str, folder: Path) -> None:
 
 def free_port() -> int:
     """A port of this machine that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ones. Nobody else takes them before the servers are started: they are below the
+    ports (from 32768) that Linux gives to connections and to whoever binds port 0.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
 
 
 @contextlib.contextmanager

@@ -111,6 +111,13 @@ class Proxy(BaseHTTPRequestHandler):
         """Nothing: tests read answers."""
 
 
+class Server(ThreadingHTTPServer):
+    """A thread for each connection; a client may open 16 at once on a busy machine."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
 def signed(path: str) -> str:
     """The path of an upload with a signed URL, the one XML upload that the emulator has."""
     return f"{path}?X-Goog-Algorithm=none"
@@ -120,8 +127,7 @@ def signed(path: str) -> str:
 def serve(port: int, upstream: str) -> Iterator[None]:
     """The proxy on a port, in threads of this process; `upstream` is host:port."""
     handler = type("Handler", (Proxy,), {"upstream": upstream, "uploads": Uploads()})
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", port), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield

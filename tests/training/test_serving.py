@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
+from standins.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "locks/serving.txt"
@@ -74,9 +74,7 @@ class Server:
     """A server with its own folder of versions."""
 
     def __init__(self, python: str, packages: Path, folder: Path, *options: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.folder = folder
         argv = [python, "-m", "training.serving", "--model", str(folder), "--name", "m"]
         argv += ["--port", str(self.port), *options]

@@ -10,13 +10,13 @@ import os
 import random
 import re
 import shutil
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standins.servers import free_ports
 
 from training.data.assignment import shuffled
 
@@ -145,14 +145,6 @@ def tf_configs(counts: dict[str, int]) -> list[dict[str, str]]:
         {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})}
         for role, index in tasks
     ]
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def run_together(
