@@ -16,9 +16,9 @@ from stacks.aws.lookups import Caller, caller, name_others, zones_with_type
 from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
+from stacks.config.settings import ClusterConfig
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
-from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
 

@@ -15,8 +15,8 @@ from pulumi_aws import ec2
 
 from stacks import cluster_id
 from stacks.aws.tags import ID, identifying_tags
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 
 T = TypeVar("T")
 INSTANCES = "aws:ec2/getInstances:getInstances"

@@ -8,8 +8,8 @@ import pulumi
 from pulumi_aws import ec2
 
 from stacks.aws.lookups import lookup, zones_with_type
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 
 
 @dataclass(frozen=True)
