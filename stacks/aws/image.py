@@ -9,7 +9,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from stacks.aws.lookups import is_complete
+from stacks.aws.lookups.existing import is_complete
 from stacks.config.settings import ClusterConfig
 from stacks.config.validators import ConfigError
 

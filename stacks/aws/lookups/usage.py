@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups import existing_machines, running_machines
+from stacks.aws.lookups.existing import existing_machines, running_machines
 from stacks.aws.machine_types import TYPES, VcpuQuota
 from stacks.config.settings import ClusterConfig
 
