@@ -16,7 +16,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.start import Run, read_state
+from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import read_result, read_stop
 

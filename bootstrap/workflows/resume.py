@@ -12,7 +12,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.restore import Source
-from bootstrap.runs.start import Restore, Run
+from bootstrap.runs.run import Run
+from bootstrap.runs.start import Restore
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
 

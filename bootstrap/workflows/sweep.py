@@ -38,7 +38,7 @@ from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
 from bootstrap.report.sweep_file import alone, record, recorded
 from bootstrap.runs.request import RunRequest, TrainArgs
-from bootstrap.runs.start import find_run
+from bootstrap.runs.run import find_run
 from bootstrap.workflows import attach, bootstrap, train
 
 AGAIN = "the same command again   # it goes on where it was"
