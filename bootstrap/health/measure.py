@@ -36,11 +36,11 @@ from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
 from bootstrap.runs.run import Run, read_json
-from bootstrap.runs.start import HEALTH, REMOTE
+from bootstrap.runs.start import HEALTH
 from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import REMOTE, Reply, Session
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"

@@ -9,9 +9,8 @@ from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.runs.run import FINAL, Run, read_state
-from bootstrap.runs.start import REMOTE
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import REMOTE, Session
 from bootstrap.untrusted.run_files import RunState, parsed
 from bootstrap.untrusted.unpack import Hostile
 

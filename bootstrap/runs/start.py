@@ -26,9 +26,8 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import REMOTE, Session
 
-REMOTE = Path(__file__).parents[1] / "remote"
 CHIEF_PROGRAMS = {  # by the folder of remote/
     "run": (
         *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
