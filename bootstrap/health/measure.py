@@ -31,6 +31,7 @@ from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
+from bootstrap.provision.host_step import KERAS
 from bootstrap.runs import start
 from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
@@ -129,7 +130,7 @@ def tensorflow_readings(
 
     def bench(session: Session) -> TensorFlowReadings:
         argv = [python, "-I", "-", *args]  # -I: no module is imported from the home
-        reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
+        reply = session.run(argv, env=KERAS, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
 
     return everywhere(cluster.sessions, bench, what="running TensorFlow")

@@ -97,7 +97,8 @@ def deploy(
     """
     served = place.absolute(f"{endpoint.folder}/versions")
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
-    lay_out(place, endpoint, {"argv": argv, "until": clock_of(place.session) + request.seconds})
+    until = clock_of(place.session) + request.seconds
+    lay_out(place, endpoint, {"argv": argv, "until": until, "env": place.keras_home()})
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)

@@ -219,6 +219,7 @@ def test_here_the_file_is_judged_too(project: Path) -> None:
 EVAL = """
 import json, os, pathlib
 assert (pathlib.Path(os.environ["RAILHEAD_DATA_MODEL"]) / "model.keras").exists()
+assert os.environ["KERAS_HOME"].endswith("/.railhead/keras")  # TensorFlow makes this folder
 assert os.environ["RAILHEAD_DATA_TEST"].endswith("mnist") and os.environ["TOKEN"] == "x"
 print("F1: 0.5")
 print("F1: 0.75")
