@@ -6,6 +6,7 @@ keep `fab --list` fast.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable
@@ -97,12 +98,15 @@ HELP = {
 
 # Before a task, -f is Fabric's own: a configuration file.
 SHORT = {"follow": "f"}
+REPEATABLE = ()  # the default of an option that may be given several times
 
 
 class _Task(Task[Any]):
     """An Invoke task whose options have the short forms of `SHORT` and no others."""
 
-    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        if default == REPEATABLE:  # Invoke would take its type for that of one value
+            default = None
         found = super().arg_opts(name, default, taken_names)
         if name in SHORT:
             found["names"].append(SHORT[name])
@@ -110,18 +114,19 @@ class _Task(Task[Any]):
 
 
 def task(
-    *, lists: tuple[str, ...] = (), name: str | None = None, positional: tuple[str, ...] = ()
+    *, name: str | None = None, positional: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Task[Any]]:
-    """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
+    """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`. An option
+    whose default is `()` may be given several times."""
 
     def decorate(body: Callable[..., None]) -> Task[Any]:
-        code = body.__code__
-        options = {name.replace("_", "-") for name in code.co_varnames[: code.co_argcount]}
+        parameters = inspect.signature(body).parameters
+        options = {name.replace("_", "-") for name in parameters}
         return _Task(
             report_errors(body),
             name=name,
             help={option: text for option, text in HELP.items() if option in options},
-            iterable=list(lists),
+            iterable=[name for name, one in parameters.items() if one.default == REPEATABLE],
             positional=list(positional),
             auto_shortflags=False,
         )

@@ -24,9 +24,8 @@ from bootstrap.serving.state import (
     read_state,
     wait_for,
 )
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import REMOTE, Session
 
-REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows

@@ -22,7 +22,7 @@ from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metrics.options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
