@@ -32,7 +32,7 @@ HELP = {
     "requirements": "a file of further packages, resolved together with the runtime's pins",
     "proxy": "http://HOST:PORT, through which hosts reach the package index",
     "ca": "a file of certificates (PEM) that hosts trust when they download packages",
-    "runtime": "tf2.18 (with Horovod) or tf2.21; default: tf2.18 where the hosts have a Python for it",
+    "runtime": "tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts' Pythons",
     "system": "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
     "allow-mixed": "allow several GPU types in one cluster",
     "json": "print only the result on stdout, as JSON",
