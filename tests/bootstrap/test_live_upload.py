@@ -121,7 +121,7 @@ def test_a_folder_that_was_removed_leaves_what_was_uploaded(
 
 
 def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
-    s3: Any, run: Path
+    s3: Any, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(run, 10)
     loop = live_upload.LiveUpload(str(run), URL)
@@ -135,7 +135,7 @@ def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
         sent.append(path)
         put(path, *rest)
 
-    again.bucket.put = counted
+    monkeypatch.setattr(again.bucket, "put", counted)
     assert again.step() and again.step()
     assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2 + ["r1"]
 
@@ -149,7 +149,7 @@ def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
 
 
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = uploads(run)
     checkpoint(run, 10)
@@ -161,7 +161,7 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         (newer / "state.npz").unlink(missing_ok=True)
 
-    sender.bucket.put = and_remove
+    monkeypatch.setattr(sender.bucket, "put", and_remove)
     assert not sender.step()
     assert set(restored(tmp_path)[0]) == {"step-00000010/state.npz", "step-00000010/manifest.json"}
 
