@@ -240,6 +240,7 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
     for schedule in cluster.every(SCHEDULE):
         waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
         assert waits == {schedule.name}
+        assert rights in schedule.depends_on
 
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
@@ -347,6 +348,14 @@ def test_the_policy_of_the_bucket_waits_for_its_public_access_block() -> None:
     cluster = made()
     block = cluster.one("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
     assert block.urn in cluster.one("aws:s3/bucketPolicy:BucketPolicy").depends_on
+
+
+def test_the_rule_for_old_versions_waits_for_versioning() -> None:
+    """AWS asks for that order: on a bucket without versions the rule has nothing to remove."""
+    cluster = made()
+    versions = cluster.one("aws:s3/bucketVersioning:BucketVersioning")
+    lifecycle = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+    assert versions.urn in cluster.one(lifecycle).depends_on
 
 
 def test_s3_is_reached_inside_of_aws() -> None:
