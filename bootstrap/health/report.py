@@ -9,6 +9,7 @@ from statistics import median_low
 from bootstrap.console.text import clean, columns_of, count, size
 from bootstrap.facts.host import HostFacts
 from bootstrap.health.checks import (
+    TARGET,
     Finding,
     HostReadings,
     Reduction,
@@ -112,12 +113,14 @@ def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list
     return [*table(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
 
 
-def finding_lines(findings: Sequence[Finding]) -> list[str]:
-    """Each finding with its action; those that do not count are marked as notes."""
+def finding_lines(findings: Sequence[Finding], target: str) -> list[str]:
+    """Each finding with its action; those that do not count are marked as notes.
+
+    `target` is the option that names the hosts in commands (Inventory.option)."""
     lines = []
     for found in findings:
         first, *rest = [clean(line) for line in found.what.splitlines()]
         lines.append(f"[{found.host}] {'' if found.counts else 'note: '}{first}")
         lines += [f"  | {line}" for line in rest]
-        lines.append(f"  do: {found.action}")
+        lines.append(f"  do: {found.action.replace(TARGET, target)}")
     return lines

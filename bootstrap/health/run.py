@@ -27,11 +27,11 @@ from bootstrap.ssh.connect import Sessions, all_facts
 def health(inventory: Inventory, options: Options) -> None:
     """Print measurements and findings; RailheadError if there are findings."""
     with reach.sessions(inventory) as sessions:
-        check_hosts(sessions, options, print_lines)
+        check_hosts(sessions, options, inventory.option, print_lines)
 
 
-def check_hosts(sessions: Sessions, options: Options, report: Reporter) -> None:
-    """Check all hosts; print readings and findings.
+def check_hosts(sessions: Sessions, options: Options, target: str, report: Reporter) -> None:
+    """Check all hosts; print readings and findings. `target` names the hosts in commands.
 
     Raises:
         UsageError: the hosts have no runtime yet, or none fits them; the other checks were done.
@@ -53,7 +53,7 @@ def check_hosts(sessions: Sessions, options: Options, report: Reporter) -> None:
     else:
         for line in measured.lines():
             report(line)
-    for line in finding_lines(findings):
+    for line in finding_lines(findings, target):
         report(line)
     _end(findings, refused, len(facts), report)
 
@@ -127,8 +127,8 @@ def _measure_links(cluster: ConnectedCluster, report: Reporter) -> list[Finding]
     try:
         found = measure.reduction(cluster)
     except RailheadError as wrong:
-        action = (
-            wrong.hint or "fab bootstrap; then docs/troubleshooting.md, by the message of mpirun"
+        action = wrong.hint or (
+            f"fab bootstrap{checks.TARGET}; then docs/troubleshooting.md, by the message of mpirun"
         )
         return [Finding("all hosts", f"the all-reduce failed: {wrong.message}", action)]
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ of it was printed by a machine of ours.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from dataclasses import replace
@@ -19,6 +20,7 @@ from bootstrap.facts.host import HostFacts, parse
 from bootstrap.facts.xid import Memory, Xid
 from bootstrap.health import checks
 from bootstrap.health.checks import (
+    TARGET,
     ClockOffset,
     Device,
     Finding,
@@ -196,7 +198,7 @@ def test_a_driver_that_fails_is_reported_in_its_own_text(four: HostFacts) -> Non
 
 def test_no_driver_at_all_is_a_case_for_bootstrap(four: HostFacts) -> None:
     (found,) = checks.gpu_findings("h1", broken(four, driver=None))
-    assert found.action.startswith("fab bootstrap ")
+    assert found.action.startswith(f"fab bootstrap{TARGET} ")
 
 
 def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
@@ -407,11 +409,16 @@ def test_the_slowest_host_is_named_against_the_median(debian: HostFacts) -> None
     assert chart.lines()[-1] == "the slowest host is h2: its matmul takes 1.2 times the median's"
 
 
+def test_every_command_of_a_finding_names_the_hosts() -> None:
+    commands = re.findall(r"fab [a-z]+(?:{TARGET})?", inspect.getsource(checks))
+    assert len(commands) >= 5 and all(command.endswith("{TARGET}") for command in commands)
+
+
 def test_text_of_a_host_reaches_no_terminal_as_it_is() -> None:
-    found = Finding("h1", "mpirun failed\n\x1b[2Jand more", "fab bootstrap", counts=False)
-    assert finding_lines([found]) == [
+    found = Finding("h1", "mpirun failed\n\x1b[2Jand more", f"fab bootstrap{TARGET}", counts=False)
+    assert finding_lines([found], " --stack gpu") == [
         "[h1] note: mpirun failed",
         "  | and more",
-        "  do: fab bootstrap",
+        "  do: fab bootstrap --stack gpu",
     ]
     assert table([("a", "b"), ("\x1b[31mred", "c")]) == ["a    b", "red  c"]
