@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -182,6 +183,22 @@ def answers_at(sky: Sky, seconds: float, *names: str) -> None:
     """No sshd of these machines runs before so many seconds have passed."""
     sky.machines.end(*names)
     sky.at_sleep.append(lambda: sky.machines.run(*names) if sky.time >= seconds else None)
+
+
+def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    cluster.start("demo", 1)
+    cluster.stop("demo")
+    with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
+        Target().running()
+    assert stopped.value.hint.startswith("fab start   #")
+    shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
+    with pytest.raises(HostsNotReady) as gone:
+        Target().running()
+    assert gone.value.hint.startswith("fab demo   #")
 
 
 # --- Starting and stopping ---------------------------------------------------------------------

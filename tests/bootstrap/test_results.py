@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
@@ -192,6 +193,7 @@ def test_a_folder_here_that_is_a_link_is_reported_and_not_entered(run: Run, tmp_
     elsewhere.mkdir()
     run.results.mkdir(parents=True)
     (run.results / "outputs").symlink_to(elsewhere)
+    (run.results / "result.json").write_text(RESULT.decode())  # of an earlier fetch
     with pytest.raises(RailheadError, match="outputs is a link"):
         fetch(Host(packed(GOOD)), run)
     assert not list(elsewhere.iterdir())
@@ -277,6 +279,14 @@ def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
     assert lines == ["1 file changed during the transfer, not fetched: fab fetch again"]
 
 
+def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> None:
+    """The chief stops the machines as soon as it has the notice and the run has ended."""
+    begun, ended = Host(packed(GOOD[1:])), Host(packed(GOOD))
+    for host in (begun, ended):
+        fetch(host, run)
+    assert "write" not in begun.requests and "write" in ended.requests
+
+
 NAMES = ["a", "a b/\u00e9.bin", "\u7fa9", "a\\b", ".hidden", "...", "d/" * 31 + "f", "x" * 240]
 NAMES += [
     "a\tb",
@@ -301,3 +311,18 @@ def test_what_a_killed_fetch_left_is_removed_and_one_that_goes_on_is_not(tmp_pat
     with unpack.stage(tmp_path) as first, unpack.stage(tmp_path) as second:
         assert {*tmp_path.iterdir()} == {first, second}
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_here_is_a_message_with_the_command_that_fetches_elsewhere(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    host = Host(packed([member("results/result.json", RESULT)]))
+    with monkeypatch.context() as patch, pytest.raises(RailheadError) as caught:
+        patch.setattr(unpack, "new_file", full)
+        fetch(host, run)
+    assert "No space left on device; they are still on " in str(caught.value)
+    assert caught.value.hint.startswith("fab fetch --run r1 --to FOLDER ")
+    assert fetch(host, run)["state"] == "succeeded"
