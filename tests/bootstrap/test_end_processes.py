@@ -201,6 +201,7 @@ HOSTS = {
     "a talkative shell": ("echo welcome; echo '{\"left\": []}'", {"left": []}),
     "no way there": ("echo refused >&2; exit 255", {"unknown": "refused"}),
     "no output": ("exit 1", {"unknown": ""}),
+    "no end": ("exec sleep 600", {"unknown": "no answer within 3 seconds"}),
 }
 
 
@@ -215,7 +216,7 @@ def test_every_host_is_swept_and_received(
     (tmp_path / "bin" / "ssh").chmod(0o755)
     pid = start(PLAIN)
     swept = f"end_processes.end_on_all_hosts({run_of('a', 'b')}, 'F')"
-    text = f"import end_processes, json; print(json.dumps({swept}))"
+    text = f"import end_processes, json; end_processes.REPLY = 3.0; print(json.dumps({swept}))"
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(home)}
     environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(SWEEP.parent), **marks}

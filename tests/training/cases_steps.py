@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
 from samples.files import image_folder
-from samples.trainings import folder_with, losses, run, same
+from samples.trainings import MIRRORED, folder_with, losses, run, same
 from standins.case_runner import case, refused
 
 from training.data.__main__ import main as data_command
 from training.evaluation.scores import counts_of, means, per_class
+from training.models import MODELS
 
 
 @case
@@ -51,6 +53,16 @@ def the_accuracy_counts_no_padding(folder: Path) -> None:
     np.testing.assert_allclose(outcome.evaluation["accuracy"], right.mean())
     confusion = np.array(outcome.evaluation["confusion"])
     assert confusion.trace() == right.sum() and confusion.sum() == 9
+
+
+@case
+def replicas_have_common_moving_averages(folder: Path) -> None:
+    """Those of the exported model: its evaluation is that of the training."""
+    with patch.dict(MODELS, linear="layers_with_state"):
+        outcome = run(folder, mirrored=True)
+    for weight in outcome.training.model.weights:
+        one, other = MIRRORED.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(one, other, weight.path)
 
 
 @case
