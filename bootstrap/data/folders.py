@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import stat
 import time
 from collections.abc import Iterator
@@ -83,6 +84,8 @@ def listed(path: Path, where: str) -> LocalData:
         if root.is_file():
             check_name(root)
             return LocalData(root.parent, (_readable(root, root.name),))
+        if root.exists() and not root.is_dir():
+            raise _special(path)
         files = sorted(_walk(root, root, "", ()), key=lambda file: file.path)
     except OSError as error:
         raise UsageError(f"{where}: cannot read {error.filename}: {error.strerror}") from error
@@ -109,13 +112,19 @@ def _walk(root: Path, folder: Path, prefix: str, entered: tuple[Path, ...]) -> I
         elif stat.S_ISREG(mode):
             yield _readable(path, name)
         else:
-            raise UsageError(f"{path} is not a file but a FIFO, a socket or a device: remove it")
+            raise _special(path)
+
+
+def _special(path: Path) -> UsageError:
+    return UsageError(f"{path} is not a file but a FIFO, a socket or a device: remove it")
 
 
 def _readable(path: Path, name: str) -> DataFile:
     """A file that this user may read."""
     if not os.access(path, os.R_OK):
-        raise UsageError(f"cannot read {path}: Permission denied", hint=f"chmod u+r {path}")
+        raise UsageError(
+            f"cannot read {path}: Permission denied", hint=f"chmod u+r {shlex.quote(str(path))}"
+        )
     return DataFile(name, path.stat().st_size)
 
 

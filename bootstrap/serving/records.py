@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -108,7 +109,9 @@ def find(name: str) -> Deployed | None:
         return None
     except (OSError, ValueError, TypeError, RecursionError):
         pass
-    raise UsageError(f"the record of endpoint {name} is damaged: {file}", hint=f"rm -r {file}")
+    raise UsageError(
+        f"the record of endpoint {name} is damaged: {file}", hint=f"rm -r {shlex.quote(str(file))}"
+    )
 
 
 def require(name: str) -> Deployed:

@@ -30,8 +30,8 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
         raise UsageError(
-            f"port {local_port} of this machine is in use ({error.strerror})",
-            hint="--local-port 0   # a free one",
+            f"port {local_port} of this machine cannot be used ({error.strerror})",
+            hint="the same command with --local-port 0   # a free one",
         ) from None
     with listener:
         threading.Thread(target=_serve, args=(listener, session, port), daemon=True).start()

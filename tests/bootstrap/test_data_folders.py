@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,21 @@ def test_what_cannot_be_sent_is_named(
 def test_a_file_without_the_right_to_read_is_named(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    data = data.rename(data.with_name("my data"))
     real = os.access
     monkeypatch.setattr(
         os, "access", lambda path, mode: Path(path).name != "2.jpg" and real(path, mode)
     )
-    with pytest.raises(UsageError, match=r"cannot read .*2\.jpg: Permission denied"):
+    with pytest.raises(UsageError, match=r"cannot read .*2\.jpg: Permission denied") as caught:
         listed(data, "--data train")
+    path = Path(shlex.split(caught.value.hint)[-1])
+    assert path.name == "2.jpg" and path.exists()
+
+
+def test_a_fifo_that_is_named_itself_is_refused(data: Path) -> None:
+    os.mkfifo(data / "pipe")
+    with pytest.raises(UsageError, match="pipe is not a file but a FIFO"):
+        listed(data / "pipe", "--data train")
 
 
 def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None
 def test_a_local_port_in_use_is_refused(session: Session) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-        refusal = pytest.raises(UsageError, match=f"port {port} of this machine is in use")
+        refusal = pytest.raises(UsageError, match=f"port {port} of this machine cannot be used")
         with refusal, tunnel(session, 1, port):
             pass
 
