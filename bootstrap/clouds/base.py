@@ -176,7 +176,7 @@ def wait_for_state(
     def settled() -> bool:
         nonlocal states, reached
         before, states = describe_states(states), cloud.instance_states()
-        if (line := describe_states(states)) != before:
+        if (line := describe_states(states)) not in (before, ""):
             report(line)
         reached = reached + 1 if all(s.state in wanted for s in states.values()) else 0
         started.update(name for name, s in states.items() if s.state == "starting")

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import STOPPED, Cloud, Deadline, most_urgent
+from bootstrap.clouds.base import STOPPED, Deadline, most_urgent
 from bootstrap.console.output import Reporter
 from bootstrap.console.wait import Clock
-from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
@@ -21,6 +21,8 @@ from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import read_result, read_stop
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
+READ_SECONDS = 10.0  # until the chief answers, which may be stopping
+LEFT = "left to endpoint"  # how stop_machines.py begins it
 DEFAULT_KEEP = 20
 
 
@@ -108,11 +110,17 @@ def keep_running(inventory: Inventory) -> str:
 
 
 def wait_after_run(
-    inventory: Inventory, run: Run, report: Reporter, *, clock: Clock | None = None
+    inventory: Inventory,
+    run: Run,
+    report: Reporter,
+    *,
+    chief: Session | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Report what happens to the machines; after a successful run wait until they are stopped.
 
-    The times of the stops are recorded, for the report of the run.
+    The times of the stops are recorded, for the report of the run. Machines that `chief` leaves
+    to an endpoint are not waited for.
 
     Raises:
         HostsFailed: some do not stop.
@@ -128,11 +136,42 @@ def wait_after_run(
         left = f"no supervisor is left to stop the machines{price(inventory)}"
         report(f"{left}: fab stop{inventory.option}")
     elif result["state"] == "succeeded":
-        states = wait_for_stop(base.cloud_of(inventory), report, clock=clock)
+        cloud = _Stopping(base.cloud_of(inventory), run, chief)
+        states = wait_for_stop(cloud, report, clock=clock)
+        for name, why in cloud.left.items():
+            report(f"[{name}] keeps running: {why}; fab status{inventory.option} says until when")
         with suppress(OSError):  # only the report of the run then lacks the times
             local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
     else:
         report(describe_kept(stop, result, inventory))
+
+
+class _Stopping:
+    """The states of the machines that stop after a run, without those that its supervisor leaves
+    to an endpoint: `left`, {host: why}."""
+
+    def __init__(self, cloud: base.HasStates, run: Run, chief: Session | None) -> None:
+        self.cloud, self.run, self.chief = cloud, run, chief
+        self.left: dict[str, str] = {}
+
+    def instance_states(self) -> dict[str, base.InstanceState]:
+        """The states as the cloud reports them now."""
+        self._read_left()
+        states = self.cloud.instance_states()
+        return {name: state for name, state in states.items() if name not in self.left}
+
+    def _read_left(self) -> None:
+        if self.chief is None:
+            return
+        try:
+            state = read_state(self.chief, self.run, silence=READ_SECONDS)
+        except RailheadError:  # its connection ends when it stops
+            self.chief = None
+            return
+        stopped = (state.machines or {}).get("stopped") if state else None
+        for name, why in stopped.items() if isinstance(stopped, dict) else ():
+            if str(why).startswith(LEFT):
+                self.left[name] = str(why)[:200]
 
 
 def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
@@ -182,7 +221,7 @@ def describe_phase(machines: Mapping[str, Any]) -> str:
 
 
 def wait_for_stop(
-    cloud_: Cloud, report: Reporter, *, clock: Clock | None = None
+    cloud_: base.HasStates, report: Reporter, *, clock: Clock | None = None
 ) -> Mapping[str, base.InstanceState]:
     """Wait until the cloud reports every machine as stopped; HostsFailed if it does not."""
     states = base.wait_for_state(

@@ -56,10 +56,10 @@ def read_json(session: Session, path: str) -> Any:
         raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
 
 
-def read_state(chief: Session, run: Run) -> RunState | None:
+def read_state(chief: Session, run: Run, *, silence: float | None = None) -> RunState | None:
     """state.json of a run; None if it does not exist, Hostile if it is damaged."""
     path = f"{run.folder}/state.json"
-    text = chief.call("read", paths=[path])[path]
+    text = chief.call("read", silence=silence, paths=[path])[path]
     return RunState.read(text) if text else None
 
 

@@ -171,19 +171,20 @@ def finish(connection: RunConnection) -> None:
     if result.get("state") != "succeeded":
         lines = checkpoints.status_lines(connection.chief, run)
         print_lines(*lines, *(f"next: fab train --resume {run.run_id}" for _ in lines))
-    judge(connection.inventory, connection.run, result)
+    judge(connection, result)
 
 
-def judge(inventory: Inventory, run: Run, result: Mapping[str, Any]) -> None:
+def judge(connection: RunConnection, result: Mapping[str, Any]) -> None:
     """Print how the run ended and what happens to the machines; raises what `results.judge`
     raises."""
+    inventory, run, chief = connection.inventory, connection.run, connection.chief
     print_lines(*results.trouble_line(result))
     try:
         print_lines(results.judge(run, result))
     except RailheadError:
-        stop_policy.wait_after_run(inventory, run, print_lines)
+        stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
         raise
-    stop_policy.wait_after_run(inventory, run, print_lines)
+    stop_policy.wait_after_run(inventory, run, print_lines, chief=chief)
 
 
 def _print_results(folder: Path) -> None:

@@ -7,14 +7,14 @@ import json
 import math
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bootstrap.console.live import Board
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.runs.follow import show_record
+from bootstrap.runs.follow import RunConnection, show_record
 from bootstrap.runs.results import judge, require_writable, trouble_line
 from bootstrap.runs.run import Run
 from bootstrap.workflows import attach
@@ -142,7 +142,7 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     inventory = Inventory("c", (Host("h1", "10.0.0.1"),))
     result = {**ended(None), "state": state, "trouble": "disk full"}
     with nullcontext() if state == "succeeded" else pytest.raises(RunFailed):
-        attach.judge(inventory, RUN, result)
+        attach.judge(RunConnection(RUN, inventory, cast(Any, None)), result)
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "not everything could be written: disk full"
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])

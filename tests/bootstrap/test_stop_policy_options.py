@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from standins import registered_cloud
@@ -19,6 +20,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
+from bootstrap.ssh.session import ConnectionLost
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
@@ -167,6 +169,34 @@ def test_a_success_waits_until_the_cloud_reports_stopped(
     with pytest.raises(HostsFailed, match="machines do not stop") as caught:
         stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append, clock=never.clock())
     assert caught.value.hint == "fab teardown" and never.time < 700
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_machine_that_is_left_to_an_endpoint_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    fake = Stopping(1e9)
+    registered_cloud.register(monkeypatch, "aws", fake)
+    (tmp_path / "run.json").write_text('{"stop": {"keep_minutes": 20}}')
+    (tmp_path / "result.json").write_text('{"state": "succeeded"}')
+    machines = {"phase": "stopped", "stopped": {"m1": "left to endpoint digits", "m2": ""}}
+    state = {"state": "succeeded", "pid": 5, "heartbeat": 1.0, "machines": machines}
+
+    class Chief:
+        def call(self, op: str, *, silence: float, paths: list[str]) -> dict[str, str]:
+            if lost:
+                raise ConnectionLost("it stopped")
+            return dict.fromkeys(paths, json.dumps(state))
+
+    lines: list[str] = []
+    wait = partial(stop_policy.wait_after_run, chief=cast(Any, Chief()), clock=fake.clock())
+    if lost:
+        with pytest.raises(HostsFailed):
+            wait(OURS, Run("r1", tmp_path), lines.append)
+    else:
+        wait(OURS, Run("r1", tmp_path), lines.append)
+        assert lines[-1].startswith("[m1] keeps running: left to endpoint digits; fab status")
+        assert fake.time < 60
 
 
 def test_the_stop_machines_text() -> None:
