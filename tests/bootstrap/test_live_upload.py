@@ -253,16 +253,14 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
 
 def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
-    put = growing.bucket.put
 
     def refuse(*_: Any) -> None:
         raise OSError("503 Slow Down")
 
     (run / "results/metrics.jsonl").write_text("one\n")
-    growing.bucket.put = refuse
-    with pytest.raises(OSError, match="503"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="503"):
+        patch.setattr(growing.bucket, "put", refuse)
         growing.step()
-    growing.bucket.put = put
     growing.step()
     (name,) = names(s3)
     found = s3.get_object(Bucket="results-b", Key=f"runs/r1/{name}")["Body"].read()
