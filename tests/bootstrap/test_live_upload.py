@@ -168,7 +168,7 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
 
 
 def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry would have the hash of what was uploaded, and the next file one of a later time."""
     sender = uploads(run)
@@ -181,7 +181,7 @@ def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         own_file(run, "b.h5", "3", age=40)
 
-    sender.bucket.put = and_change
+    monkeypatch.setattr(sender.bucket, "put", and_change)
     assert not sender.step()
     assert restored(tmp_path)[0] == {"a.h5": "1"}
 
