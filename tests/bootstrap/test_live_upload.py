@@ -318,7 +318,9 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
     assert wait_until(gone, seconds=60, every=0.05)
 
 
-def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_said(run: Path) -> None:
+def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_reported(
+    run: Path,
+) -> None:
     document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
     missing = live_upload.start(document, str(run))
     assert "No such file" in live_upload.end(missing, str(run))

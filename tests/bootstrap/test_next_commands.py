@@ -11,7 +11,7 @@ import pytest
 from fabric.main import program
 from invoke import Collection, Task
 
-from bootstrap.cli import executor, result_tasks, serving_tasks, tasks
+from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.hints import with_target
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -46,7 +46,7 @@ AS_IT_IS = [
 
 @cache
 def all_tasks() -> dict[str, Task[Any]]:
-    modules = (tasks, result_tasks, serving_tasks)
+    modules = (tasks, machine_tasks, result_tasks, serving_tasks)
     found = [task for module in modules for task in Collection.from_module(module).tasks.values()]
     return {task.name.rstrip("_").replace("_", "-"): task for task in found}
 
