@@ -81,7 +81,7 @@ def test_data_push_and_data_list_get_the_stack() -> None:
 
 def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
-    monkeypatch.setattr(program, "collection", Collection.from_module(tasks), raising=False)
+    monkeypatch.setattr(program, "collection", Collection.from_module(machine_tasks), raising=False)
     return executor._with_target("fab stop", given)
 
 
