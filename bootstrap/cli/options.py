@@ -149,13 +149,13 @@ def target_of(
 
 
 def options_of(
-    system: bool,
-    requirements: str | None,
-    peer_address: str | None,
-    runtime: str | None,
-    launcher: str | None = None,
     *,
     mixed: bool,
+    system: bool = False,
+    requirements: str | None = None,
+    peer_address: str | None = None,
+    runtime: str | None = None,
+    launcher: str | None = None,
     proxy: str | None = None,
     ca: str | None = None,
 ) -> Options:
