@@ -21,7 +21,6 @@ from typing import Any
 
 from bootstrap.cli.options import options_of
 from bootstrap.cli.targets import Target
-from bootstrap.console.output import print_lines
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation import here as evaluation_here
 from bootstrap.evaluation.request import FOLDER, read_evaluation
@@ -30,13 +29,14 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stop_policy import read_stop_policy
 from bootstrap.report import write
 from bootstrap.report.facts import RunFacts, object_in, read_run
-from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
+from bootstrap.runs.earlier_run import earlier_run
 from bootstrap.runs.metrics.plots import Record
-from bootstrap.runs.request import TrainArgs, read_request
+from bootstrap.runs.request import TrainArgs
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
+from bootstrap.workflows.resume import request_for
 
 __all__ = [
     "BelowThreshold",
@@ -146,13 +146,9 @@ class Cluster:
         )  # fmt: skip
         policy = read_stop_policy(_text(keep), not stop, _text(max_hours))
         earlier = earlier_run(_run_id(resume)) if resume is not None else None
-        if earlier:
-            request, given = resumed_request(earlier, given)
-            print_lines(*changed_program(earlier, request))
-        else:
-            request = read_request(given)
+        request, used = request_for(given, earlier)
         options = options_of(
-            self._system, given.requirements, self._peer_address, given.runtime,
+            self._system, used.requirements, self._peer_address, used.runtime,
             request.options.launcher, mixed=self._allow_mixed,
         )  # fmt: skip
         chosen = training.TrainOptions(request, options, self._results, True, policy, earlier)

@@ -8,11 +8,11 @@ import sys
 
 import pulumi
 
-from stacks import settings
 from stacks.clouds import CLOUDS
+from stacks.config import settings
+from stacks.config.validators import ConfigError
 from stacks.cost import cost
 from stacks.summary import summary
-from stacks.validators import ConfigError
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pulumi
 
+from stacks.config.settings import ClusterConfig
 from stacks.cost import cost, price_per_machine
-from stacks.settings import ClusterConfig
 
 PRICE = "price-per-machine"  # of a resource in Pulumi's state; bootstrap reads it there
 # In the clouds' refusals for capacity; bootstrap/lifecycle/up.py has them too.

@@ -1,6 +1,6 @@
 """The registry of clouds: what the stacks must know of each without asking it. Pure.
 
-A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and in config_schema.py the keys
+A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and in config/schema.py the keys
 that it alone has. Code outside reads a property of a cloud, never its name.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from stacks.aws import config_rules as aws_rules
 from stacks.aws import machine_types as aws_types
+from stacks.config.rules import Rule, Values
 from stacks.gcp import config_rules as gcp_rules
 from stacks.gcp import machine_types as gcp_types
 from stacks.machine_types import MachineType, PriceList
 from stacks.quotas import QuotaNeed
-from stacks.validation import Rule, Values
 
 
 def _no_defaults(_values: Values) -> dict[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stacks.clouds import CLOUDS
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 
 def price(config: ClusterConfig) -> dict[str, Any] | None:

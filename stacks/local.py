@@ -13,7 +13,7 @@ import pulumi
 from pulumi import dynamic
 
 from stacks import outputs
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 Props = dict[str, Any]
 INPUTS = ("cluster", "name", "running")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 SCHEMA = 1
 POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that the stack made

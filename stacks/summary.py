@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stacks.config.settings import ClusterConfig
 from stacks.cost import cost
-from stacks.settings import ClusterConfig
 
 
 def summary(config: ClusterConfig, document: Mapping[str, Any] | None) -> str:

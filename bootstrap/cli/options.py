@@ -6,6 +6,7 @@ keep `fab --list` fast.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable
@@ -31,7 +32,7 @@ HELP = {
     "requirements": "a file of further packages, resolved together with the runtime's pins",
     "proxy": "http://HOST:PORT, through which hosts reach the package index",
     "ca": "a file of certificates (PEM) that hosts trust when they download packages",
-    "runtime": "tf2.18 (with Horovod) or tf2.21; default: by GPU and launcher",
+    "runtime": "tf2.18 (with Horovod) or tf2.21; default: by launcher and hosts' Pythons",
     "system": "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
     "allow-mixed": "allow several GPU types in one cluster",
     "json": "print only the result on stdout, as JSON",
@@ -45,7 +46,7 @@ HELP = {
     "args": "arguments of --script, quoted as in a shell: --args='--epochs 3'",
     "data": "NAME=URI[,shard|replicate][,file|stream]: a folder or file here, host:/path, s3://, gs://",
     "sagemaker": "give --script the variables that Amazon SageMaker gives: SM_CHANNEL_TRAIN, ...",
-    "keras": "2 or 3; default: 2 for a script with several workers, else 3",
+    "keras": "2 or 3; default: 2 for a script with Horovod or several workers, else 3",
     "env": "an environment variable of the program, NAME=value; repeatable",
     "env-file": "a file of NAME=value lines",
     "secret": "an environment variable to copy from this shell, never logged; repeatable",
@@ -59,7 +60,7 @@ HELP = {
     "at-once": "trials at the same time, each on an equal slice of the hosts (1)",
     "to-end": "also train hopeless combinations to their end",
     "runs": "ids of runs, comma-separated, or folders of results",
-    "by": "the metric that names the best run; default: accuracy, else loss",
+    "by": "the metric that names the best run; default: the one that most runs have",
     "sort": "time, duration, cost, or a metric such as accuracy: the best first",
     "here": "on this machine instead of the hosts",
     "resume": "the id of a run: the same program goes on from its checkpoints",
@@ -97,12 +98,15 @@ HELP = {
 
 # Before a task, -f is Fabric's own: a configuration file.
 SHORT = {"follow": "f"}
+REPEATABLE = ()  # the default of an option that may be given several times
 
 
 class _Task(Task[Any]):
     """An Invoke task whose options have the short forms of `SHORT` and no others."""
 
-    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        if default == REPEATABLE:  # Invoke would take its type for that of one value
+            default = None
         found = super().arg_opts(name, default, taken_names)
         if name in SHORT:
             found["names"].append(SHORT[name])
@@ -110,18 +114,19 @@ class _Task(Task[Any]):
 
 
 def task(
-    *, lists: tuple[str, ...] = (), name: str | None = None, positional: tuple[str, ...] = ()
+    *, name: str | None = None, positional: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Task[Any]]:
-    """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`."""
+    """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`. An option
+    whose default is `()` may be given several times."""
 
     def decorate(body: Callable[..., None]) -> Task[Any]:
-        code = body.__code__
-        options = {name.replace("_", "-") for name in code.co_varnames[: code.co_argcount]}
+        parameters = inspect.signature(body).parameters
+        options = {name.replace("_", "-") for name in parameters}
         return _Task(
             report_errors(body),
             name=name,
             help={option: text for option, text in HELP.items() if option in options},
-            iterable=list(lists),
+            iterable=[name for name, one in parameters.items() if one.default == REPEATABLE],
             positional=list(positional),
             auto_shortflags=False,
         )

@@ -5,6 +5,7 @@ The fabfile adds them to those of `tasks.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from invoke import Context
@@ -13,25 +14,25 @@ from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output
 
 
-@task(lists=("data", "metric", "min", "max", "env", "secret"), positional=("run",))
+@task(positional=("run",))
 def evaluate(
     c: Context,
     run: str,
     hosts: str | None = None,
     stack: str | None = None,
     here: bool = False,
-    data: list[str] | None = None,
-    min: list[str] | None = None,
-    max: list[str] | None = None,
+    data: Sequence[str] = (),
+    min: Sequence[str] = (),
+    max: Sequence[str] = (),
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
-    metric: list[str] | None = None,
+    metric: Sequence[str] = (),
     launcher: str | None = None,
     strategy: str | None = None,
     keras: str | None = None,
-    env: list[str] | None = None,
-    secret: list[str] | None = None,
+    env: Sequence[str] = (),
+    secret: Sequence[str] = (),
     requirements: str | None = None,
     runtime: str | None = None,
     slots: str | None = None,
@@ -54,9 +55,9 @@ def evaluate(
         earlier,
         TrainArgs(
             launcher=launcher, strategy=strategy, script=script, workdir=workdir, args=args,
-            keras=keras, env=tuple(env or ()), secrets=tuple(secret or ()),
-            data=tuple(data or ()), metrics=tuple(metric or ()), requirements=requirements,
-            runtime=runtime, mins=tuple(min or ()), maxs=tuple(max or ()),
+            keras=keras, env=tuple(env), secrets=tuple(secret),
+            data=tuple(data), metrics=tuple(metric), requirements=requirements,
+            runtime=runtime, mins=tuple(min), maxs=tuple(max),
         ),
     )  # fmt: skip
     if here:
@@ -89,15 +90,12 @@ def runs(c: Context, sort: str = "time", json: bool = False) -> None:
         listing.show(sort, out)
 
 
-SERIES = ("set", "data", "metric", "env", "secret")
-
-
-@task(lists=SERIES)
+@task()
 def sweep(
     c: Context,
     hosts: str | None = None,
     stack: str | None = None,
-    set: list[str] | None = None,
+    set: Sequence[str] = (),
     random: str | None = None,
     at_once: str | None = None,
     to_end: bool = False,
@@ -105,10 +103,10 @@ def sweep(
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
-    data: list[str] | None = None,
-    metric: list[str] | None = None,
-    env: list[str] | None = None,
-    secret: list[str] | None = None,
+    data: Sequence[str] = (),
+    metric: Sequence[str] = (),
+    env: Sequence[str] = (),
+    secret: Sequence[str] = (),
     launcher: str | None = None,
     strategy: str | None = None,
     requirements: str | None = None,
@@ -121,14 +119,15 @@ def sweep(
     from bootstrap.inventory.hosts import whole_number
     from bootstrap.lifecycle import power
     from bootstrap.runs.request import TrainArgs, read_request
-    from bootstrap.workflows import sweep as workflow
+    from bootstrap.workflows.series import sweep as workflow
+    from bootstrap.workflows.series.trials import run_trials
 
     base = TrainArgs(
         launcher=launcher, strategy=strategy, preset=preset, script=script, workdir=workdir,
-        args=args, data=tuple(data or ()), metrics=tuple(metric or ()), env=tuple(env or ()),
-        secrets=tuple(secret or ()), requirements=requirements, runtime=runtime,
+        args=args, data=tuple(data), metrics=tuple(metric), env=tuple(env),
+        secrets=tuple(secret), requirements=requirements, runtime=runtime,
     )  # fmt: skip
-    trials = read_trials(set or (), whole_number(random, "--random", 1, 100))
+    trials = read_trials(set, whole_number(random, "--random", 1, 100))
     requests = [(trial, read_request(trial.args(base))) for trial in trials]
     chosen = requests[0][1].options.launcher
     options = options_of(False, requirements, None, runtime, chosen, mixed=True)
@@ -141,10 +140,10 @@ def sweep(
         print_lines("all trials have ended before")
         workflow.report(sweep)
         return
-    workflow.sweep(power.ensure_running(status, print_lines, start_them=True), sweep)
+    run_trials(power.ensure_running(status, print_lines, start_them=True), sweep)
 
 
-@task(lists=SERIES)
+@task()
 def scale(
     c: Context,
     hosts: str | None = None,
@@ -152,14 +151,14 @@ def scale(
     counts: str | None = None,
     of: str | None = None,
     preset: str | None = None,
-    set: list[str] | None = None,
+    set: Sequence[str] = (),
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
-    data: list[str] | None = None,
-    metric: list[str] | None = None,
-    env: list[str] | None = None,
-    secret: list[str] | None = None,
+    data: Sequence[str] = (),
+    metric: Sequence[str] = (),
+    env: Sequence[str] = (),
+    secret: Sequence[str] = (),
     launcher: str | None = None,
     strategy: str | None = None,
     requirements: str | None = None,
@@ -169,7 +168,7 @@ def scale(
     """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): where more stops paying."""
     from bootstrap.report.facts import read_run
     from bootstrap.runs.request import TrainArgs, read_request
-    from bootstrap.workflows import scale as workflow
+    from bootstrap.workflows.series import scale as workflow
 
     results = Path.cwd() / "results"
     if of is not None:
@@ -178,9 +177,9 @@ def scale(
     numbers = workflow.read_counts(counts)
     request = read_request(
         TrainArgs(
-            launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set or ()),
-            script=script, workdir=workdir, args=args, data=tuple(data or ()),
-            metrics=tuple(metric or ()), env=tuple(env or ()), secrets=tuple(secret or ()),
+            launcher=launcher, strategy=strategy, preset=preset, settings=tuple(set),
+            script=script, workdir=workdir, args=args, data=tuple(data),
+            metrics=tuple(metric), env=tuple(env), secrets=tuple(secret),
             requirements=requirements, runtime=runtime,
         )
     )  # fmt: skip

@@ -13,7 +13,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, power, stop_policy, timer
 from bootstrap.lifecycle.stack_machines import StackMachines
-from bootstrap.runs import bucket_results, checkpoints, start
+from bootstrap.runs import bucket_results, checkpoints
+from bootstrap.runs.run import find_run, state_of
 from bootstrap.serving import on_host, records
 from bootstrap.serving.state import status_line
 from bootstrap.ssh import connect
@@ -81,7 +82,7 @@ def _chief(inventory: Inventory, run_id: str | None) -> str:
     """The name of the chief of the run, else of the cluster."""
     if run_id is None and not local_state.runs(inventory.name):
         return inventory.chief.name
-    return start.find_run(inventory, run_id).part_of(inventory).chief.name
+    return find_run(inventory, run_id).part_of(inventory).chief.name
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
@@ -159,9 +160,9 @@ def _show_run(inventory: Inventory, chief: Session, run_id: str | None) -> None:
     if run_id is None and not local_state.runs(inventory.name):
         print_lines("no run yet")
         return
-    run = start.find_run(inventory, run_id)
+    run = find_run(inventory, run_id)
     start_agent(chief)
-    state = start.state(chief, run)
+    state = state_of(chief, run)
     fetched = (run.results / "result.json").exists()
     results = f"fetched to {run.results}" if fetched else "not fetched"
     print_lines(f"run {run.run_id}: {state}; results {results}", *stop_policy.phase(chief, run))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from invoke import Context
@@ -15,10 +16,8 @@ from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console import log
 from bootstrap.console.output import confirm, json_output, print_lines
 
-TRAIN_LISTS = ("set", "env", "secret", "outputs", "data", "metric", "min", "max")
 
-
-@task(lists=TRAIN_LISTS)
+@task()
 def train(
     c: Context,
     hosts: str | None = None,
@@ -27,20 +26,20 @@ def train(
     strategy: str | None = None,
     ps: str | None = None,
     preset: str | None = None,
-    set: list[str] | None = None,
+    set: Sequence[str] = (),
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
-    data: list[str] | None = None,
+    data: Sequence[str] = (),
     sagemaker: bool = False,
     keras: str | None = None,
-    env: list[str] | None = None,
+    env: Sequence[str] = (),
     env_file: str | None = None,
-    secret: list[str] | None = None,
-    outputs: list[str] | None = None,
-    metric: list[str] | None = None,
-    min: list[str] | None = None,
-    max: list[str] | None = None,
+    secret: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    metric: Sequence[str] = (),
+    min: Sequence[str] = (),
+    max: Sequence[str] = (),
     resume: str | None = None,
     requirements: str | None = None,
     runtime: str | None = None,
@@ -58,26 +57,24 @@ def train(
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
     from bootstrap.lifecycle.stop_policy import read_stop_policy
-    from bootstrap.runs.earlier_run import changed_program, earlier_run, resumed_request
-    from bootstrap.runs.request import TrainArgs, read_request
+    from bootstrap.runs.earlier_run import earlier_run
+    from bootstrap.runs.request import TrainArgs
     from bootstrap.workflows import train as workflow
+    from bootstrap.workflows.resume import request_for
 
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
-    train_args = TrainArgs(
-        launcher, strategy, ps, preset, tuple(set or ()), script, workdir, args, keras,
-        tuple(env or ()), env_file, tuple(secret or ()), tuple(outputs or ()),
-        tuple(data or ()), sagemaker,
-        tuple(metric or ()), requirements, runtime, tuple(min or ()), tuple(max or ()),
+    given = TrainArgs(
+        launcher=launcher, strategy=strategy, ps=ps, preset=preset, settings=tuple(set),
+        script=script, workdir=workdir, args=args, keras=keras, env=tuple(env), env_file=env_file,
+        secrets=tuple(secret), outputs=tuple(outputs), data=tuple(data), sagemaker=sagemaker,
+        metrics=tuple(metric), requirements=requirements, runtime=runtime, mins=tuple(min),
+        maxs=tuple(max),
     )  # fmt: skip
     earlier = earlier_run(resume) if resume else None
-    if earlier:
-        request, train_args = resumed_request(earlier, train_args)
-        print_lines(*changed_program(earlier, request))
-    else:
-        request = read_request(train_args)
+    request, used = request_for(given, earlier)
     options = options_of(
-        system, train_args.requirements, peer_address, train_args.runtime,
-        request.options.launcher, mixed=allow_mixed, proxy=proxy, ca=ca,
+        system, used.requirements, peer_address, used.runtime, request.options.launcher,
+        mixed=allow_mixed, proxy=proxy, ca=ca,
     )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(

@@ -88,11 +88,15 @@ class Cost:
     source: str = ""
 
 
-class Cloud(Protocol):
-    """The instances of one inventory. Every method queries the cloud; nothing is cached."""
+class HasStates(Protocol):
+    """Instances whose states can be queried."""
 
     def instance_states(self) -> dict[str, InstanceState]:
         """The state of every host by its name, in the inventory's order."""
+
+
+class Cloud(HasStates, Protocol):
+    """The instances of one inventory. Every method queries the cloud; nothing is cached."""
 
     def start(self) -> None:
         """Start every instance that does not run; returns when the cloud has accepted it."""
@@ -150,7 +154,7 @@ def load(name: str) -> Any:
 
 
 def wait_for_state(
-    cloud: Cloud,
+    cloud: HasStates,
     wanted: Collection[str],
     *,
     report: Reporter = lambda _: None,

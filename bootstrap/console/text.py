@@ -173,3 +173,8 @@ def columns_of(text: str) -> int:
     """Columns on a terminal: wide characters take two, combining marks none."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
+
+
+def lines(out: str) -> list[str]:
+    """The lines that are not blank, without surrounding space."""
+    return [line for line in (raw.strip() for raw in out.splitlines()) if line]

@@ -15,6 +15,7 @@ from bootstrap.console.output import print_lines
 from bootstrap.data.inputs import DataInput
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation.request import FOLDER, MODEL, NAME
+from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.plan.runtimes import REPO
 from bootstrap.provision.local_environment import runtime_here
@@ -125,6 +126,8 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
     """The lines that a program prints, as they come; RailheadError if it fails."""
     ours = ("RAILHEAD_", "PYTHON", "TF_CONFIG", "OMPI_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    if not (Path.home() / ".keras").is_dir():  # TensorFlow makes it when it is imported
+        environment.setdefault("KERAS_HOME", str(local_state.home() / "keras"))
     with log.started(
         argv,
         cwd=folder,

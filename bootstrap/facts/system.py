@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bootstrap.console.text import lines
 from bootstrap.inventory.clouds import CLOUDS
 
 
@@ -42,11 +43,6 @@ class SystemFacts:
     def flavour(self) -> str:
         """The kernel flavour, as in the names of Ubuntu's and Debian's packages: aws, generic."""
         return re.sub(r"^[\d.]+(?:-\d+)*[-+]?(?:deb\d+(?:u\d+)?-)?", "", self.kernel)
-
-
-def lines(out: str) -> list[str]:
-    """The lines that are not blank, without surrounding space."""
-    return [line for line in (raw.strip() for raw in out.splitlines()) if line]
 
 
 def _cloud(out: str) -> str | None:

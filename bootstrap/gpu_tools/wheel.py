@@ -27,7 +27,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.plan import runtimes
 from bootstrap.plan.runtimes import ROWS, Environment, Runtime
 from bootstrap.provision import uv
-from bootstrap.provision.survey import wheels_of
+from bootstrap.provision.wheel_store import wheels_of
 
 TRIED = "tried.json"
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4

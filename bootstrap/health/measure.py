@@ -31,15 +31,17 @@ from bootstrap.lifecycle import reach
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import let_in
 from bootstrap.plan.hostfile import Peer
+from bootstrap.provision.host_step import KERAS
 from bootstrap.runs import start
 from bootstrap.runs.cancel import sweep
 from bootstrap.runs.launch import Program, RunOptions, StopPolicy
 from bootstrap.runs.request import RunRequest
-from bootstrap.runs.start import HEALTH, REMOTE, Run
+from bootstrap.runs.run import Run, read_json
+from bootstrap.runs.start import HEALTH
 from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Reply, Session
+from bootstrap.ssh.session import REMOTE, Reply, Session
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -128,7 +130,7 @@ def tensorflow_readings(
 
     def bench(session: Session) -> TensorFlowReadings:
         argv = [python, "-I", "-", *args]  # -I: no module is imported from the home
-        reply = session.run(argv, text=PROBE.read_text(), timeout=BENCH_SECONDS)
+        reply = session.run(argv, env=KERAS, text=PROBE.read_text(), timeout=BENCH_SECONDS)
         return read_probe(reply)
 
     return everywhere(cluster.sessions, bench, what="running TensorFlow")
@@ -218,9 +220,9 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
     """Run mpirun as the supervisor would, and read what rank 0 wrote."""
     chief = cluster.sessions.chief
     argv = ["timeout", "-k", "5", str(LINK_SECONDS)]
-    argv += start.read_json(chief, f"{check.folder}/mpirun.json")
+    argv += read_json(chief, f"{check.folder}/mpirun.json")
     reply = chief.run(argv, cwd=check.folder, env=start.environment_of(check))
-    output = start.read_json(chief, f"{check.folder}/results/health.json")
+    output = read_json(chief, f"{check.folder}/results/health.json")
     if reply.rc == TIMED_OUT:
         raise RailheadError(f"mpirun did not end within {LINK_SECONDS} s")
     if reply.rc or output is None:

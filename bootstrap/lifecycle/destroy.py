@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from bootstrap.clouds import base, bucket
 from bootstrap.clouds.base import STOPPED, Cloud, Cost, InstanceState
@@ -102,11 +101,9 @@ def stop(
 
 def wait_for_stop(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
     """Wait, with a time limit, until the cloud reports all as stopped; one line per machine."""
-    cloud_with_times = StopTimes(cloud)
-    states = base.wait_for_state(
-        cast("Cloud", cloud_with_times), STOPPED, report=report, clock=clock
-    )
-    return [machine_line(n, s, cloud_with_times.stopped_at.get(n, "")) for n, s in states.items()]
+    times = StopTimes(cloud)
+    states = base.wait_for_state(times, STOPPED, report=report, clock=clock)
+    return [machine_line(name, s, times.stopped_at.get(name, "")) for name, s in states.items()]
 
 
 def result_lines(inventory: Inventory) -> list[Line]:

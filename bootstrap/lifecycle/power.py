@@ -98,8 +98,11 @@ def started(status: ClusterStatus, report: Reporter) -> Iterator[Inventory]:
     if not status.not_running:
         yield inventory
         return
-    with stop_policy.preparing(inventory, report, failed=""):
+    try:
         yield inventory
+    except BaseException:
+        report(stop_policy.keep_running(inventory))
+        raise
 
 
 def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | None = None) -> None:

@@ -16,7 +16,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.start import Run, read_state
+from bootstrap.runs.run import Run, read_state
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import read_result, read_stop
 
@@ -92,20 +92,19 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
 
 
 @contextmanager
-def preparing(
-    inventory: Inventory, report: Reporter, failed: str = "no run was started; "
-) -> Iterator[None]:
-    """Around the steps before the supervisor starts: if one fails, report that machines run on.
-
-    `failed`: the beginning of that line.
-    """
+def preparing(inventory: Inventory, report: Reporter) -> Iterator[None]:
+    """Around the steps before the supervisor starts: if one fails, report that machines run on."""
     try:
         yield
     except BaseException:
         if inventory.is_managed:
-            keep = f"the machines keep running{price(inventory)}"
-            report(f"{failed}{keep}: fab stop{inventory.option}")
+            report(f"no run was started; {keep_running(inventory)}")
         raise
+
+
+def keep_running(inventory: Inventory) -> str:
+    """One line: the machines of a stack run on, at which price, and the command that stops them."""
+    return f"the machines keep running{price(inventory)}: fab stop{inventory.option}"
 
 
 def wait_after_run(

@@ -12,7 +12,7 @@ from bootstrap.plan import downloads, runtimes
 from bootstrap.provision import wheel_store, wheels
 from bootstrap.provision.apt_proxy import apt_proxy
 from bootstrap.provision.host_step import QUIET, HostStep
-from bootstrap.provision.survey import wheel_folder
+from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.untrusted import unpack
 
 BUILD = "~/.railhead/build"

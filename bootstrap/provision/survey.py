@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from bootstrap.errors import UsageError
 from bootstrap.facts import host as fact
 from bootstrap.facts.egress import EgressCheck
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import Cluster, Options
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.internet import Internet
-from bootstrap.plan.runtimes import Environment, choose_runtime, gpus_of
+from bootstrap.plan.runtimes import choose_runtime, gpus_of
 from bootstrap.provision import wheel_store
 from bootstrap.provision.requirements import resolve_extra
 from bootstrap.provision.uv import local_uv
+from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions, all_facts
 from bootstrap.ssh.session import Session
@@ -140,13 +139,3 @@ def with_wheel(cluster: AnyCluster) -> AnyCluster:
     folder = wheel_folder(cluster)
     cached = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
     return replace(cluster, wheel=wheel_store.local_wheel(folder), cached_wheel=cached)
-
-
-def wheel_folder(cluster: Cluster) -> Path:
-    """The folder in this machine's cache with the wheel for these hosts."""
-    return wheels_of(cluster.environment, cluster.facts[cluster.builder])
-
-
-def wheels_of(environment: Environment, builder: HostFacts) -> Path:
-    """The folder in this machine's cache with the wheel that a host like `builder` builds."""
-    return local_state.cache("wheels") / environment.wheel_key(builder)

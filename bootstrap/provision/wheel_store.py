@@ -16,10 +16,12 @@ from typing import Any
 from bootstrap.clouds import bucket
 from bootstrap.clouds.bucket import WHEELS, Bucket
 from bootstrap.errors import RailheadError
+from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import CachedWheel
+from bootstrap.plan.cluster import CachedWheel, Cluster
+from bootstrap.plan.runtimes import Environment
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -27,6 +29,16 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 class CorruptWheel(RailheadError):
     """The wheel in the bucket is damaged or incomplete."""
+
+
+def wheel_folder(cluster: Cluster) -> Path:
+    """The folder in this machine's cache with the wheel for these hosts."""
+    return wheels_of(cluster.environment, cluster.facts[cluster.builder])
+
+
+def wheels_of(environment: Environment, builder: HostFacts) -> Path:
+    """The folder in this machine's cache with the wheel that a host like `builder` builds."""
+    return local_state.cache("wheels") / environment.wheel_key(builder)
 
 
 def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:

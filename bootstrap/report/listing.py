@@ -21,7 +21,7 @@ from bootstrap.untrusted.run_files import parsed, read_result
 from bootstrap.untrusted.unpack import Hostile
 
 ORDERS = ("time", "duration", "cost")
-RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/results/result\.json")
+RESULT = re.compile(r"runs/(\d{8}-\d{6}-[0-9a-f]{4})/result\.json")  # as upload.py names it
 LIMIT = 1_000_000  # bytes of a result in a bucket
 MOST = 200  # runs of a bucket, the newest ones
 
@@ -94,7 +94,7 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
     pages = bucket.store.objects("runs/")
     keys = [found[1] for page in pages for item in page if (found := RESULT.fullmatch(item.key))]
     for run_id in sorted({*keys} - known)[-MOST:]:
-        data = bucket.read(f"runs/{run_id}/results/result.json", LIMIT)
+        data = bucket.read(f"runs/{run_id}/result.json", LIMIT)
         try:
             text = (data or b"").decode(errors="replace")
             result, evaluation = read_result(text), parsed(text, "").get("evaluation")

@@ -14,7 +14,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.results import LEFT, accept, draw, result_of
-from bootstrap.runs.start import Run, find_run
+from bootstrap.runs.run import Run, find_run
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import Entry, Manifest, refuse_changed, skipped_line
 

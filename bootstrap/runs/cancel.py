@@ -8,9 +8,9 @@ from typing import Any
 from bootstrap.console.text import count
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, RailheadError
-from bootstrap.runs.start import FINAL, REMOTE, Run, read_state
+from bootstrap.runs.run import FINAL, Run, read_state
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import REMOTE, Session
 from bootstrap.untrusted.run_files import RunState, parsed
 from bootstrap.untrusted.unpack import Hostile
 

@@ -18,7 +18,7 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.remote.run import checkpoint_files
 from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
-from bootstrap.runs.start import Run, read_json
+from bootstrap.runs.run import Run, read_json
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
 from bootstrap.untrusted.manifest import LIMIT, Entry

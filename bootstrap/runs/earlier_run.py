@@ -12,7 +12,7 @@ from typing import Any
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.request import RunRequest, TrainArgs, read_request
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 
 PATHS = ("script", "workdir", "env_file", "requirements")
 FLAGS = {"settings": "set", "secrets": "secret", "metrics": "metric", "mins": "min", "maxs": "max"}

@@ -11,7 +11,7 @@ from bootstrap.clouds.bucket import Bucket
 from bootstrap.inventory.files import refuse_too_much
 from bootstrap.remote.run.manifest import home_name
 from bootstrap.runs import results
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
 

@@ -12,7 +12,7 @@ from bootstrap.console import log
 from bootstrap.console.live import Board
 from bootstrap.console.text import clean, progress_line
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
 from bootstrap.untrusted.run_files import parsed

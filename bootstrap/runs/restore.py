@@ -16,7 +16,7 @@ from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.plan import hostfile
 from bootstrap.remote.run.checkpoint_files import FOLDER
 from bootstrap.runs.checkpoints import Checkpoints, here, on_host
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session

@@ -16,7 +16,7 @@ from bootstrap.runs.hints import hint_of
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.metrics.plots import curves
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import run_files, unpack
 from bootstrap.untrusted.manifest import (

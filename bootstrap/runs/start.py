@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,14 +22,12 @@ from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.runtimes import REPO
 from bootstrap.runs import launch
 from bootstrap.runs.request import RunRequest
+from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
-from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import RunState
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.ssh.session import REMOTE, Session
 
-REMOTE = Path(__file__).parents[1] / "remote"
 CHIEF_PROGRAMS = {  # by the folder of remote/
     "run": (
         *("supervisor.py", "mpirun_output.py", "rank_output.py", "controller.py", "manifest.py"),
@@ -45,36 +41,7 @@ CHIEF_PROGRAMS = {  # by the folder of remote/
 RANK = ("rank.py", "rank_data.py", "rank_link.py", "rank_sagemaker.py")
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
 HEALTH = "health"  # the run id of every health check
-FINAL = ("succeeded", "failed", "cancelled")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run: its id, the local folder of its results, and the names of its hosts (the chief
-    first; empty if they are not known)."""
-
-    run_id: str
-    results: Path
-    hosts: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> str:
-        """The run's folder on every host."""
-        return f"~/.railhead/runs/{self.run_id}"
-
-    def part_of(self, inventory: Inventory) -> Inventory:
-        """The hosts of the run, where they are a part of the inventory; else all of it."""
-        known = self.hosts and set(self.hosts) <= set(inventory.names)
-        return inventory.only(self.hosts) if known else inventory
-
-
 Restore = Callable[[ConnectedCluster, Run], None]
-
-
-def find_run(inventory: Inventory, run_id: str | None) -> Run:
-    """The run with this id, by default the last run on these hosts; UsageError if none exists."""
-    found, results = local_state.find_run(inventory, run_id)
-    return Run(found, results, local_state.hosts_of_run(found))
 
 
 def refuse_second(cluster: Cluster) -> None:
@@ -350,37 +317,3 @@ def _chief_files(cluster: Cluster, document: Mapping[str, Any], run: Run) -> lis
         [f"{run.folder}/ssh_config", 0o644, config],
         [f"{run.folder}/known_hosts", 0o644, hostfile.known_hosts(cluster.peers)],
     ]
-
-
-def read_json(session: Session, path: str) -> Any:
-    """The content of a small JSON file on a host; None if the file does not exist.
-
-    Raises:
-        Hostile: it is not JSON.
-    """
-    text = session.call("read", paths=[path])[path]
-    try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
-
-
-def read_state(chief: Session, run: Run) -> RunState | None:
-    """state.json of a run; None if it does not exist, Hostile if it is damaged."""
-    path = f"{run.folder}/state.json"
-    text = chief.call("read", paths=[path])[path]
-    return RunState.read(text) if text else None
-
-
-def state(chief: Session, run: Run) -> str:
-    """The state of a run, from its supervisor's heartbeat."""
-    found = read_state(chief, run)
-    if not found:
-        return "not on its chief any more"
-    if found.state in FINAL:
-        return found.state
-    age = time.time() - found.heartbeat
-    # Not `kill -0`: it also finds a process that has ended and was not waited for.
-    mark, file = f"{run.run_id}/supervisor.py", f"/proc/{found.pid}/cmdline"
-    alive = chief.run(["grep", "-qaF", mark, file]).rc == 0
-    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

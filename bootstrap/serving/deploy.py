@@ -24,9 +24,8 @@ from bootstrap.serving.state import (
     read_state,
     wait_for,
 )
-from bootstrap.ssh.session import Session
+from bootstrap.ssh.session import REMOTE, Session
 
-REMOTE = Path(__file__).parents[1] / "remote"
 SUPERVISOR = ("serve/endpoint.py", "serve/machine_use.py", "run/json_file.py")
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
@@ -98,7 +97,8 @@ def deploy(
     """
     served = place.absolute(f"{endpoint.folder}/versions")
     argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
-    lay_out(place, endpoint, {"argv": argv, "until": clock_of(place.session) + request.seconds})
+    until = clock_of(place.session) + request.seconds
+    lay_out(place, endpoint, {"argv": argv, "until": until, "env": place.keras_home()})
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)

@@ -84,6 +84,7 @@ def start(
             "JUPYTER_DATA_DIR": f"{folder}/jupyter",
             "JUPYTER_RUNTIME_DIR": f"{folder}/jupyter/runtime",
             "IPYTHONDIR": f"{folder}/ipython",
+            **place.keras_home(),
         },
         "opens_port": True,
         "health": "/api",

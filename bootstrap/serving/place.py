@@ -11,6 +11,7 @@ from bootstrap.clouds.base import Deadline
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach, timer
+from bootstrap.provision.host_step import KERAS
 from bootstrap.serving import records
 from bootstrap.ssh import connect
 from bootstrap.ssh.connect import STARTING, start_agent
@@ -49,6 +50,14 @@ class Place:
     def option_for(self, endpoint: str) -> str:
         """`option`, for a command about an endpoint; empty for one that is found by its record."""
         return "" if records.find(endpoint) else self.option
+
+    def keras_home(self) -> dict[str, str]:
+        """KERAS_HOME in our folder: TensorFlow makes it when it is imported. Empty where the user
+        has one, as for a rank (`rank.py`)."""
+        has_one = ["sh", "-c", 'test -d ~/.keras || test "$KERAS_HOME"']
+        if self.session.run(has_one).rc == 0:
+            return {}
+        return {name: self.absolute(path) for name, path in KERAS.items()}
 
     def absolute(self, path: str) -> str:
         """A path of the host with its home in place of a `~` at the start."""

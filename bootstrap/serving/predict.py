@@ -125,7 +125,7 @@ def _predict(
     reply = place.session.run(
         environment.argv(CLIENT, list(map(place.absolute, argv))),
         timeout=SECONDS,
-        env={"TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={"TF_CPP_MIN_LOG_LEVEL": "3", **place.keras_home()},
     )
     if reply.rc:
         why = [clean(line) for line in reply.tail[-6:]]

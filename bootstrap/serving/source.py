@@ -9,7 +9,7 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.serving.model import Model, copy_on_chief, local_model, no_model, send_model
 from bootstrap.serving.place import Place
 

@@ -31,7 +31,7 @@ from bootstrap.untrusted import unpack
 from bootstrap.untrusted.answers import check_result, checked_event
 
 OPEN_SECONDS = 10
-REMOTE = Path(__file__).parents[1] / "remote"
+REMOTE = Path(__file__).parents[1] / "remote"  # what is sent to hosts
 AGENT = (
     "agent.channel",
     "run.manifest",

@@ -17,10 +17,10 @@ from bootstrap.inventory.files import folder_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import power, reach, stop_policy
 from bootstrap.lifecycle.teardown import unfetched
-from bootstrap.runs import bucket_results, checkpoints, results, start
+from bootstrap.runs import bucket_results, checkpoints, results
 from bootstrap.runs import cancel as cancellation
 from bootstrap.runs.follow import RunConnection, follow_to_end
-from bootstrap.runs.start import Run, find_run
+from bootstrap.runs.run import Run, find_run, state_of
 from bootstrap.ssh.session import ConnectionLost
 
 SHOWN_FILES = 20
@@ -64,7 +64,7 @@ def fetch(
         result = bucket_results.fetch(inventory, run, print_lines)
     else:
         with connected(power.ensure_running(status, print_lines), run) as connection:
-            state = start.state(connection.chief, run)
+            state = state_of(connection.chief, run)
             if with_checkpoint:
                 checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)

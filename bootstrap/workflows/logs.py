@@ -8,7 +8,7 @@ from typing import Any
 from bootstrap.console.output import print_lines
 from bootstrap.errors import RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
-from bootstrap.runs.start import Run, find_run
+from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import parsed
 from bootstrap.workflows.attach import connected

@@ -1,4 +1,5 @@
-"""`fab train --resume RUN`: finds the checkpoints of the run, before anything is started."""
+"""`fab train --resume RUN`: the request of the run again, and its checkpoints, before anything is
+started."""
 
 from __future__ import annotations
 
@@ -10,11 +11,27 @@ from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs import checkpoints, restore
-from bootstrap.runs.earlier_run import EarlierRun
+from bootstrap.runs.earlier_run import EarlierRun, changed_program, resumed_request
+from bootstrap.runs.request import RunRequest, TrainArgs, read_request
 from bootstrap.runs.restore import Source
-from bootstrap.runs.start import Restore, Run
+from bootstrap.runs.run import Run
+from bootstrap.runs.start import Restore
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere, open_sessions, start_agent
+
+
+def request_for(given: TrainArgs, earlier: EarlierRun | None) -> tuple[RunRequest, TrainArgs]:
+    """The request for a run with these options; with an earlier run, the request that goes on from
+    it, with its options. Prints whether the program of that run has changed.
+
+    Raises:
+        UsageError: an option is not valid, or contradicts the earlier run.
+    """
+    if earlier is None:
+        return read_request(given), given
+    request, args = resumed_request(earlier, given)
+    print_lines(*changed_program(earlier, request))
+    return request, args
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:

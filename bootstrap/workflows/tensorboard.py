@@ -23,7 +23,7 @@ from bootstrap.provision.local_environment import python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.event_files import HostEvents, bring_from_bucket
 from bootstrap.runs.follow import RunConnection
-from bootstrap.runs.start import FINAL, Run, find_run, read_state
+from bootstrap.runs.run import FINAL, Run, find_run, read_state
 from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events

@@ -20,7 +20,7 @@ from bootstrap.runs.earlier_run import EarlierRun, changed_data
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy, placement_of
 from bootstrap.runs.request import RunRequest
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import Strategy
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.workflows import attach, resume

@@ -12,13 +12,15 @@ from pulumi_aws import ec2, s3, scheduler
 
 from stacks import broken_up, cluster_id, outputs
 from stacks.aws import bucket, hosts, identity, image, network, quota, schedule, user_data
-from stacks.aws.lookups import Caller, caller, name_others, zones_with_type
+from stacks.aws.lookups.calls import Caller, caller
+from stacks.aws.lookups.existing import name_others
+from stacks.aws.lookups.offers import zones_with_type
 from stacks.aws.machine_types import same_gpus
 from stacks.aws.tags import ID, tags
 from stacks.aws.zone import Location, choose_location
+from stacks.config.settings import ClusterConfig
 from stacks.cost import price
 from stacks.quotas import QuotaNeed
-from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from stacks import validation
 from stacks.aws.machine_types import TYPES
+from stacks.config import rules
+from stacks.config.rules import OWN_ADDRESS, Values, not_one_of
 from stacks.machine_types import V100, MachineType
-from stacks.validation import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
 UBUNTU = IMAGES[2]
@@ -49,7 +49,7 @@ def _ipv4(values: Values) -> list[str]:
 
 
 def _key_type(values: Values) -> list[str]:
-    found = validation.key_type(values)
+    found = rules.key_type(values)
     if found in KEY_TYPES:
         return []
     return [
@@ -66,7 +66,7 @@ def _image(values: Values) -> list[str]:
             "not have\n  next: pulumi config rm image"
         ]
     v100 = machine is not None and machine.gpu == V100
-    return validation.unsupported_image(values, IMAGES, id_prefix="ami-", v100=v100)
+    return rules.unsupported_image(values, IMAGES, id_prefix="ami-", v100=v100)
 
 
 def _user(values: Values) -> list[str]:
@@ -95,14 +95,14 @@ def _placement(values: Values) -> list[str]:
 
 
 def _data(values: Values) -> list[str]:
-    return validation.data_elsewhere(values, "s3")
+    return rules.data_elsewhere(values, "s3")
 
 
 RULES = (
-    validation.wide_networks,
-    validation.unreachable_networks,
-    validation.zones_outside_region,
-    validation.name_of_no_bucket,
+    rules.wide_networks,
+    rules.unreachable_networks,
+    rules.zones_outside_region,
+    rules.name_of_no_bucket,
     _machine_type,
     _region,
     _image,

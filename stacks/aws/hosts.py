@@ -9,7 +9,7 @@ from pulumi_aws import ec2
 
 from stacks.aws import host_key, image, user_data
 from stacks.aws.network import Network
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_aws import iam, s3
 
-from stacks.data_buckets import DataPrefix
-from stacks.settings import ClusterConfig
+from stacks.config.data_buckets import DataPrefix
+from stacks.config.settings import ClusterConfig
 
 
 def instance_profile(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from stacks.aws.lookups import is_complete
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
+from stacks.aws.lookups.existing import is_complete
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 
 _DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"
 _UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"

@@ -9,7 +9,7 @@ import pulumi
 from pulumi_aws import ec2, vpc
 
 from stacks.aws.zone import Location
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 BLOCK = ipaddress.ip_network("10.77.0.0/16")
 EVERYWHERE = "0.0.0.0/0"

@@ -19,7 +19,7 @@ from pulumi_aws import ec2, iam, scheduler
 from stacks import deadline
 from stacks.aws.identity import trust
 from stacks.aws.tags import ID
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 KIND = "scheduled-stop"
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups import lookup, zones_with_type
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
+from stacks.aws.lookups.calls import lookup
+from stacks.aws.lookups.offers import zones_with_type
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pulumi_gcp as gcp
 from pulumi_gcp import compute, storage
 
 from stacks import broken_up, cluster_id, outputs
+from stacks.config.settings import ClusterConfig
 from stacks.cost import price
 from stacks.gcp import bucket, firewall, hosts, identity, image, network, quota
 from stacks.gcp.image import Image
@@ -20,7 +21,6 @@ from stacks.gcp.machine_types import same_gpus
 from stacks.gcp.network import Network
 from stacks.gcp.zone import Location, choose_location
 from stacks.quotas import QuotaNeed
-from stacks.settings import ClusterConfig
 
 Document = dict[str, Any] | None
 

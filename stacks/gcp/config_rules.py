@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from stacks import validation
+from stacks.config import rules
+from stacks.config.rules import OWN_ADDRESS, Values, not_one_of
 from stacks.gcp.machine_types import GPU_LIMITS, N1, NAMES, WITHOUT_GPUS
-from stacks.validation import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]
@@ -52,7 +52,7 @@ def _image(values: Values) -> list[str]:
             "projects/P/global/images/family/NAME"
         ]
     v100 = values["gpu_type"] == "nvidia-tesla-v100"
-    return validation.unsupported_image(values, IMAGES, id_prefix="projects/", v100=v100)
+    return rules.unsupported_image(values, IMAGES, id_prefix="projects/", v100=v100)
 
 
 def _gpus(values: Values) -> list[str]:
@@ -101,15 +101,15 @@ def _user(values: Values) -> list[str]:
 
 
 def _data(values: Values) -> list[str]:
-    return validation.data_elsewhere(values, "gs")
+    return rules.data_elsewhere(values, "gs")
 
 
 RULES = (
-    validation.wide_networks,
-    validation.unreachable_networks,
-    validation.zones_outside_region,
-    validation.name_of_no_bucket,
-    validation.google_in_the_bucket,
+    rules.wide_networks,
+    rules.unreachable_networks,
+    rules.zones_outside_region,
+    rules.name_of_no_bucket,
+    rules.google_in_the_bucket,
     _machine_type,
     _gpu_type,
     _region,

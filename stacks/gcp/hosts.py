@@ -8,11 +8,11 @@ import pulumi
 from pulumi_gcp import compute
 
 from stacks import deadline
+from stacks.config.settings import ClusterConfig
 from stacks.gcp.identity import SCOPE
 from stacks.gcp.image import Image
 from stacks.gcp.labels import ID, labels, tag
 from stacks.gcp.zone import Location
-from stacks.settings import ClusterConfig
 
 # Changes of the first two would replace existing machines and their disks: the disk's labels (a
 # colleague's `up` has another owner), and the deadline (Compute's API can change it while the

@@ -7,10 +7,10 @@ import hashlib
 import pulumi
 from pulumi_gcp import serviceaccount, storage
 
-from stacks.data_buckets import DataPrefix
+from stacks.config.data_buckets import DataPrefix
+from stacks.config.settings import ClusterConfig
 from stacks.gcp.labels import description
 from stacks.gcp.zone import Location
-from stacks.settings import ClusterConfig
 
 # Objects: list and read; below runs/ also write and remove, which an overwrite needs. Nothing on
 # the bucket itself or its permissions.

@@ -37,7 +37,7 @@ from bootstrap.inventory.hosts import Inventory  # noqa: E402
 from bootstrap.lifecycle.receipt import price  # noqa: E402
 from bootstrap.remote.run.manifest import home_name  # noqa: E402
 from bootstrap.runs import bucket_results  # noqa: E402
-from bootstrap.runs.start import Run  # noqa: E402
+from bootstrap.runs.run import Run  # noqa: E402
 
 FILES = {
     "run.json": b"{}",

@@ -23,7 +23,7 @@ from bootstrap.remote.run import live_upload, upload
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.request import TrainArgs
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import resume

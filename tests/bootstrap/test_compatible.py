@@ -221,7 +221,7 @@ def test_a_driver_of_a_foreign_image_that_does_not_know_its_card_is_refused(
 
 
 def test_secure_boot_goes_with_images_whose_driver_is_signed(debian: HostFacts) -> None:
-    from stacks.settings import ClusterConfig
+    from stacks.config.settings import ClusterConfig
 
     for chosen in FAMILIES:
         config = ClusterConfig("gcp", "c", 1, "ann", 8.0, image=chosen)

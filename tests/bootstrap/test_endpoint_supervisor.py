@@ -22,7 +22,8 @@ import pytest
 from e2e.local_hosts import wait_until
 from standins.servers import free_port
 
-from bootstrap.serving.deploy import REMOTE, SUPERVISOR
+from bootstrap.serving.deploy import SUPERVISOR
+from bootstrap.ssh.session import REMOTE
 
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
 SERVER = """

@@ -33,7 +33,7 @@ from bootstrap.serving.model import (
     remove_unused_models,
     send_model,
 )
-from bootstrap.serving.place import Place
+from bootstrap.serving.place import Place, place_here
 from bootstrap.serving.predict import Predictions, check_file
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
@@ -390,6 +390,20 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
         assert session.run(["cat", "~/x/y"]).tail == ("text",)
         state = EndpointState.read(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
         assert not is_alive(session, "~/.railhead/endpoints/m", state)
+
+
+@pytest.mark.parametrize("own", ["", "folder", "variable"])
+def test_keras_writes_into_our_folder_unless_the_user_has_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    if own == "variable":
+        monkeypatch.setenv("KERAS_HOME", "/data/keras")
+    elif own:
+        (home / ".keras").mkdir()
+    with place_here() as place:
+        expected = {} if own else {"KERAS_HOME": f"{home}/.railhead/keras"}
+        assert place.keras_home() == expected
 
 
 ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12.3",)), (0, ("3.12",)), (0, ("3.12.3; rm",))]

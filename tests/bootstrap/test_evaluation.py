@@ -22,7 +22,7 @@ from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
 from bootstrap.runs.metrics.options import Threshold, read_thresholds
 from bootstrap.runs.request import TrainArgs, read_request
 from bootstrap.runs.results import judge
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
 
 AT_LEAST = {"metric": "accuracy", "bound": "min", "value": 0.9}
@@ -219,6 +219,7 @@ def test_here_the_file_is_judged_too(project: Path) -> None:
 EVAL = """
 import json, os, pathlib
 assert (pathlib.Path(os.environ["RAILHEAD_DATA_MODEL"]) / "model.keras").exists()
+assert os.environ["KERAS_HOME"].endswith("/.railhead/keras")  # TensorFlow makes this folder
 assert os.environ["RAILHEAD_DATA_TEST"].endswith("mnist") and os.environ["TOKEN"] == "x"
 print("F1: 0.5")
 print("F1: 0.75")

@@ -16,7 +16,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.gpu_tools import wheel as gpu_wheel
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import RUNTIMES, Environment
-from bootstrap.provision.survey import wheels_of
+from bootstrap.provision.wheel_store import wheels_of
 
 from .test_fatbin import entry, fatbin
 

@@ -29,7 +29,7 @@ from bootstrap.plan.runtimes import uv_digest
 from bootstrap.plan.steps import Plan, Step
 from bootstrap.provision import apply as apply_plan
 from bootstrap.provision import survey
-from bootstrap.provision.survey import wheel_folder
+from bootstrap.provision.wheel_store import wheel_folder
 from bootstrap.ssh.session import Reply
 from bootstrap.workflows.bootstrap import make_ready
 

@@ -16,7 +16,7 @@ from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageErro
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs.follow import show_record
 from bootstrap.runs.results import judge, require_writable, trouble_line
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.workflows import attach
 
 RUN = Run("r1", Path("results/r1"))

@@ -27,7 +27,7 @@ from bootstrap.runs.launch import (
     run_document,
 )
 from bootstrap.runs.metrics.options import MOST_METRICS
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_stop
 

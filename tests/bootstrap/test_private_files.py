@@ -18,6 +18,7 @@ from bootstrap.plan.internet import Internet
 from bootstrap.provision.apply import KEY, _Installation
 from bootstrap.remote.agent import files
 from bootstrap.runs import start
+from bootstrap.runs.run import Run
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import Session
@@ -56,7 +57,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
 ) -> None:
     (tmp_path / "train.py").write_text("pass")
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
-    run = start.Run("r1", tmp_path / "results")
+    run = Run("r1", tmp_path / "results")
     start._prepare(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
     folder = host / ".railhead/runs/r1"
     assert mode(folder / "secrets.json") == 0o600

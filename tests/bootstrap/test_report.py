@@ -19,6 +19,7 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.remote.run.manifest import home_name
 from bootstrap.report import listing
 from bootstrap.report.command import command
 from bootstrap.report.compare import best_of, differing, metric_for, short_names
@@ -37,6 +38,7 @@ PNG = bytes.fromhex(
     "ffff3f0005fe02fedccc59e70000000049454e44ae426082"
 )
 FIRST, SECOND = "20261122-100000-0001", "20261122-110000-0002"
+RESULT = home_name("results/result.json")  # as upload.py names it in a bucket
 
 
 def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", **more: Any) -> Path:
@@ -334,7 +336,7 @@ def test_runs_that_are_here_do_not_count_among_the_newest_of_a_bucket(
     local_state.save_cluster(replace(on_gcs.inventory, name="c"))
     result = {"state": "succeeded", "seconds": 5.0, "evaluation": {}}
     for run_id in (FIRST, SECOND):
-        on_gcs.put(f"runs/{run_id}/results/result.json", json.dumps(result).encode())
+        on_gcs.put(f"runs/{run_id}/{RESULT}", json.dumps(result).encode())
     assert listed() == [SECOND, FIRST]
 
 
@@ -351,7 +353,7 @@ def test_runs_in_a_bucket_are_listed_unless_their_results_are_here(on_gcs: OnGcs
         damaged: "[",
     }
     for run_id, content in {**texts, "../x": json.dumps(result)}.items():
-        on_gcs.put(f"runs/{run_id}/results/result.json", content.encode())
+        on_gcs.put(f"runs/{run_id}/{RESULT}", content.encode())
     out = io.StringIO()
     listing.show("accuracy", out)
     listed = json.loads(out.getvalue())

@@ -17,7 +17,7 @@ from standins.hostile import RESULT, Host, Member, chain, manifest, member, pack
 from bootstrap.errors import RailheadError
 from bootstrap.remote.run import manifest as remote
 from bootstrap.runs import results
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.untrusted import unpack
 
 

@@ -23,7 +23,7 @@ from bootstrap.inventory import local_state
 from bootstrap.lifecycle import reach
 from bootstrap.remote.run.manifest import snapshot
 from bootstrap.runs import results
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import ConnectionLost, Reply, Session
 from bootstrap.untrusted.unpack import Hostile

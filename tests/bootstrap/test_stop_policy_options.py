@@ -18,7 +18,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}

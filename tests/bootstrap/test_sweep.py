@@ -1,4 +1,4 @@
-"""`fab sweep` and `fab scale`: which trials there are, which are hopeless, and what is compared."""
+"""`fab sweep`: which trials there are, which are hopeless, and what is compared."""
 
 from __future__ import annotations
 
@@ -8,116 +8,29 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from standins.trained_runs import INVENTORY, Runs, request
 
 from bootstrap.console.threads import side_by_side
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsBusy, HostsNotReady, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation.grid import Trial, read_trials
-from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.plan.cluster import Options
-from bootstrap.report.facts import RunFacts
-from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.report.sweep_file import alone
 from bootstrap.runs import start
 from bootstrap.runs.request import TrainArgs
-from bootstrap.workflows import attach, bootstrap, scale, sweep, train
-
-INVENTORY = Inventory("c", (Host("h1", "10.0.0.1"), Host("h2", "10.0.0.2")))
-
-
-# --- The workflow ----------------------------------------------------------------------------
-
-
-class Runs:
-    """Stands for the hosts: a started run has results when it was followed."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.started: list[str] = []
-        self.cancelled: list[str] = []
-        self.fault: dict[str, Callable[[], Exception]] = {}
-        self.hosts: dict[str, str] = {}
-        self.whole = INVENTORY
-        self.lock = threading.Lock()
-        self.before_records: Callable[[], object] = lambda: None
-        patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
-        patch.setattr(train, "train", self.train)
-        patch.setattr(attach, "connected", self.connected)
-        patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
-        patch.setattr(attach, "follow", self.follow)
-        patch.setattr(attach, "finish", lambda connection: None)
-        patch.setattr(attach, "fetch_ended", lambda connection: None)
-        patch.setattr(attach, "cancel", lambda _, run_id: self.cancelled.append(run_id))
-
-    def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
-        settings = options.request.program.settings
-        if fault := self.fault.pop(f"start on {inventory.chief.name}", None):
-            raise fault()
-        with self.lock:
-            run_id = f"20261122-10000{len(self.started)}-0001"
-            self.started.append(run_id)
-        self.hosts[run_id] = " ".join(inventory.names)
-        document = {"run_id": run_id, "cluster": inventory.name, "size": len(inventory.hosts)}
-        document |= {"program": {"kind": "training", "settings": dict(settings)}}
-        document |= {"hosts": [{"name": host.name, "slots": 1} for host in inventory.hosts]}
-        folder = options.results / run_id
-        local_state.save_run(document, folder, {"folder": "/", "options": {}})
-        assert options.detach and options.whole in (None, self.whole)
-        assert options.whole or inventory == self.whole, "a part would replace the record"
-        return SimpleNamespace(run_id=run_id, results=folder)
-
-    @contextmanager
-    def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
-        yield SimpleNamespace(run=run, watch=None)
-
-    def connection(self, run_id: str) -> Any:
-        folder = Path(local_state.recorded_run(run_id)["results"])
-        return SimpleNamespace(run=SimpleNamespace(run_id=run_id, results=folder), watch=None)
-
-    def follow(self, connection: Any) -> None:
-        run = connection.run
-        chief = self.hosts[run.run_id].split()[0]
-        if fault := self.fault.pop(run.run_id, self.fault.pop(f"follow on {chief}", None)):
-            raise fault()
-        self.before_records()
-        if run.run_id in self.cancelled:
-            return
-        settings = local_state.recorded_run(run.run_id)["document"]["program"]["settings"]
-        self.write(run.results, settings, connection.watch or (lambda record: None))
-
-    def write(self, folder: Path, settings: Any, watch: Callable[[Any], None]) -> None:
-        """The results of a run, whose accuracy is its learning rate."""
-        folder.mkdir(parents=True)
-        rate = settings["learning_rate"]
-        state, records = "succeeded", []
-        for epoch in range(1, 5):
-            record = {"kind": "epoch", "epoch": epoch, "epochs": 4, "val_accuracy": rate}
-            speed = {"samples_per_s": 100.0 * rate, "time": 1000.0 + 10 * epoch}
-            records.append({**record, **speed})
-            try:
-                watch(record)
-            except sweep.Hopeless:
-                state = "cancelled"
-                break
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-        (folder / "result.json").write_text(json.dumps({"state": state, "seconds": 1.0}))
-        if state == "cancelled":
-            raise sweep.Hopeless
-
-
-def request(rate: float) -> Any:
-    settings = {"learning_rate": rate, "model": "cnn"}
-    return SimpleNamespace(program=SimpleNamespace(settings=settings))
+from bootstrap.workflows import attach, bootstrap
+from bootstrap.workflows.series import sweep
+from bootstrap.workflows.series.trials import Trials, run_trials
 
 
 @pytest.fixture
@@ -143,7 +56,7 @@ def of_rates(*rates: float, at_once: int = 1) -> sweep.Sweep:
 def test_trials_run_one_after_another_and_the_best_is_named(
     hosts: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    page = run_trials(INVENTORY, of_rates(0.5, 0.9, 0.1))
     out = capsys.readouterr().out
     assert "best of 3 trials: learning_rate=0.9, accuracy 90.00 %" in out
     assert hosts.cancelled == [hosts.started[2]], "the last one was hopeless"
@@ -151,16 +64,16 @@ def test_trials_run_one_after_another_and_the_best_is_named(
 
 
 def test_hopeless_trials_may_run_to_their_end(hosts: Runs) -> None:
-    sweep.sweep(INVENTORY, replace(of_rates(0.5, 0.9, 0.1), early_end=False))
+    run_trials(INVENTORY, replace(of_rates(0.5, 0.9, 0.1), early_end=False))
     assert hosts.cancelled == []
 
 
 def test_the_same_command_goes_on_where_it_was_interrupted(hosts: Runs) -> None:
     hosts.fault["20261122-100001-0001"] = lambda: RunFailed("lost; the run itself continues")
     with pytest.raises(RunFailed, match="2 of 3 trials did not end: lost"):
-        sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+        run_trials(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 2
-    sweep.sweep(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    run_trials(INVENTORY, of_rates(0.5, 0.9, 0.1))
     assert len(hosts.started) == 3, "the second one was followed, only the third was started"
 
 
@@ -169,9 +82,9 @@ def test_a_trial_on_hosts_that_are_given_up_is_trained_again(
 ) -> None:
     hosts.fault["follow on h1"] = lambda: LOST
     with pytest.raises(RunFailed, match="lost"):
-        sweep.sweep(INVENTORY, of_rates(0.5))
+        run_trials(INVENTORY, of_rates(0.5))
     hosts.whole = Inventory("d", INVENTORY.hosts[1:])
-    sweep.sweep(hosts.whole, of_rates(0.5))
+    run_trials(hosts.whole, of_rates(0.5))
     assert "was on other hosts" in capsys.readouterr().out
     assert [*hosts.hosts.values()] == ["h1 h2", "h2"]
 
@@ -180,7 +93,7 @@ def test_trials_at_once_are_each_on_their_own_hosts(
     hosts: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts.before_records = threading.Barrier(2, timeout=20).wait  # breaks if only one is there
-    sweep.sweep(INVENTORY, of_rates(0.5, 0.9, at_once=2))
+    run_trials(INVENTORY, of_rates(0.5, 0.9, at_once=2))
     assert sorted(hosts.hosts.values()) == ["h1", "h2"]
     out = capsys.readouterr().out
     assert "trial 2 of 2 on h" in out and "best of 2 trials: learning_rate=0.9" in out
@@ -217,12 +130,12 @@ def test_a_lost_host_ends_its_slice_alone(
     with pytest.raises(
         RailheadError, match=f"^1 of 4 trials did not end: {fault.message[:4]}"
     ) as e:
-        sweep.sweep(INVENTORY, of_four)
+        run_trials(INVENTORY, of_four)
     assert type(e.value) is kind, "only a run that may be in progress keeps machines running"
     out = capsys.readouterr().out
     assert out.count("  ok, run ") == 3 and out.count("  did not end: ") == 1
     started = len(hosts.started)
-    sweep.sweep(INVENTORY, of_four)
+    run_trials(INVENTORY, of_four)
     assert len(hosts.started) - started == (1 if when.startswith("start") else 0)
     assert capsys.readouterr().out.count("  ok, run ") == 4
 
@@ -239,7 +152,7 @@ def test_a_trial_that_was_not_started_goes_to_another_slice(
     hosts.fault["start on h2"] = refuse
     hosts.before_records = lambda: refused.wait(20)
     of_four = replace(of_rates(0.5, 0.6, 0.7, 0.8, at_once=2), early_end=False)
-    sweep.sweep(hosts.whole, of_four)
+    run_trials(hosts.whole, of_four)
     assert {*hosts.hosts.values()} == {"h1"} and len(hosts.started) == 4 and stopped == ["c"]
     out = capsys.readouterr().out
     assert out.count("  ok, run ") == 4 and "did not end" not in out
@@ -248,7 +161,7 @@ def test_a_trial_that_was_not_started_goes_to_another_slice(
 def test_a_trial_that_no_slice_can_start_ends_the_sweep(hosts: Runs, stopped: list[str]) -> None:
     hosts.fault |= {f"start on {name}": lambda: UNREACHABLE for name in ("h1", "h2")}
     with pytest.raises(HostsNotReady):
-        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+        run_trials(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
     assert not hosts.started and stopped == ["c"]
 
 
@@ -264,10 +177,10 @@ def test_a_trial_that_no_slice_can_start_ends_the_sweep(hosts: Runs, stopped: li
 def test_a_trial_that_lost_a_host_is_trained_again(
     hosts: Runs, capsys: pytest.CaptureFixture[str], culprit: Any, runs: int
 ) -> None:
-    sweep.sweep(INVENTORY, of_rates(0.5))
+    run_trials(INVENTORY, of_rates(0.5))
     result = Path("results/sweep-1", hosts.started[0], "result.json")
     result.write_text(json.dumps({"state": "failed", "culprit": culprit}))
-    sweep.sweep(INVENTORY, of_rates(0.5))
+    run_trials(INVENTORY, of_rates(0.5))
     assert len(hosts.started) == runs
     again = f"run {hosts.started[0]} of learning_rate=0.5 lost h2: the trial is trained again"
     assert (again in capsys.readouterr().out) is (runs == 2)
@@ -305,10 +218,10 @@ def test_ctrl_c_cancels_the_runs_of_all_slices(
     hosts.before_records = interrupt
     monkeypatch.setattr(attach, "cancel", cancel)
     with pytest.raises(RailheadError, match="no run of it is left"):
-        sweep.sweep(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
+        run_trials(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
     assert sorted(hosts.cancelled) == sorted(hosts.started) and len(hosts.started) == 2
     hosts.before_records = lambda: None
-    sweep.sweep(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
+    run_trials(INVENTORY, of_rates(0.5, 0.6, 0.7, at_once=2))
     assert len(hosts.started) == 5, "the trials that were cancelled begin again"
 
 
@@ -324,9 +237,9 @@ def test_ctrl_c_keeps_a_trial_that_had_succeeded(
     monkeypatch.setattr(attach, "finish", finish)
     monkeypatch.setattr(attach, "cancel", lambda *_: interrupted.set())
     with pytest.raises(RailheadError, match="the sweep was interrupted"):
-        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+        run_trials(INVENTORY, of_rates(0.5, 0.6))
     assert f"learning_rate=0.5  ok, run {hosts.started[0]}" in capsys.readouterr().out
-    sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+    run_trials(INVENTORY, of_rates(0.5, 0.6))
     assert len(hosts.started) == 2, "the first trial is not trained again"
 
 
@@ -339,16 +252,16 @@ def test_ctrl_c_leaves_trials_of_an_earlier_command_that_it_has_not_cancelled(
 
     hosts.fault |= {f"follow on {name}": lambda: LOST for name in ("h1", "h2")}
     with pytest.raises(RunFailed, match="lost"):
-        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, at_once=2))
+        run_trials(hosts.whole, of_rates(0.5, 0.6, at_once=2))
     hosts.before_records = interrupt
     with pytest.raises(RunFailed, match="trials of an earlier command may be in progress"):
-        sweep.sweep(hosts.whole, replace(of_rates(0.5, 0.6), early_end=False))
+        run_trials(hosts.whole, replace(of_rates(0.5, 0.6), early_end=False))
     assert len(hosts.cancelled) == 1 and len(hosts.started) == 2 and not stopped
 
 
 def test_a_sweep_whose_trials_have_ended_needs_no_host(hosts: Runs) -> None:
     assert not sweep.has_ended(of_rates(0.5))
-    sweep.sweep(INVENTORY, of_rates(0.5))
+    run_trials(INVENTORY, of_rates(0.5))
     assert sweep.has_ended(of_rates(0.5)) and not sweep.has_ended(of_rates(0.5, 0.6))
     (Path("results/sweep-1") / hosts.started[0] / "result.json").unlink()
     assert not sweep.has_ended(of_rates(0.5))
@@ -376,7 +289,7 @@ def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
 ) -> None:
     """Spot machines are not ended while results are missing here."""
 
-    def begin(trials: sweep._Trials, *args: Any) -> bool:
+    def begin(trials: Trials, *args: Any) -> bool:
         press_ctrl_c()
         wait_until(lambda: trials.interrupted, seconds=20, every=0.01)
         return begun(trials, *args)
@@ -384,12 +297,12 @@ def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
     def cancel(_: Inventory, run_id: str) -> None:
         raise RailheadError("processes are left")
 
-    begun = sweep._Trials._begin
-    monkeypatch.setattr(sweep._Trials, "_begin", begin)
+    begun = Trials._begin
+    monkeypatch.setattr(Trials, "_begin", begin)
     if not cancels:
         monkeypatch.setattr(attach, "cancel", cancel)
     with pytest.raises(RailheadError, match="the sweep was interrupted") as caught:
-        sweep.sweep(INVENTORY, of_rates(0.5, 0.6))
+        run_trials(INVENTORY, of_rates(0.5, 0.6))
     assert len(hosts.started) == 1
     assert unfetched(INVENTORY) == ([] if cancels else hosts.started)
     assert isinstance(caught.value, RunFailed) is not cancels
@@ -430,7 +343,7 @@ def test_machines_of_a_stack_stop_when_the_last_slice_has_ended(
     monkeypatch.setattr(
         stop, "stop", lambda *_, **__: ended.append(len([*results.glob("*/result.json")]))
     )
-    sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
+    run_trials(hosts.whole, of_rates(0.5, 0.6, 0.7, 0.8, at_once=2))
     assert ended == [4]
 
 
@@ -440,13 +353,13 @@ def test_the_run_of_somebody_else_keeps_its_machines(
 ) -> None:
     """Also when trials have ended before it, or another slice fails first."""
     if before:
-        sweep.sweep(hosts.whole, of_rates(0.5))
+        run_trials(hosts.whole, of_rates(0.5))
     stopped.clear()
     hosts.fault["start on h1"] = lambda: HostsBusy("h1 is busy with run X")
     hosts.fault["start on h2"] = lambda: UNREACHABLE
     trials = of_rates(0.5, 0.6, 0.7, at_once=2)
     with pytest.raises(RailheadError, match="h1 is busy with run X"):
-        sweep.sweep(hosts.whole, trials)
+        run_trials(hosts.whole, trials)
     assert not stopped
 
 
@@ -458,13 +371,13 @@ def test_hosts_that_cannot_be_reached_keep_the_trials_that_run_there(
 
     hosts.fault["20261122-100000-0001"] = lambda: LOST
     with pytest.raises(RunFailed, match="lost"):
-        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+        run_trials(hosts.whole, of_rates(0.5, 0.6))
     monkeypatch.setattr(bootstrap, "bootstrap_idle", fail)
     with pytest.raises(RunFailed, match="1 of 1 hosts cannot be reached"):
-        sweep.sweep(hosts.whole, of_rates(0.5, 0.6))
+        run_trials(hosts.whole, of_rates(0.5, 0.6))
     assert not stopped, "the first trial may be in progress"
     with pytest.raises(HostsNotReady):
-        sweep.sweep(hosts.whole, replace(of_rates(0.7), folder=Path("results/other").resolve()))
+        run_trials(hosts.whole, replace(of_rates(0.7), folder=Path("results/other").resolve()))
     assert stopped == ["c"], "no trial of this sweep has begun"
 
 
@@ -475,7 +388,7 @@ def test_an_unexpected_error_ends_its_slice_alone(
     hosts.fault["follow on h1"] = lambda: error
     what = f"did not end: unexpected {type(error).__name__}: "
     with pytest.raises(RunFailed, match=f"1 of 3 trials {what}"):
-        sweep.sweep(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
+        run_trials(hosts.whole, of_rates(0.5, 0.6, 0.7, at_once=2))
     assert not stopped, "the run of the trial may be in progress"
     out = capsys.readouterr().out
     assert out.count("  ok, run ") == 2 and out.count(f"  {what}") == 1
@@ -490,7 +403,7 @@ def test_a_run_that_is_not_known_here_is_trained_again(
     trials.folder.mkdir(parents=True)
     record = {"schema": 1, "runs": {"learning_rate=0.5": run_id}}
     (trials.folder / "sweep.json").write_text(json.dumps(record))
-    sweep.sweep(hosts.whole, trials)
+    run_trials(hosts.whole, trials)
     assert f"run {run_id} of learning_rate=0.5 is not known here" in capsys.readouterr().out
     assert len(hosts.started) == len(stopped) == 1
 
@@ -501,9 +414,9 @@ def test_the_same_sweep_in_another_terminal_is_refused(hosts: Runs, stopped: lis
         alone(trials.folder),
         pytest.raises(UsageError, match="in progress in another terminal"),
     ):
-        sweep.sweep(hosts.whole, trials)
+        run_trials(hosts.whole, trials)
     assert not hosts.started and not stopped
-    sweep.sweep(hosts.whole, trials)
+    run_trials(hosts.whole, trials)
     assert len(hosts.started) == 1
 
 
@@ -519,64 +432,3 @@ def test_the_folder_of_a_sweep_follows_from_its_command(tmp_path: Path) -> None:
     assert first == sweep.folder_of(tmp_path, TrainArgs(), trials)
     assert first != sweep.folder_of(tmp_path, TrainArgs(preset="smoke"), trials)
     assert first != sweep.folder_of(tmp_path, TrainArgs(), trials[:1])
-
-
-# --- Scaling ---------------------------------------------------------------------------------
-
-
-def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
-    """A run of so many ranks with this throughput, and 10 seconds an epoch."""
-    document = {"size": ranks, "hosts": [{"name": f"h{i}"} for i in range(ranks)]}
-    run = RunFacts(f"r{ranks}", Path(), "c", document, result={"state": "succeeded"}, price=price)
-    epochs = [
-        {"kind": "epoch", "epoch": e, "samples_per_s": speed, "time": 10.0 * e} for e in (1, 2, 3)
-    ]
-    run.__dict__["records"] = epochs
-    return run
-
-
-def test_efficiency_and_where_more_stops_paying() -> None:
-    points = points_of([sized(4, 250, 4.0), sized(1, 100, 1.0), sized(2, 190, 2.0)])
-    assert [point.ranks for point in points] == [1, 2, 4]
-    assert [round(efficiency(p, points[0]), 3) for p in points] == [1.0, 0.95, 0.625]
-    assert points[2].epoch_seconds == 10.0 and points[2].epoch_cost == pytest.approx(4 * 10 / 3600)
-    last, gain = pays_until(points)
-    assert last.ranks == 2 and gain == pytest.approx(0.3)
-    assert sentence(points).startswith("More than 2 ranks do not pay: each rank that is added")
-    html = scaling_page(points)
-    assert "63 %" in html or "62 %" in html
-    assert "<svg" in html and "0.0111 USD" in html
-
-
-def test_all_sizes_may_pay() -> None:
-    assert sentence(points_of([sized(1, 100), sized(2, 190)])) == (
-        "Up to 2 ranks each size pays: 190 samples/s, 95 % of linear."
-    )
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(UsageError, match="at least two sizes"):
-        points_of([sized(2, 100), sized(2, 90)])
-    with pytest.raises(UsageError, match="has no throughput"):
-        points_of([sized(1, 100), RunFacts("r", Path(), "c", {"size": 2})])
-
-
-@pytest.mark.parametrize("text", [None, "", "2", "a,b", "0,1", "1,-2", "1,2000"])
-def test_counts_are_numbers_of_hosts(text: str | None) -> None:
-    with pytest.raises(UsageError, match="--counts"):
-        scale.read_counts(text)
-
-
-def test_each_count_is_trained_on_the_first_hosts(
-    hosts: Runs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = Path("results").resolve()
-    assert scale.read_counts("2,1") == (1, 2)
-    page = scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 2), results))
-    assert "Scaling from 1 to 2 ranks" in page.read_text()
-    assert (
-        "More than 1 rank does not pay: each rank that is added then makes it slower"
-        in capsys.readouterr().out
-    )
-    with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):
-        scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 3), results))

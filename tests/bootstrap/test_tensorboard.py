@@ -22,7 +22,7 @@ from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.provision.local_environment import folder_of, python_of
 from bootstrap.runs import event_files
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import tensorboard
 

@@ -108,6 +108,7 @@ def test_digits_from_training_to_undeploy(operator: Operator, port: int) -> None
     )
     operator.fab("undeploy", NAME).ended(0, "no process of it is left, nothing listens")
     assert not listens(port) and not endpoint_folder(operator).exists()
+    assert not (endpoint_folder(operator).parents[2] / ".keras").exists()
 
 
 def kill_under_load(operator: Operator, port: int) -> None:

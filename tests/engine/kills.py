@@ -162,6 +162,20 @@ def kill(site: Site, case: Case) -> str:
         settle(site)
 
 
+def kill_up(site: Site, moment: str) -> None:
+    """Start `pulumi up` and kill it at a call of the provider, as in "after create TYPE", which
+    leaves that resource in no state."""
+    process = site.stack.start("pulumi", "up", "--yes", "--skip-preview", *of(site))
+
+    def watch(called: str) -> None:
+        if called == moment:
+            site.stack.kill_between_writes(process.pid)
+
+    site.watch(watch)
+    process.communicate(timeout=200)
+    site.watch(lambda _: None)
+
+
 def restore(site: Site) -> str:
     """Make a damaged state readable, as the message says; what was done."""
     if readable(site):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine.gcp import OnGcp, fresh
+from engine.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"
@@ -84,15 +85,7 @@ def test_a_machine_in_no_state_is_named_and_ended_and_that_of_others_is_not(gcp:
 def test_a_service_account_that_a_killed_up_left_is_taken_over(gcp: OnGcp) -> None:
     """Google would refuse another with its name."""
     gcp.stack.config(bucket=True, count=1)
-    process = gcp.stack.start("pulumi", "up", "--yes", "--skip-preview", "--stack", "t4")
-
-    def kill(moment: str) -> None:
-        if moment == f"after create {ACCOUNT}":
-            gcp.stack.kill_between_writes(process.pid)
-
-    gcp.watch(kill)
-    process.communicate(timeout=200)
-    gcp.watch(lambda _: None)
+    kill_up(gcp, f"after create {ACCOUNT}")
     (left,) = gcp.cloud.every(ACCOUNT)
     assert not [one for one in gcp.stack.resources() if one["type"] == ACCOUNT]
     gcp.stack.run("cancel", "--yes", "--stack", "t4")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cloud.clean_up import clean_up
 from engine.aws import INSTANCE, OnAws
+from engine.kills import kill_up
 
 from bootstrap.inventory import pulumi_stack
 
@@ -41,15 +42,7 @@ def test_an_up_without_capacity_is_ended(aws: OnAws) -> None:
 def test_a_killed_up_is_ended_with_the_machine_in_no_state(aws: OnAws) -> None:
     aws.stack.config(bucket=False)
     aws.slow_down(2)
-    process = aws.stack.start("pulumi", "up", "--yes", "--skip-preview", "--stack", "g4dn")
-
-    def kill(moment: str) -> None:
-        if moment == f"after create {INSTANCE}":
-            aws.stack.kill_between_writes(process.pid)
-
-    aws.watch(kill)
-    process.communicate(timeout=200)
-    aws.watch(lambda _: None)
+    kill_up(aws, f"after create {INSTANCE}")
     assert aws.instances() and not [r for r in aws.stack.resources() if r["type"] == INSTANCE]
     clean_up("g4dn", aws.stack.folder)
     check_nothing_is_left(aws)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.settings import ClusterConfig, of_project, read
+from stacks.config.settings import ClusterConfig, of_project, read
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 from tests.stacks.mocks import Made, make

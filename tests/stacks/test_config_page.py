@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from stacks.aws import machine_types as aws
-from stacks.config_schema import KEYS, Key
+from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "config.md").read_text()

@@ -12,9 +12,9 @@ import pytest
 from bootstrap.inventory.document import from_document
 from stacks import cost, quotas
 from stacks.aws.machine_types import TYPES
+from stacks.config.settings import ClusterConfig
 from stacks.machine_types import MachineType
 from stacks.outputs import HostFacts, cluster_document
-from stacks.settings import ClusterConfig
 from stacks.summary import summary
 from tests.stacks.aws.test_quota import code_of
 

@@ -16,9 +16,10 @@ from bootstrap.clouds.local import cluster
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
-from stacks import outputs, settings
+from stacks import outputs
+from stacks.config import settings
+from stacks.config.settings import ClusterConfig
 from stacks.local import Sshd, document
-from stacks.settings import ClusterConfig
 
 GOLDEN = Path(__file__).parents[1] / "cases" / "documents" / "cluster-local.json"
 CONFIG = ClusterConfig("local", "demo", 2, "ann", 8.0)

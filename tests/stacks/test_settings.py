@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stacks import settings
 from stacks.aws.machine_types import TYPES
-from stacks.config_schema import KEYS
-from stacks.validators import ConfigError
+from stacks.config import settings
+from stacks.config.schema import KEYS
+from stacks.config.validators import ConfigError
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 

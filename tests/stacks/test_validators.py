@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stacks import validation, validators
-from stacks.validation import Unread, Valid, unsupported_image, zones_outside_region
-from stacks.validators import ConfigError
+from stacks.config import rules, validators
+from stacks.config.rules import Unread, Valid, unsupported_image, zones_outside_region
+from stacks.config.validators import ConfigError
 
 Reader = Callable[[str, str], Any]
 KIND = "ssh-ed25519"
@@ -168,4 +168,4 @@ def test_a_deep_learning_image_has_no_driver_for_v100(
 def test_a_rule_reads_the_values_that_it_is_about(
     rule: str, values: dict[str, object], messages: int
 ) -> None:
-    assert len(getattr(validation, rule)(values)) == messages
+    assert len(getattr(rules, rule)(values)) == messages

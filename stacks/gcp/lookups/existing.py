@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import pulumi
 
 from stacks import cluster_id
+from stacks.config.settings import ClusterConfig
 from stacks.gcp.labels import CLUSTER, ID
 from stacks.gcp.lookups.rest import Google, LookupFailed
-from stacks.settings import ClusterConfig
 
 
 def zone(config: ClusterConfig, google: Google | None) -> str | None:

@@ -7,9 +7,9 @@ from urllib import parse
 import pulumi
 from pulumi_gcp import organizations
 
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 from stacks.gcp.lookups.rest import Google, LookupFailed
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
 
 ROLE = "roles/compute.osAdminLogin"  # a login with sudo
 ACT_AS = "iam.serviceAccounts.actAs"

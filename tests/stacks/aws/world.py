@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 
 from stacks.aws.cluster import Cluster
-from stacks.settings import ClusterConfig, read
+from stacks.config.settings import ClusterConfig, read
 from tests.stacks.mocks import Answer, Made, Refused, World, make, preview, refused
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from stacks.data_buckets import data_prefixes
+from stacks.config.data_buckets import data_prefixes
 from stacks.gcp.identity import account_id
 from tests.stacks.mocks import CLUSTER_ID, make
 

@@ -13,8 +13,8 @@ import grpc  # type: ignore[import-untyped]
 import pulumi
 from standins.gcp.rest import TOKEN, Rest, serving
 
+from stacks.config.settings import ClusterConfig
 from stacks.gcp.cluster import Cluster
-from stacks.settings import ClusterConfig
 from tests.stacks.mocks import Made, World, make
 
 INSTANCE = "gcp:compute/instance:Instance"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
 from training.data import DataError
 from training.data.arrays import Arrays
 
-LOCK = Path("~/.keras/railhead.lock")
-
 
 def fetched(name: str, **options: Any) -> Any:
     """What keras.datasets has under this name; DataError where it cannot be fetched."""
     module = importlib.import_module(f"keras.datasets.{name}")
-    lock = LOCK.expanduser()
+    lock = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "railhead.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # ranks of one host share ~/.keras: one downloads
+        fcntl.flock(file, fcntl.LOCK_EX)  # ranks of one host share this folder: one downloads
         try:
             return module.load_data(**options)
         except Exception as error:  # whatever its download raises

@@ -167,7 +167,7 @@ def refused_word(bucket: str) -> str | None:
 
 
 def cidrs(key: str, text: str) -> tuple[str, ...]:
-    """Networks, as in 203.0.113.7/32, each once. stacks/validation.py limits which may connect."""
+    """Networks, as in 203.0.113.7/32, each once. rules.py limits which may connect."""
     found = tuple(_network(key, part.strip()) for part in text.split(","))
     for one in found:
         if found.count(one) > 1:

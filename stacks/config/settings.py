@@ -1,6 +1,6 @@
 """ClusterConfig: the validated settings of one stack, read from `pulumi config`.
 
-Pure, except that it reads the public key's file. stacks/config_schema.py has the table of keys.
+Pure, except that it reads the public key's file. stacks/config/schema.py has the table of keys.
 All mistakes are reported together, one line each, before any resource exists.
 """
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stacks.clouds import CLOUDS
-from stacks.config_schema import KEYS, Key
-from stacks.data_buckets import DataPrefix
+from stacks.config.data_buckets import DataPrefix
+from stacks.config.rules import Valid, contradictions
+from stacks.config.schema import KEYS, Key
+from stacks.config.validators import ConfigError, one_of
 from stacks.machine_types import MachineType
 from stacks.quotas import QuotaNeed
-from stacks.validation import Valid, contradictions
-from stacks.validators import ConfigError, one_of
 
 
 @dataclass(frozen=True)

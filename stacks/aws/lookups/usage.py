@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from stacks.aws.lookups import existing_machines, running_machines
+from stacks.aws.lookups.existing import existing_machines, running_machines
 from stacks.aws.machine_types import TYPES, VcpuQuota
-from stacks.settings import ClusterConfig
+from stacks.config.settings import ClusterConfig
 
 MOST = 60  # machines that are looked up one by one; with more of them the use is unknown
 

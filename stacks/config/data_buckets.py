@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stacks.validators import ConfigError
+from stacks.config.validators import ConfigError
 
 MOST = 10  # AWS: all policies of a role together have at most 10,240 characters
 _URI = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(/.*)?")

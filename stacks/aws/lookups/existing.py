@@ -1,69 +1,20 @@
-"""Lookups in AWS before anything is made: the account, zones that offer the type, machines.
-
-Each raises ConfigError where a permission is missing: nothing is made on a guess.
-"""
+"""The machines of the region: those of this stack, all that run, and those that are in no state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
 
 import pulumi
-import pulumi_aws as aws
 from pulumi_aws import ec2
 
 from stacks import cluster_id
+from stacks.aws.lookups.calls import lookup
 from stacks.aws.tags import ID, identifying_tags
-from stacks.settings import ClusterConfig
-from stacks.validators import ConfigError
+from stacks.config.settings import ClusterConfig
+from stacks.config.validators import ConfigError
 
-T = TypeVar("T")
 INSTANCES = "aws:ec2/getInstances:getInstances"
 ALIVE = ("pending", "running", "stopping", "stopped", "shutting-down")
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who runs the command: the number of the account, and the identity in it."""
-
-    account: str
-    arn: str
-
-
-def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
-    """Who runs the command. This is the first call: it also shows whether AWS can be reached
-    in the region.
-
-    Raises:
-        ConfigError: AWS does not answer there.
-    """
-    try:
-        found = aws.get_caller_identity(opts=opts)
-    except Exception as error:  # the type that a failed invoke raises
-        raise ConfigError(
-            f"region: AWS does not answer in {config.region}: {error}\n"
-            "  next: aws sts get-caller-identity && aws ec2 describe-regions --all-regions "
-            "--query Regions[].[RegionName,OptInStatus]   # your identity, and your regions"
-        ) from None
-    return Caller(found.account_id, found.arn)
-
-
-def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
-    """The zones of the region with the machine type, by name; empty where none offers it."""
-    found = lookup(
-        "ec2:DescribeInstanceTypeOfferings",
-        lambda: ec2.get_instance_type_offerings(
-            location_type="availability-zone",
-            filters=[
-                ec2.GetInstanceTypeOfferingsFilterArgs(
-                    name="instance-type", values=[config.machine_type]
-                )
-            ],
-            opts=opts,
-        ),
-    )
-    return tuple(sorted(found.locations))
 
 
 def existing_machines(
@@ -131,18 +82,3 @@ def name_others(
     # After the machines: one that is replaced is gone then.
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
     every.apply(warn)  # type: ignore[arg-type]  # it accepts a coroutine, as any awaitable
-
-
-def lookup(permission: str, call: Callable[[], T]) -> T:
-    """The result of a call to AWS.
-
-    Raises:
-        ConfigError: it failed; the message names the permission that it needs.
-    """
-    try:
-        return call()
-    except Exception as error:  # the type that a failed invoke raises
-        raise ConfigError(
-            f"AWS refused {permission}: {error}\n  next: aws sts get-caller-identity   "
-            f"# your identity; it needs the permission {permission}"
-        ) from None

@@ -1,23 +1,23 @@
-"""`fab sweep`: trains each combination of values, one after another or several at once on slices of
-the hosts; ends hopeless ones early; compares them. The same command goes on after a break."""
+"""Runs the trials of a sweep on slices of the hosts, one thread for each slice.
+
+A thread takes the next trial, starts its run or goes on with it, follows it, and records it in
+sweep.json. The lock covers what the threads share: which trials are left, which are in progress,
+and how each has ended.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from bootstrap.console import log
 from bootstrap.console.live import common_board, prefixed
 from bootstrap.console.output import print_lines
 from bootstrap.console.text import count
 from bootstrap.console.threads import side_by_side
-from bootstrap.data.inputs import check_shares
 from bootstrap.errors import (
     BelowThreshold,
     HostsBusy,
@@ -31,15 +31,12 @@ from bootstrap.evaluation.grid import Course, Trial, is_hopeless, slices_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
-from bootstrap.plan.cluster import Options
-from bootstrap.report import write
-from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
-from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
-from bootstrap.report.page import figure
+from bootstrap.report.facts import RunFacts, read_run
 from bootstrap.report.sweep_file import alone, record, recorded
-from bootstrap.runs.request import RunRequest, TrainArgs
-from bootstrap.runs.start import find_run
+from bootstrap.runs.request import RunRequest
+from bootstrap.runs.run import find_run
 from bootstrap.workflows import attach, bootstrap, train
+from bootstrap.workflows.series.sweep import Sweep, forget_unusable, report
 
 AGAIN = "the same command again   # it goes on where it was"
 
@@ -48,41 +45,16 @@ class Hopeless(Exception):
     """The trial is worse than the others were at the same epoch."""
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Trials with their requests, and the folder of their results. `at_once`: the number of trials
-    at the same time, each on a slice of the hosts."""
+class Item(NamedTuple):
+    """One trial of a sweep; `number` counts from 1."""
 
-    trials: Sequence[tuple[Trial, RunRequest]]
-    options: Options
-    folder: Path
-    early_end: bool = True
-    at_once: int = 1
+    number: int
+    trial: Trial
+    request: RunRequest
 
 
-def folder_of(results: Path, args: TrainArgs, trials: Sequence[Trial]) -> Path:
-    """The folder of a sweep: the same command has the same one, on whichever hosts."""
-    content = json.dumps([args.record(), [dict(trial.values) for trial in trials]], sort_keys=True)
-    return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-
-
-def check(inventory: Inventory, chosen: Sweep) -> None:
-    """UsageError if the hosts cannot be divided, or a trial cannot run on a slice of them."""
-    hosts = len(slices_of(inventory, chosen.at_once, len(chosen.trials))[0].hosts)
-    for _, request in chosen.trials:
-        request.options.resolved_strategy(hosts)
-        check_shares(request.data, hosts)
-
-
-def has_ended(chosen: Sweep) -> bool:
-    """Whether no trial is left: no host is needed, and no machine has to be started."""
-    known = recorded(chosen.folder)
-    runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
-    return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
-
-
-def sweep(inventory: Inventory, chosen: Sweep) -> Path:
-    """Run all trials and write the report; returns its page.
+def run_trials(inventory: Inventory, chosen: Sweep) -> Path:
+    """Run all trials and write the report; returns its page. After a break the same call goes on.
 
     Raises:
         UsageError: the same sweep is in progress; also where the hosts cannot be used.
@@ -91,8 +63,8 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
     """
     with alone(chosen.folder):
         with stop.after_all_runs(inventory, print_lines):
-            _forget_unusable(chosen.folder)
-            trials = _Trials(inventory, chosen)
+            forget_unusable(chosen.folder)
+            trials = Trials(inventory, chosen)
             if trials.some_are_new():
                 trials.make_ready()
             with common_board(inventory.names):
@@ -105,14 +77,14 @@ def sweep(inventory: Inventory, chosen: Sweep) -> Path:
         return report(chosen)
 
 
-class _Trials:
+class Trials:
     """The trials of a sweep; one thread for each slice of the hosts runs them."""
 
     def __init__(self, inventory: Inventory, chosen: Sweep) -> None:
         self.inventory, self.chosen = inventory, chosen
         self.slices = slices_of(inventory, chosen.at_once, len(chosen.trials))
         self.lock = RLock()
-        self.left = list(enumerate(chosen.trials, 1))
+        self.left = [Item(n, *each) for n, each in enumerate(chosen.trials, 1)]
         self.in_progress: dict[str, tuple[Inventory, str]] = {}
         self.outcomes: dict[str, str] = {}
         self.errors: dict[str, RailheadError] = {}
@@ -190,23 +162,22 @@ class _Trials:
         while (item := self._next(part)) and self._train(part, item):
             pass
 
-    def _train(self, part: Inventory, item: tuple[int, tuple[Trial, RunRequest]]) -> bool:
+    def _train(self, part: Inventory, item: Item) -> bool:
         """Run a trial, whatever happens; whether its slice can go on."""
-        number, (trial, request) = item
         several = len(self.slices) > 1
         place = f" on {', '.join(part.names)}" if several else ""
-        print_lines(f"trial {number} of {len(self.chosen.trials)}{place}: {trial.name}")
-        with prefixed(f"trial {number}: " if several else ""):
+        print_lines(f"trial {item.number} of {len(self.chosen.trials)}{place}: {item.trial.name}")
+        with prefixed(f"trial {item.number}: " if several else ""):
             try:
-                self._end(trial, self._run(part, trial, request))
+                self._end(item.trial, self._run(part, item.trial, item.request))
             except Exception as error:
                 self._give_up(item, _known(error))
                 return False
         return True
 
-    def _give_up(self, item: tuple[int, tuple[Trial, RunRequest]], error: RailheadError) -> None:
+    def _give_up(self, item: Item, error: RailheadError) -> None:
         """End a trial with an error. Another slice may take one that was not started."""
-        trial = item[1][0]
+        trial = item.trial
         print_lines(*str(error).splitlines())
         why = "; ".join(line.strip() for line in error.message.splitlines()[:2])
         with self.lock:
@@ -216,18 +187,18 @@ class _Trials:
                 self.left.append(item)
             self._end(trial, f"did not end: {why}")
 
-    def _next(self, part: Inventory) -> tuple[int, tuple[Trial, RunRequest]] | None:
+    def _next(self, part: Inventory) -> Item | None:
         """The next trial of a slice, first those that it has in progress; None if none is left."""
         with self.lock:
             known = recorded(self.chosen.folder)
-            chiefs = {n: self._chief(known.get(trial.name)) for n, (trial, _) in self.left}
-            free = [item for item in self.left if chiefs[item[0]] in ("", *part.names)]
+            chiefs = {item.number: self._chief(known.get(item.trial.name)) for item in self.left}
+            free = [item for item in self.left if chiefs[item.number] in ("", *part.names)]
             if not free or self.interrupted:
                 return None
-            first = min(free, key=lambda item: chiefs[item[0]] == "")
+            first = min(free, key=lambda item: chiefs[item.number] == "")
             self.left.remove(first)
             for earlier in (self.errors, self.outcomes):  # on another slice
-                earlier.pop(first[1][0].name, None)
+                earlier.pop(first.trial.name, None)
             return first
 
     def _any_in_progress(self) -> bool:
@@ -347,7 +318,7 @@ class _Trials:
 class _Watch:
     """Looks at each record of a trial, and raises Hopeless."""
 
-    def __init__(self, trials: _Trials, trial: Trial) -> None:
+    def __init__(self, trials: Trials, trial: Trial) -> None:
         self.trials, self.trial, self.course = trials, trial, Course()
 
     def __call__(self, record: Mapping[str, Any]) -> None:
@@ -375,42 +346,3 @@ def _outcome(run_id: str) -> str:
     """How the run of a trial ended, such as "ok, run 20261121-112656-c507"."""
     state, names = read_run(run_id).state, {"succeeded": "ok", "not fetched": "failed"}
     return f"{names.get(state, state)}, run {run_id}"
-
-
-def report(chosen: Sweep) -> Path:
-    """Write the page that compares the trials, and print the best one."""
-    known = recorded(chosen.folder)
-    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
-    runs = [run for run in runs if run.result or run.records]
-    if not runs:
-        raise UsageError("no trial of the sweep has results", hint="fab runs")
-    metric = metric_for(runs)
-    page = comparison_page(runs, metric, "Sweep")
-    if best := best_of(runs, metric):
-        name = next(name for name, run_id in known.items() if run_id == best.run_id)
-        value = figure(metric, best.metrics[metric])
-        print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
-        print_lines(f"  run {best.run_id}")
-    return write.write(chosen.folder, page, comparison_panels(runs))
-
-
-def _forget_unusable(folder: Path) -> None:
-    """Forget the runs of trials that have to be trained again, and name them."""
-    for name, run_id in recorded(folder).items():
-        if why := _why_again(run_id):
-            print_lines(f"run {run_id} of {name} {why}: the trial is trained again")
-            record(folder, name, None)
-
-
-def _why_again(run_id: str) -> str:
-    try:
-        host = _lost_host(read_run(run_id))
-    except UsageError:
-        return "is not known here"
-    return f"lost {host}" if host else ""
-
-
-def _lost_host(run: RunFacts) -> str:
-    """The host that was lost during a run; "" if the run did not fail, or by its program."""
-    culprit = object_of(run.result, "culprit")
-    return text_of(culprit, "host") if culprit.get("rank") is None else ""

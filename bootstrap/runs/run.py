@@ -1,0 +1,77 @@
+"""One run: its id, the folders in which it is here and on the hosts, and its state on its chief."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.ssh.session import Session
+from bootstrap.untrusted.run_files import RunState
+from bootstrap.untrusted.unpack import Hostile
+
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its id, the local folder of its results, and the names of its hosts (the chief
+    first; empty if they are not known)."""
+
+    run_id: str
+    results: Path
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The run's folder on every host."""
+        return f"~/.railhead/runs/{self.run_id}"
+
+    def part_of(self, inventory: Inventory) -> Inventory:
+        """The hosts of the run, where they are a part of the inventory; else all of it."""
+        known = self.hosts and set(self.hosts) <= set(inventory.names)
+        return inventory.only(self.hosts) if known else inventory
+
+
+def find_run(inventory: Inventory, run_id: str | None) -> Run:
+    """The run with this id, by default the last run on these hosts; UsageError if none exists."""
+    found, results = local_state.find_run(inventory, run_id)
+    return Run(found, results, local_state.hosts_of_run(found))
+
+
+def read_json(session: Session, path: str) -> Any:
+    """The content of a small JSON file on a host; None if the file does not exist.
+
+    Raises:
+        Hostile: it is not JSON.
+    """
+    text = session.call("read", paths=[path])[path]
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
+
+
+def read_state(chief: Session, run: Run) -> RunState | None:
+    """state.json of a run; None if it does not exist, Hostile if it is damaged."""
+    path = f"{run.folder}/state.json"
+    text = chief.call("read", paths=[path])[path]
+    return RunState.read(text) if text else None
+
+
+def state_of(chief: Session, run: Run) -> str:
+    """The state of a run, from its supervisor's heartbeat."""
+    found = read_state(chief, run)
+    if not found:
+        return "not on its chief any more"
+    if found.state in FINAL:
+        return found.state
+    age = time.time() - found.heartbeat
+    # Not `kill -0`: it also finds a process that has ended and was not waited for.
+    mark, file = f"{run.run_id}/supervisor.py", f"/proc/{found.pid}/cmdline"
+    alive = chief.run(["grep", "-qaF", mark, file]).rc == 0
+    return f"{found.state} (heartbeat {age:.0f} s ago)" if alive else "LOST: its supervisor died"

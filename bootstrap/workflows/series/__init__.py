@@ -1,0 +1,1 @@
+"""Workflows that train several runs, one after another or at once, and compare them on a page."""

@@ -1,0 +1,95 @@
+"""A sweep: its trials, the folder of its results, which of them have ended, and its page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import count
+from bootstrap.data.inputs import check_shares
+from bootstrap.errors import UsageError
+from bootstrap.evaluation.grid import Trial, slices_of
+from bootstrap.inventory.hosts import Inventory
+from bootstrap.plan.cluster import Options
+from bootstrap.report import write
+from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
+from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
+from bootstrap.report.page import figure
+from bootstrap.report.sweep_file import record, recorded
+from bootstrap.runs.request import RunRequest, TrainArgs
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Trials with their requests, and the folder of their results. `at_once`: the number of trials
+    at the same time, each on a slice of the hosts."""
+
+    trials: Sequence[tuple[Trial, RunRequest]]
+    options: Options
+    folder: Path
+    early_end: bool = True
+    at_once: int = 1
+
+
+def folder_of(results: Path, args: TrainArgs, trials: Sequence[Trial]) -> Path:
+    """The folder of a sweep: the same command has the same one, on whichever hosts."""
+    content = json.dumps([args.record(), [dict(trial.values) for trial in trials]], sort_keys=True)
+    return results / f"sweep-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def check(inventory: Inventory, chosen: Sweep) -> None:
+    """UsageError if the hosts cannot be divided, or a trial cannot run on a slice of them."""
+    hosts = len(slices_of(inventory, chosen.at_once, len(chosen.trials))[0].hosts)
+    for _, request in chosen.trials:
+        request.options.resolved_strategy(hosts)
+        check_shares(request.data, hosts)
+
+
+def has_ended(chosen: Sweep) -> bool:
+    """Whether no trial is left: no host is needed, and no machine has to be started."""
+    known = recorded(chosen.folder)
+    runs = [known.get(trial.name, "") for trial, _ in chosen.trials]
+    return all(run_id and not _why_again(run_id) and read_run(run_id).result for run_id in runs)
+
+
+def report(chosen: Sweep) -> Path:
+    """Write the page that compares the trials, and print the best one."""
+    known = recorded(chosen.folder)
+    runs = [read_run(known[t.name]) for t, _ in chosen.trials if t.name in known]
+    runs = [run for run in runs if run.result or run.records]
+    if not runs:
+        raise UsageError("no trial of the sweep has results", hint="fab runs")
+    metric = metric_for(runs)
+    page = comparison_page(runs, metric, "Sweep")
+    if best := best_of(runs, metric):
+        name = next(name for name, run_id in known.items() if run_id == best.run_id)
+        value = figure(metric, best.metrics[metric])
+        print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
+        print_lines(f"  run {best.run_id}")
+    return write.write(chosen.folder, page, comparison_panels(runs))
+
+
+def forget_unusable(folder: Path) -> None:
+    """Forget the runs of trials that have to be trained again, and name them."""
+    for name, run_id in recorded(folder).items():
+        if why := _why_again(run_id):
+            print_lines(f"run {run_id} of {name} {why}: the trial is trained again")
+            record(folder, name, None)
+
+
+def _why_again(run_id: str) -> str:
+    try:
+        host = _lost_host(read_run(run_id))
+    except UsageError:
+        return "is not known here"
+    return f"lost {host}" if host else ""
+
+
+def _lost_host(run: RunFacts) -> str:
+    """The host that was lost during a run; "" if the run did not fail, or by its program."""
+    culprit = object_of(run.result, "culprit")
+    return text_of(culprit, "host") if culprit.get("rank") is None else ""
