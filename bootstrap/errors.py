@@ -11,7 +11,12 @@
 
 from __future__ import annotations
 
+import errno
+import shlex
 from collections.abc import Mapping
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class RailheadError(Exception):
@@ -74,3 +79,16 @@ class HostsNotReady(HostsFailed, UsageError):
     """Some hosts cannot be used; raised before anything was started on any of them."""
 
     code = 2
+
+
+def refusal(error: OSError) -> RailheadError | None:
+    """The message for a file here that cannot be written or read: the disk is full, or the user
+    may not. None for any other error."""
+    place = error.filename if isinstance(error.filename, str) else None
+    if error.errno in _FULL:
+        hint = "free some disk space, then: fab status   # shows the hosts and the run"
+        return RailheadError(f"{place or 'this machine'}: {error.strerror}", hint=hint)
+    if error.errno in _FORBIDDEN and place:
+        hint = f"ls -ld {shlex.quote(place)}   # whose it is; its folder too"
+        return RailheadError(f"{place}: {error.strerror}", hint=hint)
+    return None

@@ -20,12 +20,13 @@ from fabric import Executor
 from fabric.main import program
 from invoke import Call, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
+from invoke.parser.parser import ParseMachine
 from invoke.util import yaml  # type: ignore[attr-defined]
 
 from bootstrap.cli.hints import with_target
 from bootstrap.console import interrupts, log
 from bootstrap.console.output import printable
-from bootstrap.errors import RailheadError, Terminated
+from bootstrap.errors import RailheadError, Terminated, refusal
 
 
 class ClusterExecutor(Executor):  # type: ignore[misc]
@@ -91,9 +92,22 @@ def _parse_tasks() -> None:
 _PARSE_TASKS = program.parse_tasks
 
 
+def _complete_option(machine: Any) -> None:
+    """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
+    list."""
+    option = machine.flag
+    if option and option.kind is list and not machine.flag_got_value:
+        machine.error(f"Flag {option!r} needed value and was not given one!")
+    _COMPLETE_OPTION(machine)
+
+
+_COMPLETE_OPTION = ParseMachine.complete_flag
+
+
 def install() -> None:
     """Make `fab` use this executor and its exit codes; fabfile.py calls it on import."""
     program.executor_class = ClusterExecutor
+    ParseMachine.complete_flag = _complete_option  # type: ignore[assignment,method-assign]
     program.parse_tasks = _usage_is_2(_parse_tasks)
     program.parse_cleanup = _usage_is_2(program.parse_cleanup)
     program.update_config = _usage_is_2(program.update_config)
@@ -177,7 +191,11 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
             except Exit:
                 raise
-            except Exception:
+            except Exception as error:
+                if isinstance(error, OSError) and (refused := refusal(error)):
+                    log.mistake()
+                    refused.hint = _with_target(refused.hint, kwargs)
+                    raise Exit(printable(f"fab {name}: {refused}"), code=refused.code) from None
                 traceback.print_exc()
                 raise Exit(_internal_error(file), code=1) from None
 

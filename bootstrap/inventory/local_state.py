@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,9 @@ from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.files import atomic_folder, atomic_write
 from bootstrap.inventory.hosts import Inventory, check_name, is_name
+
+DEMO = "demo"  # the cluster of `fab demo`
+NAME_HOSTS = "the same command with --hosts user@first,user@second   # or with --stack NAME"
 
 
 def home() -> Path:
@@ -98,9 +102,10 @@ def load_cluster(name: str) -> Inventory:
             hint="fab train --hosts user@first,user@second",
         ) from None
     except (OSError, ValueError, RecursionError, UsageError) as error:
+        again = f"rm -r {shlex.quote(str(path))} && fab demo   # makes it anew"
         raise UsageError(
             f"the record of cluster {name} is damaged: {path}: {error}",
-            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
+            hint=again if name == DEMO else NAME_HOSTS,
         ) from None
 
 
@@ -120,6 +125,10 @@ def clusters() -> list[str]:
 def last_cluster() -> Inventory:
     """The cluster of the last command that named one; UsageError when there was none."""
     name = _last_name()
+    if name and not is_name(name):
+        raise UsageError(
+            f"the name of the last cluster is damaged: {home() / 'last'}: {name!r}", hint=NAME_HOSTS
+        )
     if not name:
         raise UsageError(
             "no hosts: none were named, and there is no earlier cluster",
@@ -136,8 +145,7 @@ def _last_name() -> str:
         return ""
     except OSError as error:
         raise UsageError(
-            f"the name of the last cluster cannot be read: {error}",
-            hint="the same command with --hosts user@first,user@second   # or with --stack NAME",
+            f"the name of the last cluster cannot be read: {error}", hint=NAME_HOSTS
         ) from None
 
 
@@ -222,7 +230,7 @@ def recorded_run(run_id: str) -> dict[str, Any]:
     if not found:
         known = sorted(p.stem for p in (home() / "clusters").glob("*/runs/*.json"))
         last = f"; the last ones are {', '.join(known[-3:])}" if known else ""
-        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab status")
+        raise UsageError(f"run {run_id!r} is not recorded here{last}", hint="fab runs")
     return _read_record(found[0])
 
 
@@ -234,7 +242,7 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
         known = [p for p in known if p.stem == run_id]
     if not known:
         which = f"run {run_id!r} is not" if run_id else "no run is"
-        raise UsageError(f"{which} recorded for {inventory.name}", hint="fab status")
+        raise UsageError(f"{which} recorded for {inventory.name}", hint="fab runs")
     return known[-1].stem, Path(_read_record(known[-1])["results"])
 
 
@@ -247,6 +255,8 @@ def _read_record(path: Path) -> dict[str, Any]:
         if not folder.is_absolute() or "\0" in str(folder):
             raise ValueError
         return record
+    except PermissionError:  # as after `sudo fab`: nothing is damaged
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         kept = path.with_name(f"{path.name}.damaged")
         path.replace(kept)

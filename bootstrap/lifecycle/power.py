@@ -46,8 +46,8 @@ class ClusterStatus:
 
 
 def cluster_status(inventory: Inventory) -> ClusterStatus:
-    """The current addresses and states of the machines, if a stack made them."""
-    if not inventory.is_managed:
+    """The current addresses and states of the machines, if a stack or `fab demo` made them."""
+    if inventory.kind.instances is None:
         return ClusterStatus(inventory, {}, inventory.cloud)
     return _query(inventory, base.cloud_of(inventory))
 
@@ -134,7 +134,7 @@ def _refuse_missing(status: ClusterStatus) -> None:
     states = status.instance_states
     option = status.inventory.option
     for state, hint in (
-        ("gone", f"fab up --refresh{option}   # makes new ones, with empty disks"),
+        ("gone", _made_anew(status.inventory)),
         ("unknown", f"fab status{option}"),
     ):
         missing = {n: s for n, s in states.items() if s.state == state}
@@ -145,6 +145,13 @@ def _refuse_missing(status: ClusterStatus) -> None:
             }
             outcomes = {n: reasons.get(n, s.state) for n, s in states.items()}
             raise HostsNotReady(f"{', '.join(missing)}: {state}", outcomes, hint=hint)
+
+
+def _made_anew(inventory: Inventory) -> str:
+    """The command that makes machines that are gone."""
+    if inventory.kind.this_machine and not inventory.stack:
+        return "fab demo   # makes new ones"
+    return f"fab up --refresh{inventory.option}   # makes new ones, with empty disks"
 
 
 def start(

@@ -63,12 +63,7 @@ def diagnose(sessions: Sessions) -> Diagnosis:
     """Find out why hosts cannot be reached, and the next command."""
     inventory = sessions.inventory
     if inventory.kind.this_machine:
-        hint = (
-            f"fab start{inventory.option}"
-            if inventory.stack
-            else "fab demo   # starts the local hosts"
-        )
-        return Diagnosis(hint=hint)
+        return Diagnosis(hint=f"fab start{inventory.option}")
     silent = any(map(_timed_out, sessions.failed.values()))
     return _check_firewall(inventory) if silent and not inventory.is_ad_hoc else Diagnosis()
 

@@ -47,8 +47,20 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> dict
 
     Raises:
         Hostile: the host violated the transfer protocol; the folder is unchanged.
-        RailheadError: a fetched file differs from the one on the chief.
+        RailheadError: a fetched file differs from the one on the chief, or the folder cannot be
+            written, as on a full disk.
     """
+    try:
+        return _fetch(session, run, report)
+    except OSError as error:
+        raise RailheadError(
+            f"the results of run {run.run_id} cannot be written to {run.results}: "
+            f"{error.strerror or error}; they are still on the chief",
+            hint=f"fab fetch --run {run.run_id} --to FOLDER   # or here again, without --to",
+        ) from error
+
+
+def _fetch(session: Session, run: Run, report: Reporter) -> dict[str, Any]:
     with unpack.stage(run.results) as stage:
         packed, files = stage / "packed", stage / "files"
         reply = session.collect(run.folder, packed, limit=OUTPUT_LIMIT)

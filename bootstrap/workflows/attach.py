@@ -55,8 +55,6 @@ def fetch(
     if to is not None:
         run = replace(run, results=folder_of(to, "--to") / run.run_id)
     results.require_writable(run.results)
-    if to is not None:
-        local_state.move_results(run.run_id, run.results)
     if inventory.bucket and run.part_of(inventory).chief.name in status.not_running:
         state = "no result"
         if with_checkpoint:
@@ -68,6 +66,8 @@ def fetch(
             if with_checkpoint:
                 checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
+    if to is not None:
+        local_state.move_results(run.run_id, run.results)
     _print_results(run.results)
     print_lines(f"state: {result['state'] if result else state}")
 

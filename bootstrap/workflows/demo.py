@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.output import print_lines
+from bootstrap.inventory import local_state
 from bootstrap.lifecycle.receipt import check
 from bootstrap.lifecycle.teardown import remove_from_hosts
 from bootstrap.plan.cluster import Options
@@ -15,7 +16,7 @@ from bootstrap.workflows.train import TrainOptions, train
 
 def demo(results: Path) -> None:
     """Start two local hosts, train on them, and always tear them down."""
-    inventory = local_cluster.start("demo", 2)
+    inventory = local_cluster.start(local_state.DEMO, 2)
     print_lines("two SSH hosts on this machine: " + ", ".join(str(h) for h in inventory.hosts))
     try:
         request = read_request(TrainArgs(preset="digits"))

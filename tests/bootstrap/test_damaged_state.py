@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +43,34 @@ def test_a_damaged_cluster_record_is_named_and_not_taken_for_a_missing_one(text:
 def test_a_damaged_name_of_the_last_cluster_is_a_usage_error(home: Path, data: bytes) -> None:
     (home / ".railhead").mkdir()
     (home / ".railhead" / "last").write_bytes(data)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         local_state.last_cluster()
+    assert "--hosts" in caught.value.hint
+
+
+def test_a_damaged_record_of_the_demo_is_answered_with_how_to_make_it_anew(home: Path) -> None:
+    record = local_state.cluster_folder(local_state.DEMO) / "cluster.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    with pytest.raises(UsageError) as caught:
+        local_state.load_cluster(local_state.DEMO)
+    remove = caught.value.hint.partition(" && fab demo ")[0]
+    subprocess.run(["sh", "-c", remove], check=True)
+    assert not record.exists()
+
+
+def test_a_record_of_a_run_that_may_not_be_read_is_not_taken_for_a_damaged_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local_state.save_run({"run_id": "r-1", "cluster": "c"}, Path("/results/r-1"))
+
+    def forbidden(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch, pytest.raises(PermissionError):
+        patch.setattr(Path, "read_text", forbidden)
+        local_state.recorded_run("r-1")
+    assert local_state.recorded_run("r-1")["results"] == "/results/r-1"
 
 
 def replace_by_folder(path: Path) -> None:

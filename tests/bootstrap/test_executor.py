@@ -35,12 +35,15 @@ WRONG = {
     "below": BelowThreshold("too low"),
     "ours": ZeroDivisionError("ours"),
     "ctrl-c": KeyboardInterrupt(),
+    "full": OSError(28, "No space left on device", "/x y/a"),
+    "full-pipe": OSError(28, "No space left on device"),
+    "root's": PermissionError(13, "Permission denied", "/x y/a"),
 }
 
 
-@task
+@task(iterable=["min"])
 @report_errors
-def train(c, hosts=None, preset=None, detach=False):
+def train(c, hosts=None, preset=None, detach=False, min=None):
     if preset in WRONG:
         raise WRONG[preset]
     print(f"train {hosts!r} {preset!r} {detach}")
@@ -58,6 +61,8 @@ def attach(c):
     print("ready", flush=True)
     print(f"went on: {input()}")
 """
+SPACE = "  next: free some disk space, then: fab status   # shows the hosts and the run\n"
+OWNER = "   # whose it is; its folder too\n"
 Done = subprocess.CompletedProcess[str]
 Fab = Callable[..., Done]
 
@@ -168,6 +173,9 @@ def test_two_tasks_get_the_same_hosts(fab: Fab) -> None:
         ("--bogus train", "--bogus"),
         ("train --hosts", "--hosts needed value"),
         ("train --preset", "--preset needed value"),
+        ("train --min", "--min needed value"),
+        ("train --min --preset x", "--min needed value"),
+        ("train --min a=1 --min", "--min needed value"),
         ("train --detach=yes", "'yes'"),
         ("trian", "trian"),
         ("--help trian", "trian"),
@@ -222,6 +230,9 @@ def test_a_wrong_config_file_is_a_usage_error(fab: Fab, args: str) -> None:
             1,
             "fab ssh-config: interrupted\n  next: fab status   # shows the hosts and the run\n",
         ),
+        ("full", 1, "fab ssh-config: /x y/a: No space left on device\n" + SPACE),
+        ("full-pipe", 1, "fab ssh-config: this machine: No space left on device\n" + SPACE),
+        ("root's", 1, "fab ssh-config: /x y/a: Permission denied\n  next: ls -ld '/x y/a'" + OWNER),
     ],
 )
 def test_an_error_becomes_its_message_and_its_exit_code(

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.workflows import attach
 
 DOCUMENTS = Path(__file__).parents[1] / "cases/documents"
@@ -217,3 +218,12 @@ def test_the_hosts_of_a_run_are_those_of_its_document(home: Path) -> None:
     for document, names in (({"hosts": hosts}, ("h3", "h4")), ({"hosts": 5}, ()), ({}, ())):
         local_state.save_run({"run_id": "r-1", "cluster": "c", **document}, home)
         assert local_state.hosts_of_run("r-1") == names
+
+
+def test_a_fetch_to_another_folder_that_fails_is_not_recorded(tmp_path: Path) -> None:
+    nobody = parse_hosts("127.0.0.1:1")
+    local_state.save_run({"run_id": "r1", "cluster": nobody.name}, tmp_path / "results/r1")
+    status = ClusterStatus(nobody, {}, "hosts")
+    with pytest.raises(HostsNotReady):
+        attach.fetch(status, "r1", str(tmp_path / "there"), with_checkpoint=False)
+    assert local_state.find_run(nobody, "r1") == ("r1", tmp_path / "results/r1")

@@ -38,7 +38,7 @@ AS_IT_IS = [
     "fab cancel --run r1",
     "fab undeploy digits",
     "fab runs",
-    "fab demo   # starts the local hosts",
+    "fab demo   # makes new ones",
     "run fab with -r and the clone's folder",
     "pulumi up",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -561,6 +562,22 @@ def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
     assert cluster.read("dev")["h2"]["running"]
     code, out = fab(shell, "exec", "--cmd", "echo in")
     assert (code, out.count("] in\n")) == (0, 2), out
+
+
+def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    cluster.start("demo", 1)
+    cluster.stop("demo")
+    with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
+        Target().running()
+    assert stopped.value.hint.startswith("fab start   #")
+    shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
+    with pytest.raises(HostsNotReady) as gone:
+        Target().running()
+    assert gone.value.hint.startswith("fab demo   #")
 
 
 @pytest.mark.parametrize("task", ["deploy", "notebook"])

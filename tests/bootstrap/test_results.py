@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
@@ -301,3 +302,18 @@ def test_what_a_killed_fetch_left_is_removed_and_one_that_goes_on_is_not(tmp_pat
     with unpack.stage(tmp_path) as first, unpack.stage(tmp_path) as second:
         assert {*tmp_path.iterdir()} == {first, second}
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_here_is_a_message_with_the_command_that_fetches_elsewhere(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    host = Host(packed([member("results/result.json", RESULT)]))
+    with monkeypatch.context() as patch, pytest.raises(RailheadError) as caught:
+        patch.setattr(unpack, "new_file", full)
+        fetch(host, run)
+    assert "No space left on device; they are still on " in str(caught.value)
+    assert caught.value.hint.startswith("fab fetch --run r1 --to FOLDER ")
+    assert fetch(host, run)["state"] == "succeeded"
