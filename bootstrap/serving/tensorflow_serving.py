@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
-from bootstrap.remote.serve.tensorflow_serving import PROGRAM
 from bootstrap.serving.model import SAVED_MODEL
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 
+PROGRAM = "tensorflow_model_server"
 PROGRAMS = ("serve/tensorflow_serving.py",)  # beside the supervisor
 
 
