@@ -190,6 +190,16 @@ def test_no_secret_outlives_its_run(home: Path, run: str, left: list[str]) -> No
     assert there == left
 
 
+def test_streams_in_memory_go_with_their_run(home: Path, tmp_path: Path) -> None:
+    memory, streams = tmp_path / "memory", home / ".railhead/runs/r1/streams"
+    memory.mkdir()
+    (memory / "00000000.tfrecord").write_bytes(b"data")
+    streams.mkdir(parents=True)
+    (streams / "train").symlink_to(memory)
+    sweep(home)
+    assert not memory.exists() and not list(streams.iterdir())
+
+
 def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:
     """As the supervisor, which is of the run and sweeps."""
     environment = {"HOME": str(home), "RAILHEAD_HOME": str(home), "RAILHEAD_RUN": "r1"}
