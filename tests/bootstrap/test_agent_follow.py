@@ -15,7 +15,7 @@ from standins.agent_process import Agent, build
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
 from bootstrap.runs import follow
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:

@@ -17,7 +17,7 @@ import pytest
 
 from bootstrap.errors import HostsFailed
 from bootstrap.runs import cancel
-from bootstrap.runs.start import Run
+from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Reply
 
 SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "end_processes.py"
