@@ -124,7 +124,7 @@ def test_a_folder_that_was_removed_leaves_what_was_uploaded(
 
 
 def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
-    s3: Any, run: Path
+    s3: Any, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(run, 10)
     loop = live_upload.LiveUpload(str(run), URL)
@@ -138,7 +138,7 @@ def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
         sent.append(path)
         put(path, *rest)
 
-    again.bucket.put = counted
+    monkeypatch.setattr(again.bucket, "put", counted)
     assert again.step() and again.step()
     assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2 + ["r1"]
 
@@ -152,7 +152,7 @@ def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
 
 
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = uploads(run)
     checkpoint(run, 10)
@@ -164,13 +164,13 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         (newer / "state.npz").unlink(missing_ok=True)
 
-    sender.bucket.put = and_remove
+    monkeypatch.setattr(sender.bucket, "put", and_remove)
     assert not sender.step()
     assert set(restored(tmp_path)[0]) == {"step-00000010/state.npz", "step-00000010/manifest.json"}
 
 
 def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry would have the hash of what was uploaded, and the next file one of a later time."""
     sender = uploads(run)
@@ -183,7 +183,7 @@ def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         own_file(run, "b.h5", "3", age=40)
 
-    sender.bucket.put = and_change
+    monkeypatch.setattr(sender.bucket, "put", and_change)
     assert not sender.step()
     assert restored(tmp_path)[0] == {"a.h5": "1"}
 
@@ -276,16 +276,14 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
 
 def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
-    put = growing.bucket.put
 
     def refuse(*_: Any) -> None:
         raise OSError("503 Slow Down")
 
     (run / "results/metrics.jsonl").write_text("one\n")
-    growing.bucket.put = refuse
-    with pytest.raises(OSError, match="503"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="503"):
+        patch.setattr(growing.bucket, "put", refuse)
         growing.step()
-    growing.bucket.put = put
     growing.step()
     (name,) = names(s3)
     found = s3.get_object(Bucket="results-b", Key=f"runs/r1/{name}")["Body"].read()
@@ -343,7 +341,9 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
     assert wait_until(gone, seconds=60, every=0.05)
 
 
-def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_said(run: Path) -> None:
+def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_reported(
+    run: Path,
+) -> None:
     document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
     missing = live_upload.start(document, str(run))
     assert "No such file" in live_upload.end(missing, str(run))
