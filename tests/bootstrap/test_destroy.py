@@ -343,7 +343,7 @@ def test_pulumi_removes_nothing_while_machines_appear(
             made = True
             ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
 
-    fake = Fake(lambda *_: "gone", costs_now=[], queried=appear)
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
     receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
     assert made and not receipt.verified and stack.destroyed == []
     assert "new machines appeared" in "\n".join(receipt.describe())
