@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,11 @@ COST = 20  # a checkpoint of a better model waits for so many times the last one
 class State:
     """The variables of a training and its checkpoints; every process calls every method."""
 
-    def __init__(
-        self, job: Job, strategy: Strategy, records: Records, *, samples: int, lanes: int
-    ) -> None:
+    def __init__(self, job: Job, strategy: Strategy, records: Records, *, samples: int) -> None:
         self.strategy, self.records, self.config = strategy, records, job.config
         self.resume = job.resume
         self.checkpoints = Checkpoints(job.checkpoints, job.config.checkpoint_keep)
         self.settings = {**asdict(job.config), "samples": samples}
-        self.lanes = lanes
         self.written = time.monotonic()
         self.cost = 0.0
 
@@ -109,7 +105,6 @@ class State:
         variables = [*model.variables, *optimizer.variables]
         arrays = self.strategy.values(behind(variables))
         if self.strategy.rank == 0:
-            position = replace(position, lanes=self.lanes)
             try:
                 self.checkpoints.write(position, self.settings, arrays)
                 self.records.emit("checkpoint", step=position.step)
@@ -159,15 +154,25 @@ def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
     return position.global_batch or config.global_batch or config.batch_size * replicas
 
 
-def _numbers(position: Position) -> list[float]:
-    values: Sequence[Any] = astuple(replace(position, tallies=(), best=None))
-    plain = [float(value) for value in values if value not in ((), None)]
-    best = math.nan if position.best is None else position.best
-    return [*plain, float("-1e300") if math.isnan(best) else best, *position.tallies]
+def _numbers(at: Position) -> list[float]:
+    """A position as numbers, which processes can add up: all but rank 0 add zeros."""
+    counts = (at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.waited, at.done)
+    best = (0.0, 0.0) if at.best is None or math.isnan(at.best) else (1.0, at.best)
+    return [*map(float, counts), *best, *at.tallies]
 
 
 def _position(numbers: Any) -> Position:
-    step, epoch, samples, batch, lanes, waited, done = (int(value) for value in numbers[:7])
-    best = None if numbers[7] <= -1e299 else float(numbers[7])
-    tallies = tuple(float(value) for value in numbers[8:])
-    return Position(step, epoch, samples, batch, lanes, tallies, best, waited, bool(done))
+    """The position that `_numbers` describes."""
+    *counts, has_best = (int(value) for value in numbers[:8])
+    step, epoch, samples, global_batch, lanes, waited, done = counts
+    return Position(
+        step=step,
+        epoch=epoch,
+        samples=samples,
+        global_batch=global_batch,
+        lanes=lanes,
+        tallies=tuple(float(value) for value in numbers[9:]),
+        best=float(numbers[8]) if has_best else None,
+        waited=waited,
+        done=bool(done),
+    )

@@ -86,7 +86,7 @@ class Training:
     def _start(self) -> None:
         """Where this training begins, and how its samples are cut into steps."""
         train, size = self.data.train, self.strategy.size
-        self.state = State(self.job, self.strategy, self.records, samples=len(train), lanes=0)
+        self.state = State(self.job, self.strategy, self.records, samples=len(train))
         self.position, self.found = self.state.load()
         self.plan = plan_for(
             train,
@@ -96,7 +96,6 @@ class Training:
             training=True,
             position=self.position,
         )
-        self.state.lanes = self.plan.lanes
         self.position = replace(
             self.position, global_batch=self.plan.global_batch, lanes=self.plan.lanes, done=False
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fabric.exceptions import NothingToDo
 from fabric.main import program
@@ -46,7 +45,7 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
     return [*args] if named or found else ["--search-root", str(CLONE), *args]
 
 
-def _checked(parse: Any) -> Any:
+def _checked(parse: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
     """Fabric's own options: a text in place of a number, or a missing file, is the user's error."""
 
     def parse_or_exit(argv: list[str]) -> None:

@@ -61,7 +61,9 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
             file.write(data.encode() if isinstance(data, str) else data)
             os.fchmod(file.fileno(), mode)
         Path(part).replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a full disk is an error without a path
         Path(part).unlink(missing_ok=True)
         raise
 

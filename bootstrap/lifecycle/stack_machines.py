@@ -164,9 +164,7 @@ def of_id(machines: StackMachines) -> Inventory | None:
         return None
     listed = list_machines(_place(state)).machines
     own = (m for m in listed if m.cluster_id == state.cluster_id)
-    hosts = tuple(
-        _distinct((_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in own), [])
-    )
+    hosts = tuple(_distinct(map(_host, own), []))
     return _inventory(state, machines.document, hosts) if hosts else None
 
 
@@ -213,20 +211,19 @@ def merge(state: StackState, document: Inventory | None, listed: Listed | None) 
     exist = in_state | {m.id for m in own}
     kept = [h for h in document.hosts if h.id in exist or not listed] if document else []
     known = {h.id for h in kept}
-    added = [_host(m.id, m.name, m.zone, m.address, m.peer_address)
-             for m in state.machines if m.id not in known]  # fmt: skip
+    added = [_host(m) for m in state.machines if m.id not in known]
     strays = tuple(m for m in own if m.id not in in_state | known)
-    added += [_host(m.id, m.name, m.zone, m.address, m.peer_address) for m in strays]
+    added += [_host(m) for m in strays]
     hosts = (*kept, *_distinct(added, kept))
     where = [listed.account if listed else "", state.region or ""]
     return StackMachines(
         state,
         document,
         _inventory(state, document, hosts) if hosts else None,
-        frozenset(h.name for h in kept),
-        strays,
-        tuple(m for m in found if m.id not in exist),
-        ", ".join(filter(None, where)),
+        documented=frozenset(h.name for h in kept),
+        strays=strays,
+        others=tuple(m for m in found if m.id not in exist),
+        place=", ".join(filter(None, where)),
     )
 
 
@@ -247,12 +244,14 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
     return replace(base, hosts=hosts, price=price or base.price)
 
 
-def _host(
-    id_: str, name: str, zone: str | None, address: str | None, peer_address: str | None
-) -> Host:
+def _host(machine: Machine | StateMachine) -> Host:
     """A host of which nothing more is known; without an address its id is one."""
     return Host(
-        name, address or id_.rpartition("/")[2], id=id_, zone=zone, peer_address=peer_address
+        machine.name,
+        machine.address or machine.id.rpartition("/")[2],
+        id=machine.id,
+        zone=machine.zone,
+        peer_address=machine.peer_address,
     )
 
 

@@ -72,16 +72,6 @@ def fetch_source(lock: str, report: ByteReporter) -> Path:
     return _fetched(lock, SOURCES_ONLY, report)
 
 
-def wheel_folder(locks: Sequence[str], python: str) -> Path:
-    """The folder of `fetch`, which is complete when it is there."""
-    return _folder(applying(locks, python), _wheels_only(python))
-
-
-def source_folder(lock: str) -> Path:
-    """The folder of `fetch_source`, which is complete when it is there."""
-    return _folder(lock, SOURCES_ONLY)
-
-
 def _wheels_only(python: str) -> list[str]:
     """pip's options for wheels that run on a host with this Python."""
     minor = python.rpartition(".")[0]

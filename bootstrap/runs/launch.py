@@ -186,6 +186,9 @@ def run_document(
     placement = placement_of(options, peers)
     roles = [role for host in placement for role in host]
     addresses = [p.address for p, host in zip(peers, placement, strict=True) for _ in host]
+    tf_cluster = None
+    if strategy.roles:
+        tf_cluster = strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
     return {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -199,19 +202,12 @@ def run_document(
         "data": [dict(item) for item in data],
         "bundle": bundle,
         "hosts": [
-            {
-                "name": peer.name,
-                "peer_address": peer.address,
-                "interface": link.device,
-                "slots": len(host),
-            }
+            _host(peer, link, len(host))
             for peer, link, host in zip(peers, links, placement, strict=True)
         ],
         "size": len(roles),
         "roles": strategies.tasks(roles) if strategy.roles else None,
-        "tf_cluster": strategies.tf_cluster(list(zip(roles, addresses, ports, strict=True)))
-        if strategy.roles
-        else None,
+        "tf_cluster": tf_cluster,
         "env": dict(options.env),
         "secrets": list(options.secrets),
         "outputs": list(options.outputs),
@@ -222,6 +218,16 @@ def run_document(
         "max_hours": stop_policy.max_hours,
         "stop": _stop(stop_policy, stops),
         "bucket": {"url": bucket.url, "client": bucket.client} if bucket else None,
+    }
+
+
+def _host(peer: Peer, link: Link, ranks: int) -> dict[str, Any]:
+    """One of `hosts` of run.json."""
+    return {
+        "name": peer.name,
+        "peer_address": peer.address,
+        "interface": link.device,
+        "slots": ranks,
     }
 
 

@@ -59,7 +59,7 @@ def refuse_elsewhere(endpoint: Deployed) -> None:
 
 
 def refuse_second(place: Place, request: DeployRequest) -> bool:
-    """Whether the endpoint is there and gets a new version.
+    """Whether the endpoint is there, and so gets a new version.
 
     Raises:
         UsageError: one of this name serves and --update is not given, or the other way round.

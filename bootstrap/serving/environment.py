@@ -62,11 +62,16 @@ def place_environment(place: Place, python: str) -> Environment:
         RailheadError: the packages could not be fetched, or the runtime does not work.
     """
     minor = wheels.python_version(place.session, python).rpartition(".")[0]
-    packages, code = _packages(minor), pack_training(REPO)
-    paths = [f"~/.railhead/serving/{bundle.digest[:16]}" for bundle in (packages, code)]
-    for bundle, path in zip((packages, code), paths, strict=True):
-        place.session.send_folder(bundle, path)
-    return Environment(*(place.absolute(path) for path in (python, *reversed(paths))))
+    packages = _send(place, _packages(minor))
+    code = _send(place, pack_training(REPO))
+    return Environment(place.absolute(python), code, packages)
+
+
+def _send(place: Place, bundle: Bundle) -> str:
+    """The path on the host of a folder that is named by its digest; sent where it is missing."""
+    path = f"~/.railhead/serving/{bundle.digest[:16]}"
+    place.session.send_folder(bundle, path)
+    return place.absolute(path)
 
 
 def _packages(python: str) -> Bundle:

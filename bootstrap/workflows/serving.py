@@ -49,11 +49,11 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
     with place_here() as place:
         endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
         refuse_elsewhere(endpoint)
-        again = refuse_second(place, request)
+        is_there = refuse_second(place, request)
         _require_server(place, request)
         folder = place.absolute(send_model(place.session, model))
         print_lines("getting the runtime ready (the first time takes minutes)")
-        _start(place, request, endpoint, folder, str(runtime_here()), again)
+        _start(place, request, endpoint, folder, str(runtime_here()), is_there)
 
 
 def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source) -> None:
@@ -73,12 +73,12 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
         raise no_new_version(request.name)
     with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
-        again = refuse_second(place, request)
+        is_there = refuse_second(place, request)
         _require_server(place, request)
         python = python_on_host(place, source.runtime)
         folder = source.place_model(place)
         records.record_cluster(inventory)
-        _start(place, request, endpoint, folder, python, again)
+        _start(place, request, endpoint, folder, python, is_there)
 
 
 def _require_server(place: Place, request: DeployRequest) -> None:
@@ -87,9 +87,15 @@ def _require_server(place: Place, request: DeployRequest) -> None:
 
 
 def _start(
-    place: Place, request: DeployRequest, endpoint: Deployed, model: str, python: str, again: bool
+    place: Place,
+    request: DeployRequest,
+    endpoint: Deployed,
+    model: str,
+    python: str,
+    is_there: bool,
 ) -> None:
-    if again:  # its port stays
+    """Start the endpoint, or give one that is there a new version; print where it serves."""
+    if is_there:  # its port stays
         there = on_host.read_endpoint(place.session, endpoint.name, endpoint.cluster)
         endpoint = replace(endpoint, port=there.port)
         state = update(place, request, endpoint, model, print_lines)
@@ -221,10 +227,12 @@ def undeploy(name: str, inventory: Inventory | None = None) -> None:
     Args:
         inventory: the hosts among which the endpoint is; None: where it is recorded.
     """
-    if inventory is None and (why := _gone(endpoint := records.require(name))):
-        records.forget(endpoint)
-        print_lines(f"{why}: endpoint {name} is forgotten")
-        return
+    if inventory is None:
+        recorded = records.require(name)
+        if why := _gone(recorded):
+            records.forget(recorded)
+            print_lines(f"{why}: endpoint {name} is forgotten")
+            return
     with _found(name, inventory) as (endpoint, place):
         print_lines(undeploying.undeploy(place, endpoint))
 

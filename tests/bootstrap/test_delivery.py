@@ -140,6 +140,11 @@ def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 
 
+def wheel_folder(locks: list[str]) -> Path:
+    """The folder in the cache of the wheels that these locks name."""
+    return wheels._folder(wheels.applying(locks, PYTHON), wheels._wheels_only(PYTHON))
+
+
 def there(folder: Path) -> Path:
     """The folder, whose parent is made."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +155,7 @@ def test_a_host_installs_from_what_the_plan_sends_it(
     cluster: Cluster, house: Path, no_index: None
 ) -> None:
     lock = cluster.environment.runtime.lock.read_text()
-    shutil.move(house, there(wheels.wheel_folder([lock, "extra==1.0"], PYTHON)))
+    shutil.move(house, there(wheel_folder([lock, "extra==1.0"])))
     hosts = apply(
         cluster, [Step("h1", "runtime", "", sends=317), Step("h2", "runtime", "", fetches=317)]
     )
@@ -176,9 +181,10 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     cluster: Cluster, no_index: None,
     archive: str, shut: bool, own: bool, gpu: bool,
 ) -> None:  # fmt: skip
-    place("horovod.txt", wheels.source_folder((LOCKS / "horovod.txt").read_text()))
+    lock = (LOCKS / "horovod.txt").read_text()
+    place("horovod.txt", wheels._folder(lock, wheels.SOURCES_ONLY))
     for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
-        place(name, wheels.wheel_folder([(LOCKS / name).read_text()], PYTHON))
+        place(name, wheel_folder([(LOCKS / name).read_text()]))
     facts = cluster.facts["h1" if shut else "h2"]
     facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]

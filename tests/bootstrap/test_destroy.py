@@ -1,212 +1,32 @@
-"""The end of a stack's machines and its receipt, against clouds that behave and that do not.
-
-Time is faked: a cloud that takes 90 seconds takes none here.
-"""
+"""`fab teardown --destroy`: what is refused, what goes in which order, and what is verified."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from standins import registered_cloud
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
+from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 
-from bootstrap.clouds.base import Cost, Deadline, InstanceState, Refused
-from bootstrap.console.wait import Clock
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.clouds.base import Cost
+from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
 from bootstrap.lifecycle.consent import confirm_by_name
-from bootstrap.lifecycle.receipt import Receipt, check
+from bootstrap.lifecycle.receipt import Receipt
 from bootstrap.lifecycle.stack_machines import StackMachines
 
 if TYPE_CHECKING:
     from standins.buckets import OnGcs, OnS3, World
 
-HOSTS = (Host("m1", "10.0.0.1", id="i-1"), Host("m2", "10.0.0.2", id="i-2"))
-OURS = Inventory("dev", HOSTS, cloud="aws", region="us-east-1", stack="dev")
-DISK = Cost("disk vol-1 of m1, 100 GB", 0.26, "fab teardown --destroy")
 DESTROY = "destroy --yes --skip-preview --stack dev"
 HELD = Cost("bucket s3://b, 3 objects, 1.00 GB", None, "fab teardown --destroy --with-bucket")
-States = Callable[[str, float], str]
-
-
-@dataclass
-class Fake:
-    """A cloud whose machines' states are a function of the seconds since they were stopped."""
-
-    states: States
-    costs_now: list[Cost] | None = field(default_factory=lambda: [DISK])  # None: refused
-    refuses: bool = False
-    time: float = 0.0
-    stop_requested: float | None = None
-    ended: bool = False
-    queried: Callable[[float], None] = lambda since: None  # seconds since the stop, -1 before it
-
-    def instance_states(self) -> dict[str, InstanceState]:
-        since = -1.0 if self.stop_requested is None else self.time - self.stop_requested
-        self.queried(since)
-        return {
-            h.name: InstanceState(self.states(h.name, since), None, "EC2 X", f"at {self.time:.0f}")
-            for h in HOSTS
-        }
-
-    def start(self) -> None:
-        raise AssertionError("machines are not started at their end")
-
-    def stop(self) -> None:
-        if self.refuses:
-            raise Refused(
-                "AWS refuses stop_instances: UnauthorizedOperation", "UnauthorizedOperation"
-            )
-        self.stop_requested = self.time
-
-    def end(self) -> None:
-        self.stop()
-        self.ended = True
-
-    def cannot_stop(self) -> list[str]:
-        return []
-
-    def deadlines(self) -> dict[str, Deadline]:
-        return {}
-
-    def set_deadline(self, hours: float) -> None:
-        raise AssertionError("no deadline is armed at their end")
-
-    def allowed_cidrs(self) -> tuple[str, ...]:
-        raise AssertionError("the firewall's rules are not read at their end")
-
-    def costs(self) -> list[Cost]:
-        if self.costs_now is None:
-            raise Refused("AWS refuses describe_volumes", "UnauthorizedOperation")
-        return self.costs_now
-
-    def account(self) -> str:
-        return "account 1"
-
-    def host_keys(self) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    def clock(self) -> Clock:
-        def sleep(seconds: float) -> None:
-            self.time += seconds
-
-        return Clock(lambda: self.time, sleep)
-
-
-def takes(seconds: float) -> States:
-    return lambda _, t: "running" if t < 0 else "stopping" if t < seconds else "stopped"
-
-
-def never(name: str, t: float) -> str:
-    return "stopped" if name == "m1" and t > 30 else "stopping" if t >= 0 else "running"
-
-
-def wakes(name: str, t: float) -> str:
-    """Says stopped once, and then runs."""
-    return "stopped" if 20 <= t < 25 or (name == "m1" and t > 20) else "running"
-
-
-def ended(fake: Fake, inventory: Inventory = OURS) -> tuple[Receipt, list[str]]:
-    lines: list[str] = []
-    return destroy_stack.stop(inventory, fake, lines.append, clock=fake.clock()), lines
-
-
-def test_a_cloud_that_takes_90_seconds() -> None:
-    fake = Fake(takes(90))
-    receipt, output = ended(fake)
-    assert receipt.verified and 90 <= fake.time < 110
-    assert output == ["m1, m2 stopping", "m1, m2 stopped"]
-    check(receipt)
-    text = "\n".join(receipt.describe())
-    assert "m1     ok  stopped (says EC2 X, at " in text
-    assert "100 GB: 0.26 USD per day; ends with: fab teardown --destroy" in text
-
-
-def test_a_cloud_that_never_stops_one() -> None:
-    fake = Fake(never)
-    receipt, _ = ended(fake)
-    assert 600 <= fake.time < 620
-    assert [line.verified for line in receipt.lines if line.host in ("m1", "m2")] == [True, False]
-    with pytest.raises(RailheadError, match="not everything could be verified") as caught:
-        check(receipt)
-    assert caught.value.code == 1
-
-
-def test_a_cloud_that_reports_stopped_and_then_runs() -> None:
-    receipt, _ = ended(Fake(wakes))
-    wrong = next(line for line in receipt.lines if line.host == "m2")
-    assert not wrong.verified
-    assert wrong.text.startswith("running (says EC2 X")
-    assert wrong.text.endswith("; it was reported as stopped at at 20")
-
-
-def test_the_time_of_a_stop_is_the_first_at_which_the_cloud_reported_it() -> None:
-    """Also when the machine is queried often afterwards."""
-    fake = Fake(takes(0))
-    fake.stop()
-    times = destroy_stack.StopTimes(fake)
-    for fake.time in (7.0, 12.0, 17.0):
-        times.instance_states()
-    assert times.stopped_at == {"m1": "at 7", "m2": "at 7"}
-
-
-def test_a_receipt_says_when_the_machines_were_seen_at_rest() -> None:
-    receipt, _ = ended(Fake(takes(90)))
-    (first, *_) = [line for line in receipt.lines if line.host == "m1"]
-    seen = int(first.text.partition("EC2 X, at ")[2].partition(")")[0])
-    assert 90 <= seen < 110
-    at = datetime.strptime(receipt.at, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=timezone.utc)
-    assert abs((datetime.now(timezone.utc) - at).total_seconds()) < 60
-
-
-def test_a_cloud_that_refuses_is_reported_and_its_machines_are_not_verified() -> None:
-    receipt, _ = ended(Fake(takes(0), refuses=True))
-    assert "UnauthorizedOperation" in receipt.lines[0].text
-    assert [line.verified for line in receipt.lines[:3]] == [False] * 3
-
-
-def test_machines_that_are_gone_are_at_rest() -> None:
-    receipt, _ = ended(Fake(lambda *_: "gone"))
-    assert receipt.verified
-
-
-def test_a_machine_that_nobody_knows_is_not_verified() -> None:
-    receipt, _ = ended(Fake(lambda *_: "unknown"))
-    assert not receipt.verified
-
-
-def test_costs_that_the_cloud_does_not_report_are_not_verified() -> None:
-    receipt, _ = ended(Fake(takes(1), costs_now=None))
-    assert receipt.lines[-1].host == "bills" and not receipt.verified
-
-
-def save_run(run_id: str = "r1") -> None:
-    local_state.save_run({"run_id": run_id, "cluster": "dev"}, local_state.home() / "nowhere")
-
-
-def test_results_that_are_only_on_the_chief_are_reported() -> None:
-    save_run()
-    receipt, _ = ended(Fake(takes(1)))
-    assert receipt.lines[-1].text.startswith("r1: only on m1")
-
-
-def test_a_bucket_that_cannot_be_queried_ends_no_receipt(no_aws: None) -> None:
-    save_run()
-    receipt, _ = ended(Fake(takes(1)), replace(OURS, bucket="s3://b"))
-    last = receipt.lines[-1]
-    assert "on m1's disk, and perhaps in s3://b: AWS call failed" in last.text
-    assert not last.verified
-
-
-# --- destroy
 
 
 @dataclass
@@ -224,12 +44,12 @@ class Stack:
     def destroy(
         self,
         inventory: Inventory = OURS,
-        fake: Fake | None = None,
+        fake: StoppingCloud | None = None,
         state: StackState | None = None,
         **options: Any,
     ) -> Receipt:
         """Destroy it, with `fake` as the cloud of its machines."""
-        fake = fake or Fake(lambda *_: "gone", costs_now=[])
+        fake = fake or StoppingCloud(lambda *_: "gone", costs_now=[])
         registered_cloud.register(self.patch, "aws", fake)
         options = {"agree": lambda _: None, "discard": False, "clock": fake.clock(), **options}
         machines = StackMachines(state or state_of(inventory), inventory, inventory)
@@ -252,7 +72,9 @@ def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
     stack: Stack,
 ) -> None:
     listed: list[str] = []
-    receipt = stack.destroy(fake=Fake(lambda *_: "gone", [DISK, HELD]), agree=listed.append)
+    receipt = stack.destroy(
+        fake=StoppingCloud(lambda *_: "gone", [DISK, HELD]), agree=listed.append
+    )
     assert stack.destroyed == [DESTROY] and receipt.verified
     assert (
         "machine m1 (i-1)" in listed[0] and "stays if it has more than wheels: bucket" in listed[0]
@@ -261,7 +83,7 @@ def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
 
 
 def test_a_machine_that_survives_a_destroy_is_not_verified(stack: Stack) -> None:
-    assert not stack.destroy(fake=Fake(lambda *_: "running")).verified
+    assert not stack.destroy(fake=StoppingCloud(lambda *_: "running")).verified
 
 
 def test_a_destroy_is_refused_while_results_are_only_there(stack: Stack) -> None:
@@ -399,7 +221,7 @@ def test_the_command_after_a_killed_pulumi_is_in_the_receipt(stack: Stack) -> No
 
 
 def test_machines_end_also_where_their_costs_cannot_be_read(stack: Stack) -> None:
-    fake = Fake(lambda *_: "gone", costs_now=None)
+    fake = StoppingCloud(lambda *_: "gone", costs_now=None)
     stack.destroy(fake=fake)
     assert fake.ended and stack.destroyed == [DESTROY]
 
@@ -428,7 +250,7 @@ def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -
 def test_the_machines_end_before_pulumi_removes_their_deadlines(stack: Stack) -> None:
     """`pulumi destroy` may break off, and has then removed the schedules already."""
     seen: list[tuple[float, bool]] = []  # of each query: seconds since the end, Pulumi was called
-    fake = Fake(
+    fake = StoppingCloud(
         lambda _, since: "running" if since < 90 else "gone",
         costs_now=[],
         queried=lambda since: seen.append((since, bool(stack.destroyed))),
@@ -440,13 +262,13 @@ def test_the_machines_end_before_pulumi_removes_their_deadlines(stack: Stack) ->
 
 
 def test_while_a_machine_runs_pulumi_removes_nothing(stack: Stack) -> None:
-    receipt = stack.destroy(fake=Fake(never))
+    receipt = stack.destroy(fake=StoppingCloud(never))
     assert not receipt.verified and stack.destroyed == []
     assert "not started: machines remain" in receipt.lines[-1].text
 
 
 def test_a_cloud_that_refuses_the_end_keeps_the_stack(stack: Stack) -> None:
-    receipt = stack.destroy(fake=Fake(lambda *_: "running", refuses=True))
+    receipt = stack.destroy(fake=StoppingCloud(lambda *_: "running", refuses=True))
     assert "UnauthorizedOperation" in receipt.lines[0].text and stack.destroyed == []
     assert not receipt.verified
 
@@ -499,10 +321,32 @@ def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
             options = {"MinCount": 1, "MaxCount": 1, "TagSpecifications": [spec]}
             made.extend(ec2.run_instances(ImageId=image, **options)["Instances"])
 
-    fake = Fake(lambda *_: "gone", costs_now=[], queried=appear)
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
     receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
     assert not receipt.verified
     assert f"{made[0]['InstanceId']} exists" in "\n".join(receipt.describe())
+
+
+def test_pulumi_removes_nothing_while_machines_appear(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """It would also remove their deadlines."""
+    tags = [{"Key": f"railhead:{k}", "Value": v} for k, v in (("id", ID), ("cluster", "dev"))]
+    spec = {"ResourceType": "instance", "Tags": tags}
+    ec2 = aws_client("ec2")
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    made = False
+
+    def appear(_: float) -> None:
+        nonlocal made
+        if fake.ended and not made:
+            made = True
+            ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert made and not receipt.verified and stack.destroyed == []
+    assert "new machines appeared" in "\n".join(receipt.describe())
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(

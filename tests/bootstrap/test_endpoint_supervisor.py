@@ -30,10 +30,13 @@ SERVER = """
 import http.server, json, os, socket, sys, threading
 if os.path.exists("broken"):
     print("the model is broken"); sys.exit(3)
+hung = threading.Event()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/crash":
             os._exit(9)
+        if self.path == "/hang" or hung.is_set():
+            hung.set(); threading.Event().wait()
         body = json.dumps({"status": "ok", "version": 1, "requests": 5, "failed": {}}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -139,6 +142,35 @@ def test_requests_during_a_restart_wait_and_are_answered(endpoint: Endpoint) -> 
         endpoint.wait("ready")
 
 
+def test_a_server_that_hangs_is_replaced(endpoint: Endpoint) -> None:
+    endpoint.change("HUNG", "0.1")
+    with endpoint.runs():
+        endpoint.wait("ready")
+        with pytest.raises(OSError):
+            endpoint.get("/hang")
+        wait_until(lambda: endpoint.state.get("restarts") == 1, 60, "a restart")
+        endpoint.wait("ready")
+
+
+def test_crashes_that_are_long_past_do_not_count_and_the_log_starts_again(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.change("PAUSES", "(0.0,)")
+    endpoint.change("WINDOW", "0.0")
+    endpoint.change("LOG", "5")
+    with endpoint.runs():
+        for number in range(3):
+            endpoint.wait("ready")
+            with pytest.raises(OSError):
+                endpoint.get("/crash")
+            restarts = number + 1
+            wait_until(lambda n=restarts: endpoint.state.get("restarts") == n, 30, "a restart")
+    logs = [
+        (endpoint.folder / "logs" / name).read_text() for name in ("server.log", "server.log.1")
+    ]
+    assert logs == ["serving\n"] * 2
+
+
 def test_its_heartbeat_goes_on_while_it_waits_before_a_restart(endpoint: Endpoint) -> None:
     endpoint.change("PAUSES", "(600.0,)")
     endpoint.change("BEAT", "0.1")
@@ -217,6 +249,16 @@ def test_a_server_that_cannot_be_kept_stops_the_machine_if_it_has_served(
         process.wait(60)
     assert endpoint.state["state"] == "failed"
     assert (home / "stopped").exists() == ready
+
+
+def test_a_stop_command_that_hangs_is_given_up_and_reported(home: Path) -> None:
+    """Until then no run could start on the machine: the endpoint holds the lock of runs."""
+    endpoint = over(home)
+    endpoint.write({**endpoint.document, "stop": ["sleep", "600"]})
+    endpoint.change("STOPPING", "0.2")
+    with endpoint.runs() as process:
+        process.wait(30)
+    assert "timed out" in endpoint.state["machine"]
 
 
 def test_the_machine_is_left_to_a_run(home: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +28,7 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
+from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.model import (
     copy_on_chief,
@@ -484,3 +488,49 @@ def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(home: Path) -
         (versions / "1").unlink()
         remove_unused_models(session)
         assert not list(models.iterdir())
+
+
+def test_what_starts_an_endpoint_is_for_its_user_alone(home: Path) -> None:
+    """A notebook's command has its token."""
+    endpoint = Deployed("m", None, "here", 8501, None)
+    with place_here() as here:
+        deploying.lay_out(here, endpoint, {"argv": ["python", "--token", "s3cret"]})
+    file = home / ".railhead/endpoints/m/endpoint.json"
+    assert "s3cret" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert records.find("m") == endpoint
+
+
+def test_a_version_that_does_not_serve_is_not_tried_again(home: Path) -> None:
+    """A restart would load the newest version, and the one that serves would be gone."""
+    folder, endpoint = home / ".railhead/endpoints/m", Deployed("m", None, "here", 8501, None)
+    state = {**STATE, "version": 1}
+
+    def fail(text: str) -> None:
+        """As the server, when it has seen the new version."""
+        assert text.startswith("version 2 is loading") and (folder / "versions/2").is_symlink()
+        (folder / "state.json").write_text(json.dumps({**state, "failed": {"2": "no signature"}}))
+
+    with place_here() as here:
+        deploying.lay_out(here, endpoint, {"argv": []})
+        (folder / "versions/1").symlink_to(home)
+        (folder / "state.json").write_text(json.dumps(state))
+        with pytest.raises(RailheadError, match="version 2 of endpoint m .*: no signature"):
+            deploying.update(here, DeployRequest("m", update=True), endpoint, str(home), fail)
+    assert sorted(path.name for path in (folder / "versions").iterdir()) == [".keep", "1"]
+
+
+def test_an_endpoint_whose_port_is_still_open_is_not_gone(home: Path) -> None:
+    folder = home / ".railhead/endpoints/m"
+    folder.mkdir(parents=True)
+    (folder / "endpoint.py").write_text("import time; time.sleep(600)")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        subprocess.Popen([sys.executable, str(folder / "endpoint.py")]) as supervisor,
+        place_here() as here,
+    ):
+        endpoint = Deployed("m", None, "here", server.getsockname()[1], None)
+        records.save(endpoint)
+        (folder / "state.json").write_text(json.dumps({**STATE, "pid": supervisor.pid}))
+        with pytest.raises(RailheadError, match=f"port {endpoint.port} is open"):
+            undeploying.undeploy(here, endpoint)
+        assert supervisor.wait(60) and records.find("m") == endpoint

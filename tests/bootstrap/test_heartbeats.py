@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.ranks import lay_out, script
+from hosts.ranks import beating_rank, lay_out, script
 from standins.supervised_run import Run, says
 
 from bootstrap.remote.rank.rank import ALIVE, ENDED
 
 
 def started_rank(folder: Path, text: str) -> subprocess.Popen[bytes]:
-    """A rank that runs a script, with heartbeats ten times a second."""
+    """A rank that runs a script, with heartbeats."""
     lay_out(folder, script(folder, text))
-    file = folder / "rank.py"
-    file.write_text(file.read_text().replace("BEAT = 5.0", "BEAT = 0.1"))
-    world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **world}
-    return subprocess.Popen(
-        [sys.executable, str(file)], cwd=folder / "work", env=environment, stdout=subprocess.PIPE
-    )
+    return beating_rank(folder)
 
 
 def read_beats(rank: subprocess.Popen[bytes], count: int) -> None:

@@ -8,14 +8,17 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
-from bootstrap.remote.run import live_upload, upload  # noqa: E402
+from bootstrap.console.wait import wait_until  # noqa: E402
+from bootstrap.remote.run import live_upload, restore_checkpoints, upload  # noqa: E402
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
 
 REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
@@ -121,7 +124,7 @@ def test_a_folder_that_was_removed_leaves_what_was_uploaded(
 
 
 def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
-    s3: Any, run: Path
+    s3: Any, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(run, 10)
     loop = live_upload.LiveUpload(str(run), URL)
@@ -135,7 +138,7 @@ def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
         sent.append(path)
         put(path, *rest)
 
-    again.bucket.put = counted
+    monkeypatch.setattr(again.bucket, "put", counted)
     assert again.step() and again.step()
     assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2 + ["r1"]
 
@@ -149,7 +152,7 @@ def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
 
 
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = uploads(run)
     checkpoint(run, 10)
@@ -161,9 +164,28 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         (newer / "state.npz").unlink(missing_ok=True)
 
-    sender.bucket.put = and_remove
+    monkeypatch.setattr(sender.bucket, "put", and_remove)
     assert not sender.step()
     assert set(restored(tmp_path)[0]) == {"step-00000010/state.npz", "step-00000010/manifest.json"}
+
+
+def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry would have the hash of what was uploaded, and the next file one of a later time."""
+    sender = uploads(run)
+    own_file(run, "a.h5", "1")
+    assert sender.step()
+    put = sender.bucket.put
+    own_file(run, "a.h5", "2", age=50)
+
+    def and_change(path: str, *rest: Any) -> None:
+        put(path, *rest)
+        own_file(run, "b.h5", "3", age=40)
+
+    monkeypatch.setattr(sender.bucket, "put", and_change)
+    assert not sender.step()
+    assert restored(tmp_path)[0] == {"a.h5": "1"}
 
 
 def test_a_failed_upload_is_counted_and_the_next_one_succeeds(
@@ -211,6 +233,27 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     assert done.returncode and f"the manifest names {path!r}" in done.stderr
 
 
+def test_an_object_that_is_stored_otherwise_is_no_upload(s3: Any, run: Path) -> None:
+    """Not every server that speaks S3 verifies what it gets."""
+    checkpoint(run, 10)
+    sender = uploads(run)
+    sender.bucket.client.head_object = lambda **_: {"ContentLength": 1}
+    with pytest.raises(OSError, match="in the bucket with another content"):
+        sender.step()
+
+
+def test_a_restore_leaves_room_on_the_disk(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run, 10)
+    assert uploads(run).step()
+    needed = len("arrays 10{}") + restore_checkpoints.RESERVED
+    for free in (needed - 1, needed):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, f=free: SimpleNamespace(free=f))
+        with nullcontext() if free == needed else pytest.raises(OSError, match="must stay free"):
+            restore_checkpoints.restore(upload.destination(URL), str(tmp_path / "back"))
+
+
 def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
     metrics = run / "results/metrics.jsonl"
@@ -231,7 +274,76 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
     assert b"".join(bodies[:3]) == metrics.read_bytes()
 
 
-def test_the_process_ends_with_its_starter_and_a_broken_one_is_reported(run: Path) -> None:
+def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
+    growing = GrowingFiles(str(run), upload.destination(URL))
+
+    def refuse(*_: Any) -> None:
+        raise OSError("503 Slow Down")
+
+    (run / "results/metrics.jsonl").write_text("one\n")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="503"):
+        patch.setattr(growing.bucket, "put", refuse)
+        growing.step()
+    growing.step()
+    (name,) = names(s3)
+    found = s3.get_object(Bucket="results-b", Key=f"runs/r1/{name}")["Body"].read()
+    assert (name, found) == ("live/metrics.jsonl.000000000000", b"one\n")
+
+
+DOCUMENT = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "client"}}
+STARTER = """
+import sys; from bootstrap.remote.run import live_upload
+process = live_upload.start({document}, sys.argv[1])
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def client(home: Path) -> None:
+    """What stands for the Python of the uploader's environment: it never ends."""
+    python = home / ".railhead/envs/client/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o755)
+
+
+def test_the_uploads_are_none_of_the_runs_processes_and_end_when_it_ends(
+    client: None, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    monkeypatch.setenv("RAILHEAD_HOME", os.environ["HOME"])
+    process = live_upload.start(DOCUMENT, str(run))
+    assert isinstance(process, subprocess.Popen)
+    marks = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    assert not [mark for mark in marks if mark.startswith(b"RAILHEAD_")]
+    assert live_upload.end(process, str(run)) == ""
+    assert process.poll() is not None
+
+
+def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Path) -> None:
+    text = STARTER.format(document=DOCUMENT)
+    environ = {**os.environ, "PYTHONPATH": str(REMOTE.parents[2])}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    argv = [sys.executable, "-c", text, str(run)]
+    with subprocess.Popen(argv, env=environ, **pipes) as starter:
+        assert starter.stdout
+        stat = Path(f"/proc/{int(starter.stdout.readline())}/stat")
+        assert stat.read_text().split()[2] != "Z"
+        starter.kill()
+
+    def gone() -> bool:
+        try:
+            return stat.read_text().rpartition(") ")[2][0] in "ZX"
+        except OSError:
+            return True
+
+    assert wait_until(gone, seconds=60, every=0.05)
+
+
+def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_reported(
+    run: Path,
+) -> None:
     document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
     missing = live_upload.start(document, str(run))
     assert "No such file" in live_upload.end(missing, str(run))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
+from bootstrap.remote.run import metric_lines
 from bootstrap.remote.run.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import read_metric
@@ -55,6 +56,14 @@ def test_lines_that_come_too_fast_are_counted_and_hold_nothing_up() -> None:
         process.feed("x" * 900)
     process.process.send_signal(signal.SIGCONT)
     assert re.match(r"\d+ lines were not searched for --metric", process.close())
+
+
+def test_a_search_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_lines, "GRACE", 0.2)
+    process = MetricLines([LOSS], lambda record: None)
+    process.process.send_signal(signal.SIGSTOP)
+    assert process.close() == "--metric loss took more than 1 s on one line: no metric after it"
+    process.process.wait(60)
 
 
 REFUSED = {

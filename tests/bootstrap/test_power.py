@@ -7,64 +7,29 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import paramiko
 import pytest
-from standins import registered_cloud
+from standins.machines_of_a_cloud import GOLDEN, ONE, TWO, Machines, Operator, Sky
 from standins.pulumi_command import PulumiCommand
 
 from bootstrap.cli.targets import Target
-from bootstrap.clouds import base
-from bootstrap.clouds.base import MISSING, Deadline, InstanceState, Refused
-from bootstrap.clouds.local import cluster, processes
-from bootstrap.clouds.local import host as local_host
-from bootstrap.clouds.local.host import LocalHost
+from bootstrap.clouds.base import MISSING, Deadline, Refused
+from bootstrap.clouds.local import cluster
 from bootstrap.console.output import print_lines
-from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.document import from_document, to_document
+from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import cloud_host_keys, deadlines, key_rotation, power, stop, timer
 
-CASES = Path(__file__).parents[1] / "cases"
-REPO = Path(__file__).parents[2]
-GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-ONE, TWO = "aws-g4dn-1", "aws-g4dn-2"
 NONE_SELECTED = "echo 'error: no stack selected' >&2; exit 1"
-
-
-@dataclass(frozen=True)
-class Machines:
-    """The two SSH hosts, by the names that the cloud's machines have."""
-
-    hosts: dict[str, LocalHost]
-    inventory: Inventory
-
-    def end(self, *names: str) -> None:
-        """End their sshd."""
-        for name in names or self.hosts:
-            processes.end(self.hosts[name].folder)
-
-    def run(self, *names: str) -> None:
-        """Start their sshd, where it does not run."""
-        for name in names or self.hosts:
-            if self.hosts[name].pid is None:
-                local_host.run(self.hosts[name])
-                local_host.wait_for(self.hosts[name])
-
-    @property
-    def addresses(self) -> list[str]:
-        return [host.address for host in self.hosts.values()]
 
 
 @pytest.fixture(scope="module")
@@ -82,118 +47,6 @@ def machines(two_hosts: Machines) -> Machines:
     """The two hosts; sshd runs on both."""
     two_hosts.run()
     return two_hosts
-
-
-class Sky:
-    """A cloud of two machines that obeys after some seconds; its time passes by waiting alone.
-    `at_sleep` are called whenever time has passed."""
-
-    def __init__(self, machines: Machines, *states: str, takes: float = 30) -> None:
-        self.machines = machines
-        self.at_sleep: list[Callable[[], None]] = []
-        self.keys: dict[str, tuple[str, ...]] = {
-            name: (host.public_key,) for name, host in machines.hosts.items()
-        }
-        self.states = dict(zip((ONE, TWO), states or ("running", "running"), strict=True))
-        self.takes, self.time = takes, 0.0
-        self.due: dict[str, tuple[float, str]] = {}
-        self.calls: list[str] = []
-        self.full: set[str] = set()  # machines that find no room
-        self.refuses: str | None = None
-        self.armed: Deadline | None = None
-        self.spot: list[str] = []  # machines that cannot be stopped
-
-    def clock(self) -> Clock:
-        return Clock(lambda: self.time, self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.time += seconds
-        for call in self.at_sleep:
-            call()
-
-    def instance_states(self) -> dict[str, InstanceState]:
-        for name, (at, state) in self.due.items():
-            if self.time >= at:
-                self.states[name] = state
-        values = {}
-        for number, (name, state) in enumerate(self.states.items(), 1):
-            host, runs = self.machines.hosts[name], state == "running"
-            values[name] = InstanceState(
-                state, host.address if runs else None, "Sky", "now",
-                port=host.port if runs else None, serial=f"i-{number}",
-            )  # fmt: skip
-        return values
-
-    def start(self) -> None:
-        self.calls.append("start")
-        if self.refuses:
-            raise Refused(self.refuses, "InsufficientInstanceCapacity", hint="fab start   # later")
-        for name, state in self.states.items():
-            if state == "stopped":
-                ends = "stopped" if name in self.full else "running"
-                self.states[name], self.due[name] = "starting", (self.time + self.takes, ends)
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-        for name in self.states:
-            self.states[name], self.due[name] = "stopping", (self.time + self.takes, "stopped")
-
-    def end(self) -> None:
-        self.calls.append("end")
-        for name in self.states:
-            self.states[name], self.due[name] = "stopping", (self.time + self.takes, "gone")
-
-    def cannot_stop(self) -> list[str]:
-        return self.spot
-
-    def deadlines(self) -> dict[str, Deadline]:
-        return dict.fromkeys((ONE, TWO), self.armed) if self.armed else {}
-
-    def set_deadline(self, hours: float) -> None:
-        self.calls.append(f"arm {hours:g}")
-        at = datetime.now(timezone.utc) + timedelta(hours=hours)
-        self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
-
-    def costs(self) -> list[base.Cost]:
-        return [base.Cost("disk vol-1, 100 GB", 0.26, "fab teardown --destroy")]
-
-    def account(self) -> str:
-        return "account 1234"
-
-    def host_keys(self) -> dict[str, tuple[str, ...]]:
-        return self.keys
-
-    def allowed_cidrs(self) -> tuple[str, ...]:
-        return ("203.0.113.7/32",)
-
-
-@dataclass(frozen=True)
-class Operator:
-    """A person with a stack `dev` whose machines are in the cloud of these tests."""
-
-    pulumi: PulumiCommand
-    machines: Machines
-    patch: pytest.MonkeyPatch
-
-    def has(self, *states: str, takes: float = 30) -> Sky:
-        """The cloud, with machines in these states."""
-        return self.under(Sky(self.machines, *states, takes=takes))
-
-    def under(self, sky: Sky) -> Sky:
-        """This cloud is the one of the stack."""
-        registered_cloud.register(self.patch, "aws", sky)
-        return sky
-
-    def types(self, text: str) -> None:
-        """Let the commands have this terminal."""
-        self.patch.setattr("sys.stdin", Terminal(text))
-
-
-class Terminal(io.StringIO):
-    """What a user types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -330,6 +183,22 @@ def answers_at(sky: Sky, seconds: float, *names: str) -> None:
     """No sshd of these machines runs before so many seconds have passed."""
     sky.machines.end(*names)
     sky.at_sleep.append(lambda: sky.machines.run(*names) if sky.time >= seconds else None)
+
+
+def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    cluster.start("demo", 1)
+    cluster.stop("demo")
+    with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
+        Target().running()
+    assert stopped.value.hint.startswith("fab start   #")
+    shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
+    with pytest.raises(HostsNotReady) as gone:
+        Target().running()
+    assert gone.value.hint.startswith("fab demo   #")
 
 
 # --- Starting and stopping ---------------------------------------------------------------------
@@ -515,89 +384,3 @@ def test_a_deadline_that_is_not_there_is_made_by_an_up(
     sky.armed = Deadline("scheduled-stop", None, MISSING, "Sky", exists=exists)
     wrong = power.print_status(Target(stack="g4dn").status(), lambda _: None)
     assert wrong and wrong.hint.startswith(next_)
-
-
-# --- The real command, with real hosts and a stand-in for Pulumi -------------------------------
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The environment of a person with two local hosts in a stack, which is the selected one."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    made = cluster.start("dev", 2)
-    document = to_document(made)
-    (tmp_path / "out.json").write_text(json.dumps(document))
-    root = {"type": "pulumi:pulumi:Stack", "urn": "urn::dev", "outputs": {"cluster": document}}
-    (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": [root]}}))
-    script = f"#!/bin/sh\ncase $2 in output) cat {tmp_path}/out.json;;"
-    script += f" export) cat {tmp_path}/state.json;; *) echo dev;; esac\n"
-    (tmp_path / "pulumi").write_text(script)
-    (tmp_path / "pulumi").chmod(0o755)
-    yield os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
-    cluster.stop("dev")
-
-
-def fab(shell: dict[str, str], *args: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).parent / "fab"), "-r", str(REPO), *args]
-    done = subprocess.run(argv, env=shell, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_stop_and_start_as_they_are_typed(shell: dict[str, str]) -> None:
-    code, out = fab(shell, "status")
-    assert code == 0, out
-    assert out.startswith("dev (local, stack dev): ")
-    assert "[h1] running (says /proc" in out
-    code, out = fab(shell, "stop", "--stack", "dev")
-    assert code == 0, out
-    assert "[h2] stopped, says /proc" in out
-    code, out = fab(shell, "train", "--preset", "smoke")
-    assert code == 2, out
-    assert "next: fab start --stack dev   # or: fab train --start --stack dev" in out
-    code, out = fab(shell, "deploy")
-    assert (code, "no run is recorded for dev" in out) == (2, True), out
-    assert not cluster.read("dev")["h1"]["running"], "started for nothing"
-    code, out = fab(shell, "start")
-    assert code == 0, out
-    assert cluster.read("dev")["h2"]["running"]
-    code, out = fab(shell, "exec", "--cmd", "echo in")
-    assert (code, out.count("] in\n")) == (0, 2), out
-
-
-def test_hosts_of_the_demo_that_do_not_run_are_started_as_those_of_a_stack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    cluster.start("demo", 1)
-    cluster.stop("demo")
-    with pytest.raises(UsageError, match="not all machines run: h1 stopped") as stopped:
-        Target().running()
-    assert stopped.value.hint.startswith("fab start   #")
-    shutil.rmtree(local_state.cluster_folder("demo") / "hosts")
-    with pytest.raises(HostsNotReady) as gone:
-        Target().running()
-    assert gone.value.hint.startswith("fab demo   #")
-
-
-@pytest.mark.parametrize("task", ["deploy", "notebook"])
-def test_what_serves_on_a_stack_starts_its_machines(shell: dict[str, str], task: str) -> None:
-    local_state.save_run({"run_id": "r1", "cluster": "dev"}, Path.cwd() / "results/r1")
-    assert fab(shell, "stop", "--stack", "dev")[0] == 0
-    code, out = fab(shell, task)
-    assert (code, "starting h1, h2" in out) == (2, True), out
-    assert "next: fab bootstrap --stack dev" in out, "they have no runtime"
-    assert cluster.read("dev")["h2"]["running"]
-
-
-def test_machines_that_were_only_named_are_neither_started_nor_stopped(
-    shell: dict[str, str],
-) -> None:
-    for task in ("start", "stop"):
-        code, out = fab(shell, task, "--hosts", "a,b")
-        assert code == 2
-        assert "are ad hoc (given by --hosts" in out
-    code, out = fab(shell, "stop", "--hosts", "a,b", "--stack", "dev")
-    assert (code, "give one of them" in out) == (2, True)
-    code, out = fab(shell, "extend")
-    assert (code, "--hours is missing" in out) == (2, True)

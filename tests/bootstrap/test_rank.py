@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hosts.ranks import lay_out, rank, script, started
+from hosts.ranks import beating_rank, lay_out, rank, script, started
 
 from bootstrap.console.wait import wait_until
 from bootstrap.remote.rank import rank as rank_module
@@ -164,13 +163,7 @@ def test_a_chief_that_closed_its_output_is_not_gone_yet(tmp_path: Path) -> None:
     text = "import os, time\nos.closerange(1, 3)\nopen('closed', 'w')\n"
     text += "while not os.path.exists('over'): time.sleep(0.02)"
     lay_out(tmp_path, script(tmp_path, text), roles=CHIEF[:1])
-    file = tmp_path / "rank.py"
-    file.write_text(file.read_text().replace("BEAT = 5.0", "BEAT = 0.1"))
-    world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **world}
-    with subprocess.Popen(
-        [sys.executable, str(file)], cwd=tmp_path / "work", env=environment, stdout=subprocess.PIPE
-    ) as process:
+    with beating_rank(tmp_path) as process:
         assert process.stdout
         assert wait_until((tmp_path / "work" / "closed").exists, seconds=60, every=0.01)
         beats = [process.stdout.read(1) for _ in range(10)]  # the helper still watches it

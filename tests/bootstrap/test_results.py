@@ -193,6 +193,7 @@ def test_a_folder_here_that_is_a_link_is_reported_and_not_entered(run: Run, tmp_
     elsewhere.mkdir()
     run.results.mkdir(parents=True)
     (run.results / "outputs").symlink_to(elsewhere)
+    (run.results / "result.json").write_text(RESULT.decode())  # of an earlier fetch
     with pytest.raises(RailheadError, match="outputs is a link"):
         fetch(Host(packed(GOOD)), run)
     assert not list(elsewhere.iterdir())
@@ -276,6 +277,14 @@ def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
     assert fetch(host, run, lines.append) == {}
     assert "logs/rank-0.log" not in came(run) and "model/variables/v.data" in came(run)
     assert lines == ["1 file changed during the transfer, not fetched: fab fetch again"]
+
+
+def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> None:
+    """The chief stops the machines as soon as it has the notice and the run has ended."""
+    begun, ended = Host(packed(GOOD[1:])), Host(packed(GOOD))
+    for host in (begun, ended):
+        fetch(host, run)
+    assert "write" not in begun.requests and "write" in ended.requests
 
 
 NAMES = ["a", "a b/\u00e9.bin", "\u7fa9", "a\\b", ".hidden", "...", "d/" * 31 + "f", "x" * 240]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from standins.supervised_run import REMOTE, Run, says
+from standins.supervised_run import REMOTE, Run, says, wait_until
 
 SECRETS = {
     "a word": ("hunter2", "it is hunter2!", "it is [secret]!"),
@@ -39,12 +39,19 @@ def test_no_secret_is_in_any_file(home: Path) -> None:
     secret = "first-half\nsecond-half"
     record = '@railhead {"kind": "message", "text": "first-half\\nsecond-half"}'
     reported = [says(0, "first-half"), says(0, record), "echo second-half is wrong >&2"]
-    begun = "printf '[1,1]<stdout>:a first-half'; sleep 1.5"
+    over = home / "over"
+    wait = f"until [ -e {over} ]; do {says(0, 'more')}; sleep 0.1; done"
+    begun = f"printf '[1,1]<stdout>:a first-half'; {wait}"
     run = Run(home, "", secrets=["TOKEN"])
     run.write("secrets.json", {"TOKEN": secret})
     run.write("mpirun.json", ["sh", "work/do.sh"])  # the command itself is no secret's place
     (run.folder / "work" / "do.sh").write_text("; ".join([*reported, begun, "exit 9"]))
-    result = run.result()
+    process = run.start()
+    run.running()
+    wait_until(lambda: run.read("state.json").get("begun", {}).get("1") == "a [secret]")
+    over.touch()
+    process.wait(60)
+    result = run.read("results/result.json")
     assert result["culprit"]["lines"] == ["[secret] is wrong"]
     written = [p for p in run.folder.rglob("*") if p.is_file() and p.parent.name != "work"]
     assert run.log("rank-1") == "a [secret]\n"

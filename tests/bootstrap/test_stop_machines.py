@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ case $last in
   wrong*) echo "no such command" >&2; exit 127;;
   refused*) echo "Permission denied (publickey)." >&2; exit 255;;
   parted*) echo "ssh: connect to host b port 22: Connection timed out" >&2; exit 255;;
+  frozen*) exec sleep 600;;
   cut*) touch "$HOME/$alias.gone"; echo "Connection closed by remote host" >&2; exit 255;;
 esac
 touch "$HOME/$alias.gone"
@@ -66,6 +68,22 @@ class Kept:
 
     def write(self, name: str, document: Any) -> None:
         (self.folder / name).write_text(json.dumps(document))
+
+    def change(self, constant: str, value: str) -> None:
+        """Give a constant of the keeper another value."""
+        program = self.folder / "stop_machines.py"
+        changed, count = re.subn(
+            rf"(?m)^{constant} = [^ ]*", f"{constant} = {value}", program.read_text()
+        )
+        assert count == 1
+        program.write_text(changed)
+
+    def make_client(self, script: str) -> None:
+        """What stands for the Python of the uploader's environment."""
+        python = self.home / ".railhead/envs/client/bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
 
     def start(self) -> subprocess.Popen[bytes]:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
@@ -146,8 +164,7 @@ def test_what_does_not_stop_is_reported_and_the_rest_stops(
 ) -> None:
     argv = [["true"], ["wrong"], None]
     kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
-    text = (kept.folder / "stop_machines.py").read_text()
-    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    kept.change("PAUSE", "0.1")
     output = kept.end()["stopped"]
     assert output == {
         "b": "its command ended with 127: no such command",
@@ -159,8 +176,7 @@ def test_what_does_not_stop_is_reported_and_the_rest_stops(
 
 def test_a_host_that_answers_on_is_reported(home: Path) -> None:
     kept = Kept(home, stop={"argv": [["true"], ["never"], ["off"]], "keep_minutes": 0})
-    text = (kept.folder / "stop_machines.py").read_text()
-    (kept.folder / "stop_machines.py").write_text(text.replace("GONE = 60.0", "GONE = 0.5"))
+    kept.change("GONE", "0.5")
     assert kept.end()["stopped"]["b"] == "got its stop command and still answers"
 
 
@@ -172,19 +188,51 @@ def test_a_host_that_ssh_cannot_reach_is_not_reported_as_stopped(
 ) -> None:
     """It may run on, and cost money: that it is silent proves nothing."""
     kept = Kept(home, stop={"argv": [["true"], [command], ["off"]], "keep_minutes": 0})
-    text = (kept.folder / "stop_machines.py").read_text()
-    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    kept.change("PAUSE", "0.1")
     outcome = kept.end()["stopped"]["b"]
     assert outcome.startswith("not reached: ") and why in outcome
     assert orders(kept.requests).count(f"railhead-2: {command}") == 3
 
 
 def test_a_chief_whose_own_command_fails_reports_so(home: Path) -> None:
-    argv = [["sh", "-c", "echo may not >&2; exit 5"], ["off"], ["off"]]
-    kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
-    text = (kept.folder / "stop_machines.py").read_text()
-    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    script = f"echo chief >>{home}/commands; echo may not >&2; exit 5"
+    kept = Kept(home, stop={"argv": [["sh", "-c", script], ["off"], ["off"]], "keep_minutes": 0})
+    kept.change("PAUSE", "0.1")
     assert kept.end()["stopped"]["a"] == "its command ended with 5: may not"
+    assert orders(kept.requests)[2:] == ["chief"] * 3
+
+
+def test_a_host_that_is_frozen_does_not_keep_the_others_running(home: Path) -> None:
+    """Neither another host, nor a command of the chief's own that never ends."""
+    argv = [["sleep", "600"], ["frozen"], ["off"]]
+    kept = Kept(home, stop={"argv": argv, "keep_minutes": 0})
+    kept.change("PAUSE", "0.1")
+    kept.change("COMMAND", "0.5")
+    stopped = kept.end(60)["stopped"]
+    assert stopped["c"] == "ok"
+    assert "timed out" in stopped["a"] and "timed out" in stopped["b"]
+
+
+def test_a_disk_that_takes_no_record_does_not_keep_the_machines(home: Path) -> None:
+    kept = Kept(home)
+    (kept.folder / "state.json.part").mkdir()  # each write of state.json fails
+    assert kept.start().wait(60) == 0
+    assert orders(kept.requests)[-1] == "chief" and kept.record() is None
+
+
+def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: Path) -> None:
+    """And the state, with the stop in it, before the chief's own."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    own = f'for word; do [ -e "$word" ] && continue; echo "$word"; done | xargs >>{home}/commands'
+    kept.make_client(f"{own}; echo '{{\"files\": 1}}'")
+    (kept.folder / "checkpoints/step-00000001").mkdir(parents=True)
+    (kept.folder / "checkpoints/step-00000001/manifest.json").write_text("{}")
+    output = kept.end()
+    first, second, *stops, last, chief = orders(kept.requests)
+    assert (first, second) == ("-I s3://b/runs/r1", "-I s3://b/runs/r1 once")
+    assert sorted(stops) == ["railhead-2: off", "railhead-3: off"]
+    assert (last, chief) == ("-I s3://b/runs/r1 state.json", "chief")
+    assert output["results"] == "in s3://b/runs/r1" and "checkpoints" not in output
 
 
 def test_a_failure_keeps_them_and_reports_until_when(home: Path) -> None:
@@ -266,8 +314,7 @@ def test_a_controller_that_fetches_for_long_is_still_connected(
 
 def test_no_stop_leaves_them(home: Path) -> None:
     kept = Kept(home, stop=None, bucket={"url": "s3://b", "client": "none"})
-    text = (kept.folder / "stop_machines.py").read_text()
-    (kept.folder / "stop_machines.py").write_text(text.replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    kept.change("PAUSE", "0.1")
     output = kept.end()
     assert kept.requests == [] and output["phase"] == "left to you"
     assert "No such file" in output["shipped"]["why"] and output["results"] == "only on a"
@@ -276,10 +323,7 @@ def test_no_stop_leaves_them(home: Path) -> None:
 def test_a_shipping_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     """As of a read from a dead network mount: for all tries together there is one hour."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
-    python = home / ".railhead/envs/client/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f"#!/bin/sh\necho tried >>{home}/tries\nexec sleep 600\n")
-    python.chmod(0o755)
+    kept.make_client(f"echo tried >>{home}/tries\nexec sleep 600")
     text = (kept.folder / "stop_machines.py").read_text()
     assert "SHIPPING = 3600.0" in text
     (kept.folder / "stop_machines.py").write_text(

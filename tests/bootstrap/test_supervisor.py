@@ -254,6 +254,15 @@ def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
     assert "--max-hours" in result["why"]
 
 
+def test_results_go_to_the_bucket_also_where_no_machine_is_to_stop(home: Path) -> None:
+    run = Run(home, "exit 0", bucket={"url": "s3://b", "client": "none"})
+    program = run.folder / "stop_machines.py"
+    program.write_text(program.read_text().replace("PAUSE = 5.0", "PAUSE = 0.1"))
+    run.start().wait(60)
+    machines = run.read("state.json")["machines"]
+    assert machines["phase"] == "left to you" and "No such file" in machines["shipped"]["why"]
+
+
 def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> None:
     run = Run(home, "exit 3", stop={"argv": [["true"], None], "keep_minutes": 5})
     process = run.start()

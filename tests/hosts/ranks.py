@@ -44,6 +44,17 @@ def rank(
     return done
 
 
+def beating_rank(folder: Path) -> subprocess.Popen[bytes]:
+    """Start one rank, with heartbeats ten times a second in its output."""
+    file = folder / "rank.py"
+    file.write_text(file.read_text().replace("BEAT = 5.0", "BEAT = 0.1"))
+    world = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **world}
+    return subprocess.Popen(
+        [sys.executable, str(file)], cwd=folder / "work", env=environment, stdout=subprocess.PIPE
+    )
+
+
 def started(
     argv: list[str], cwd: Path, more: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:

@@ -59,6 +59,9 @@ def every_model_takes_its_inputs(folder: Path) -> None:
         build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer"))
     with refused("there is no file"):
         build_model(data.Inputs((32, 32, 3)), 4, TrainConfig(model="transfer", weights="x.h5"))
+    for shape in ((5,), (3, 3, 1)):
+        with refused(f"model cifar-cnn does not take samples of shape {shape}"):
+            build_model(data.Inputs(shape), 4, TrainConfig(model="cifar-cnn"))
     (folder / "x.weights.h5").write_bytes(b"x")
     with refused("do not fit mobilenet_v2"):
         config = TrainConfig(model="transfer", weights=str(folder / "x.weights.h5"))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
 from samples.files import image_folder
-from samples.trainings import folder_with, losses, run, same
+from samples.trainings import MIRRORED, folder_with, losses, run, same
 from standins.case_runner import case, refused
 
 from training.data.__main__ import main as data_command
 from training.evaluation.scores import counts_of, means, per_class
+from training.models import MODELS
 
 
 @case
@@ -54,6 +56,16 @@ def the_accuracy_counts_no_padding(folder: Path) -> None:
 
 
 @case
+def replicas_have_common_moving_averages(folder: Path) -> None:
+    """Those of the exported model: its evaluation is that of the training."""
+    with patch.dict(MODELS, linear="layers_with_state"):
+        outcome = run(folder, mirrored=True)
+    for weight in outcome.training.model.weights:
+        one, other = MIRRORED.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(one, other, weight.path)
+
+
+@case
 def many_classes_have_means_without_a_matrix(folder: Path) -> None:
     """The same counts, whether there is a confusion matrix or not."""
     labels = np.arange(160) % 110
@@ -83,8 +95,9 @@ def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
         )
         with refused("the loss of step", "is not a number on rank 0"):
             run(folder / "r", epochs=1, **settings)
-    with refused("the loss of step", "lower learning_rate (1e+38, here 1e+38)"):
-        run(folder / "s", learning_rate=1e38, warmup_epochs=0.0, epochs=20)
+    with refused("is not a number on rank 0: lower learning_rate (1e+38, here 2e+38)"):
+        high: dict[str, Any] = dict(learning_rate=1e38, warmup_epochs=0.0, epochs=20)
+        run(folder / "s", mirrored=True, **high)  # a rank is a process, not a replica
 
 
 @case

@@ -16,9 +16,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import optimizer, train
+from training import models, optimizer, train
 from training.__main__ import main
 from training.job import Job
+from training.state import is_seed
 from training.strategies import distributed
 
 
@@ -36,6 +37,11 @@ class Watched(train.Training):
             "weights": [weight.numpy().ravel().tolist() for weight in self.model.weights],
             "iterations": int(self.optimizer.iterations.numpy()),
             "replicas": list(self.strategy.replicas),
+            "seeds": [
+                variable.numpy().ravel().tolist()
+                for variable in self.model.variables
+                if is_seed(variable)
+            ],
             "rates": [float(rate(0)), float(rate(steps))],
         }
         path = Path(os.environ["PROBE_FOLDER"], f"rank-{self.strategy.rank}.json")
@@ -60,6 +66,8 @@ def two_replicas_on_the_cpu(job: Job) -> distributed.Distributed:
 if __name__ == "__main__":
     os.environ["RAILHEAD_LOCAL_RANK"] = os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")
     train.Training = Watched  # type: ignore[misc]
+    if os.environ.get("PROBE_LAYERS"):
+        models.MODELS["linear"] = "layers_with_state"  # beside this file
     if os.environ.get("PROBE_TWO_REPLICAS"):
         distributed.mirrored = two_replicas_on_the_cpu
     sys.exit(main([]))

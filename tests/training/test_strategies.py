@@ -327,6 +327,27 @@ def test_ranks_stop_early_at_the_same_epoch(tmp_path: Path) -> None:
     assert [outcome.ranks[rank]["iterations"] for rank in (0, 1)] == [48, 48]
 
 
+@pytest.mark.parametrize("strategy", [pytest.param("horovod", marks=needs_mpirun), "multiworker"])
+def test_ranks_have_dropouts_of_their_own_and_common_moving_averages(
+    tmp_path: Path, strategy: str
+) -> None:
+    """Also after a resume, which goes on with draws of each rank's own."""
+    settings = {**FLAT, "synthetic_samples": 320, "epochs": 2, "checkpoint_steps": 2}
+    place: dict[str, Any] = {"RAILHEAD_CHECKPOINT_DIR": str(tmp_path / "kept")}
+    place |= {"PROBE_LAYERS": "1"}
+    if strategy == "horovod":
+        train(tmp_path, strategy, settings, processes=2, PROBE_KILL_AT="2", **place)
+    outcome = train(tmp_path, strategy, settings, processes=2, **place)
+    assert outcome.code == 0, outcome.outputs
+    first, second = outcome.ranks[0], outcome.ranks[1]
+    assert first["weights"] == second["weights"], "moving averages are among them"
+    if strategy == "horovod":
+        assert "from step 2" in outcome.outputs[0]
+        (one,), (other,) = first["seeds"], second["seeds"]
+        assert one[0] != other[0] and one[1] == other[1]
+    assert (outcome.results / "model.keras").exists()
+
+
 def test_parameter_servers_learn_and_end_with_the_chief(tmp_path: Path) -> None:
     settings = {"data": "synthetic", "model": "linear", "shift": 0, "epochs": 4, "export": "off"}
     settings |= {"learning_rate": 0.01, "checkpoint_steps": 100}

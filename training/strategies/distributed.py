@@ -61,7 +61,10 @@ class Distributed:
         """Nothing to do: variables made in the scope start from the first worker's values."""
 
     def average(self, variables: Sequence[Any]) -> None:
-        """Nothing to do: tf.distribute averages such variables when they are read."""
+        """Each replica has its own values: Keras 3 makes such variables without an aggregation."""
+        for variable in variables if self.size > 1 else ():
+            own = self.strategy.run(variable.read_value)
+            variable.assign(self.strategy.reduce("MEAN", own, axis=None))
 
     def total(self, values: Any) -> Any:
         return values

@@ -242,7 +242,7 @@ def _instance_state(instance: Mapping[str, Any], host: Host, now: str) -> Instan
     private = host.address == host.peer_address  # a host without a public address
     address = instance.get("PrivateIpAddress" if private else "PublicIpAddress")
     state, message = _state(instance), instance.get("StateReason", {}).get("Message", "")
-    reasons = [SPOT] if instance.get("InstanceLifecycle") == "spot" else []
+    reasons = [SPOT] if _is_spot(instance) else []
     if state in STOPPED and message:
         reasons.append(message)
     reason, serial = "; ".join(reasons), instance["InstanceId"]

@@ -24,6 +24,7 @@ HOME = os.path.expanduser("~")
 OF_RUNS = b"RAILHEAD_RUN="
 MARK = OF_RUNS
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
+REPLY = 20.0  # seconds for the reply of another host
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
 
 
@@ -156,10 +157,10 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Any:
     if isinstance(process, OSError):
         return {"unknown": str(process)}
     try:
-        text, _ = process.communicate(timeout=20)
+        text, _ = process.communicate(timeout=REPLY)
     except subprocess.TimeoutExpired:
         process.kill()
-        return {"unknown": "no answer within 20 seconds"}
+        return {"unknown": f"no answer within {REPLY:g} seconds"}
     try:
         return json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):

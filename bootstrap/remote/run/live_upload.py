@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -46,7 +46,7 @@ EVENTS = "tensorboard"
 class CheckpointUpload:
     """Keeps the bucket's copy of the checkpoint folder; `files` is the manifest in the bucket."""
 
-    def __init__(self, run: str, bucket: Any) -> None:
+    def __init__(self, run: str, bucket: upload.S3 | upload.Gcs) -> None:
         self.run, self.bucket = run, bucket
         self.folder = os.path.join(run, checkpoint_files.FOLDER)
         self.files: list[dict[str, Any]] = load_status(run)["files"]
@@ -99,7 +99,7 @@ class CheckpointUpload:
 class GrowingFiles:
     """Uploads what was added to metrics.jsonl and to TensorBoard's files since the last piece."""
 
-    def __init__(self, run: str, bucket: Any) -> None:
+    def __init__(self, run: str, bucket: upload.S3 | upload.Gcs) -> None:
         self.run, self.bucket = run, bucket
         self.sent: dict[str, int] = {}  # bytes, by name
 
@@ -158,7 +158,7 @@ class LiveUpload:
         self.why: str | None = None
         self.at = load_status(run)["at"]
 
-    def attempt(self, work: Any) -> bool:
+    def attempt(self, work: Callable[[], bool | None]) -> bool:
         """Do one step; True if it succeeded. A failure is counted."""
         try:
             done = work() is not False

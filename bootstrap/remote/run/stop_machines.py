@@ -43,6 +43,7 @@ RUN = os.path.dirname(os.path.abspath(__file__))
 RUN_ID = os.path.basename(RUN)
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
+COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 SHIPPING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
 STATE_SHIPPING = 60.0  # seconds for state.json alone, a few kB
@@ -235,7 +236,9 @@ def ssh(alias: str, command: str) -> tuple[int, str]:
     """Run a command on another host of the cluster: its exit code and the end of its output."""
     argv = ["ssh", "-n", "-F", path("ssh_config"), alias, command]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, errors="replace")
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=COMMAND, errors="replace"
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 254, str(error)
     return done.returncode, (done.stderr or done.stdout).strip()[-300:]
@@ -249,7 +252,7 @@ def stop_this_host(argv: list[str]) -> str:
         time.sleep(PAUSE if attempt else 0)
         try:
             done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+                argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND
             )
             why = f"its command ended with {done.returncode}: {done.stderr.strip()[-300:]}"
             if done.returncode == 0:

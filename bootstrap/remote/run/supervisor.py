@@ -203,10 +203,8 @@ class Supervisor:
                 controller.is_connected(path("attached"))
             if stop_policy.is_over(self.run, time_now - STARTED):
                 CANCELLED.set()
-            servers, silent = self.only_servers_are_left(), self.output.heartbeats.lost()
-            if (CANCELLED.is_set() or servers or silent is not None) and not terminated:
-                terminated, self.ended_servers = time_now, servers
-                self.silent = None if CANCELLED.is_set() or servers or self.known() else silent
+            if not terminated and self.must_end():
+                terminated = time_now
                 process.terminate()
             elif terminated and time_now - terminated > GRACE:
                 process.kill()
@@ -214,6 +212,17 @@ class Supervisor:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.2)
         return process.returncode
+
+    def must_end(self) -> bool:
+        """Whether the run must be ended: it was cancelled, only parameter servers are left, or a
+        host fell silent. The result needs to know which."""
+        self.ended_servers = self.only_servers_are_left()
+        if CANCELLED.is_set() or self.ended_servers:
+            return True
+        silent = self.output.heartbeats.lost()
+        if silent is not None and not self.known():
+            self.silent = silent
+        return silent is not None
 
     def only_servers_are_left(self) -> bool:
         """Whether the chief has ended well a while ago: parameter servers would run for ever.

@@ -78,7 +78,7 @@ class Gcs:
         self.bucket.blob(f"{self.prefix}/{name}").download_to_filename(path)
 
 
-def destination(url: str) -> Any:
+def destination(url: str) -> S3 | Gcs:
     """The bucket folder of a URL."""
     return S3(url) if url.startswith("s3://") else Gcs(url)
 

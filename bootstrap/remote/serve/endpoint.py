@@ -34,6 +34,7 @@ BEAT = 5.0  # seconds between two heartbeats in a pause
 WINDOW = 600.0  # a crash that is older than this does not count
 NO_RESTART = (2, 3)  # exit codes of a server that will not start the next time either
 HUNG = 60.0  # seconds without a response after which a server is ended
+STOPPING = 60.0  # seconds for the command that stops the machine
 GRACE = 12.0  # seconds for the requests in progress when it ends
 LOG = 5_000_000  # bytes of the server's log; one older part is kept
 
@@ -244,7 +245,9 @@ def stop_machine(argv: list[str]) -> str:
         if other := machine_use.live_endpoint(besides=os.path.basename(FOLDER)):
             return f"left to endpoint {other}"
         try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=STOPPING
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"not stopped: {error}"
     if done.returncode == 0:

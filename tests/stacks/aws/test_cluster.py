@@ -168,6 +168,14 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
+def test_a_host_has_its_rights_before_it_boots() -> None:
+    """Else the first upload of a short run is refused."""
+    cluster = made(data_buckets="s3://images")
+    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "c-deadline"}
+    assert len(needed) == 2
+    assert needed <= set(cluster.one("aws:iam/instanceProfile:InstanceProfile").depends_on)
+
+
 def allowed(one: Any) -> list[tuple[Any, ...]]:
     """(action, resources, prefixes that may be listed) of a role's policy."""
     return [
@@ -240,6 +248,7 @@ def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
     for schedule in cluster.every(SCHEDULE):
         waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
         assert waits == {schedule.name}
+        assert rights in schedule.depends_on
 
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
@@ -331,6 +340,19 @@ def test_an_existing_network_is_used_and_left_as_it_is() -> None:
     assert "no subnet that gives public addresses" in denied(network="vpc-0a1b2c3d")
 
 
+def test_a_network_of_its_own_leads_out_and_has_an_empty_default_group() -> None:
+    """Its machines have addresses, and AWS's own group, whose members reach each other, no rule."""
+    cluster = made()
+    (vpc,) = {one.name for one in cluster.every("aws:ec2/vpc:Vpc")}
+    assert cluster.one(SUBNET).inputs["mapPublicIpOnLaunch"] is True
+    route = cluster.one("aws:ec2/route:Route").inputs
+    assert route["destinationCidrBlock"] == "0.0.0.0/0"
+    gateway = cluster.one("aws:ec2/internetGateway:InternetGateway")
+    assert (route["gatewayId"], gateway.inputs["vpcId"]) == (f"{gateway.name}-id", f"{vpc}-id")
+    default = cluster.one("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
+    assert default.inputs["vpcId"] == f"{vpc}-id"
+
+
 def test_everything_may_leave_and_hosts_reach_each_other_by_every_protocol() -> None:
     """Not UDP alone, nor a range of ports: packages come over TCP, MPI takes any port."""
     cluster = made()
@@ -347,6 +369,14 @@ def test_the_policy_of_the_bucket_waits_for_its_public_access_block() -> None:
     cluster = made()
     block = cluster.one("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
     assert block.urn in cluster.one("aws:s3/bucketPolicy:BucketPolicy").depends_on
+
+
+def test_the_rule_for_old_versions_waits_for_versioning() -> None:
+    """AWS asks for that order: on a bucket without versions the rule has nothing to remove."""
+    cluster = made()
+    versions = cluster.one("aws:s3/bucketVersioning:BucketVersioning")
+    lifecycle = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+    assert versions.urn in cluster.one(lifecycle).depends_on
 
 
 def test_s3_is_reached_inside_of_aws() -> None:
@@ -381,8 +411,9 @@ def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> Non
     assert versions["versioningConfiguration"] == {"status": "Enabled"}
     lifecycle = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
     (life,) = cluster.one(lifecycle).inputs["rules"]
-    assert life["status"] == "Enabled" and life["noncurrentVersionExpiration"]["noncurrentDays"] > 0
-    assert life["abortIncompleteMultipartUpload"]["daysAfterInitiation"] > 0
+    assert (life["status"], life["filter"]) == ("Enabled", {"prefix": ""})
+    assert life["noncurrentVersionExpiration"] == {"noncurrentDays": 7}
+    assert life["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 2}
     assert "expiration" not in life, "what is current stays"
     (refusal,) = policy(cluster.one("aws:s3/bucketPolicy:BucketPolicy").inputs["policy"])
     assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")

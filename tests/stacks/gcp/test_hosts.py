@@ -133,3 +133,4 @@ def test_what_would_replace_machines_for_nothing_is_left_alone() -> None:
             'metadata["startup-script"]',
         )
         assert host.delete_before_replace
+        assert host.inputs["allowStoppingForUpdate"] is True, "another type replaces no disk"

@@ -43,6 +43,14 @@ def test_in_a_network_that_was_there_all_else_is_denied_before_its_own_rules() -
     assert rules["t4-ssh"]["priority"] == rules["t4-inside"]["priority"] < deny["priority"] < 1000
 
 
+@pytest.mark.parametrize("network", [None, "default"])
+def test_machines_wait_for_the_firewall(network: str | None) -> None:
+    """`default` lets everybody in: a machine must not run before all else is denied."""
+    everything = made(network=network)
+    rules = {rule.urn for rule in everything.every(FIREWALL)}
+    assert all(rules <= set(host.depends_on) for host in everything.every(INSTANCE))
+
+
 def test_the_own_network_reaches_google_without_the_internet() -> None:
     everything = made()
     assert everything.one(NETWORK).inputs["autoCreateSubnetworks"] is False
