@@ -237,7 +237,8 @@ def test_an_object_that_is_stored_otherwise_is_no_upload(s3: Any, run: Path) -> 
     """Not every server that speaks S3 verifies what it gets."""
     checkpoint(run, 10)
     sender = uploads(run)
-    sender.bucket.client.head_object = lambda **_: {"ContentLength": 1}
+    place: Any = sender.bucket
+    place.client.head_object = lambda **_: {"ContentLength": 1}
     with pytest.raises(OSError, match="in the bucket with another content"):
         sender.step()
 
