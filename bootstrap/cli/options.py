@@ -90,6 +90,7 @@ HELP = {
     "model": "a SavedModel or a .keras file here, instead of the model of a run",
     "max-batch": "samples in one call of the model (32); 1: no batching",
     "max-delay": "milliseconds that a sample waits for others (2)",
+    "server": "railhead (default), or tensorflow-serving: the host's tensorflow_model_server",
     "file": "a .json, .npy, .csv, .png or .jpg file here",
     "samples": "so many held-out samples of the data of the run",
     "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",

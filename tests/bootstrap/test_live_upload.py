@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
 from bootstrap.console.wait import wait_until  # noqa: E402
-from bootstrap.remote.run import live_upload, upload  # noqa: E402
+from bootstrap.remote.run import live_upload, restore_checkpoints, upload  # noqa: E402
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
 
 REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
@@ -229,6 +231,28 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     argv = [sys.executable, "-I", str(REMOTE / "restore_checkpoints.py"), URL]
     done = subprocess.run([*argv, str(tmp_path / "back")], capture_output=True, text=True)
     assert done.returncode and f"the manifest names {path!r}" in done.stderr
+
+
+def test_an_object_that_is_stored_otherwise_is_no_upload(s3: Any, run: Path) -> None:
+    """Not every server that speaks S3 verifies what it gets."""
+    checkpoint(run, 10)
+    sender = uploads(run)
+    place: Any = sender.bucket
+    place.client.head_object = lambda **_: {"ContentLength": 1}
+    with pytest.raises(OSError, match="in the bucket with another content"):
+        sender.step()
+
+
+def test_a_restore_leaves_room_on_the_disk(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run, 10)
+    assert uploads(run).step()
+    needed = len("arrays 10{}") + restore_checkpoints.RESERVED
+    for free in (needed - 1, needed):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, f=free: SimpleNamespace(free=f))
+        with nullcontext() if free == needed else pytest.raises(OSError, match="must stay free"):
+            restore_checkpoints.restore(upload.destination(URL), str(tmp_path / "back"))
 
 
 def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> None:

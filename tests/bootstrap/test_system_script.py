@@ -11,7 +11,8 @@ import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import paramiko
 import pytest
@@ -29,6 +30,7 @@ from bootstrap.provision.reboot import (
     RebootWait,
     _refuse_this_machine,
     _wait_for_host,
+    reboot,
 )
 from bootstrap.ssh.session import ConnectionLost
 
@@ -436,7 +438,11 @@ def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
-    here = replace(debian, boot_id=OUR_BOOT.read_text().strip())
+    here, typed = replace(debian, boot_id=OUR_BOOT.read_text().strip()), list[str]()
+    session: Any = SimpleNamespace(
+        host=Host("h1", "h1"), sh=lambda text, **_: typed.append(text), close=lambda: None
+    )
     with pytest.raises(UsageError, match="h1 is the machine that you work on"):
-        _refuse_this_machine(Host("h1", "h1"), here)
+        reboot(cast(Any, None), session, here, lambda _: None)
+    assert not typed
     _refuse_this_machine(Host("h1", "h1"), replace(here, boot_id="another"))
