@@ -409,10 +409,10 @@ def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
     pins = local_state.cluster_folder(inventory.name) / "known_hosts"
     pins.parent.mkdir(parents=True, exist_ok=True)
     pins.write_text(f"[{host.address}]:{host.port} {other}\n")
-    wait = RebootWait(back=20, every=0.01)
+    wait, before = RebootWait(back=20, every=0.01), open_connections()
     with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
         _wait_for_host(inventory, host, "before", reports.append, wait)
-    assert len(reports) == 1
+    assert len(reports) == 1 and open_connections() == before
 
 
 def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inventory) -> None:
