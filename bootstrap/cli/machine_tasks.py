@@ -30,7 +30,10 @@ def teardown(
     from bootstrap.workflows import attach
     from bootstrap.workflows import teardown as workflow
 
-    options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
+    options = workflow.TeardownOptions(
+        purge=purge, discard_results=discard_results, destroy=destroy, yes=yes,
+        with_bucket=with_bucket,
+    )  # fmt: skip
     target = target_of(hosts, stack)
     machines = target.machines()
     inventory = target.status_of(machines).inventory if not machines or machines.inventory else None

@@ -70,13 +70,16 @@ def train(
     earlier = earlier_run(resume) if resume else None
     request, used = request_for(given, earlier)
     options = options_of(
-        system, used.requirements, peer_address, used.runtime, request.options.launcher,
-        mixed=allow_mixed, proxy=proxy, ca=ca,
+        system=system, requirements=used.requirements, peer_address=peer_address,
+        runtime=used.runtime, launcher=request.options.launcher, mixed=allow_mixed,
+        proxy=proxy, ca=ca,
     )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
+        workflow.TrainOptions(
+            request, options, results, detach=detach, stop_policy=stop_policy, earlier=earlier
+        ),
     )
 
 
@@ -98,8 +101,9 @@ def plan(
     from bootstrap.workflows import plan as workflow
 
     options = options_of(
-        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
-    )
+        system=system, requirements=requirements, peer_address=peer_address, runtime=runtime,
+        mixed=allow_mixed, proxy=proxy, ca=ca,
+    )  # fmt: skip
     with json_output(json) as out:
         workflow.plan(target_of(hosts, stack).running(), options, out)
 
@@ -122,8 +126,9 @@ def bootstrap(
     from bootstrap.workflows import bootstrap as workflow
 
     options = options_of(
-        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
-    )
+        system=system, requirements=requirements, peer_address=peer_address, runtime=runtime,
+        mixed=allow_mixed, proxy=proxy, ca=ca,
+    )  # fmt: skip
     with json_output(json) as out:
         workflow.bootstrap(target_of(hosts, stack).running(), options, out)
 
@@ -141,7 +146,9 @@ def health(
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
     from bootstrap.health import run
 
-    options = options_of(False, requirements, peer_address, runtime, mixed=True)
+    options = options_of(
+        requirements=requirements, peer_address=peer_address, runtime=runtime, mixed=True
+    )
     run.health(target_of(hosts, stack, slots).running(), options)
 
 

@@ -30,7 +30,6 @@ from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import Environment
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -150,8 +149,9 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("80", None, None, None), ("x", None, None, None), (None, "0", None, None),
-     (None, "999", None, None), (None, None, "0", None), (None, None, None, "-1")],
+    [("80", None, None, None, None), ("x", None, None, None, None), (None, "0", None, None, None),
+     (None, "999", None, None, None), (None, None, "0", None, None), (None, None, None, "-1", None),
+     (None, None, None, None, "triton")],
 )  # fmt: skip
 def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
     with pytest.raises(UsageError, match="--"):
@@ -188,7 +188,7 @@ def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
 
 def test_the_name_of_the_notebook_is_refused() -> None:
     with pytest.raises(UsageError, match="fab notebook has this name"):
-        read_request("notebook", None, None, None, None, update=False)
+        read_request("notebook", None, None, None, None, None, update=False)
 
 
 def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
@@ -430,9 +430,8 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
         monkeypatch.setattr(deploying, name, lambda *_: None)
     monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[-1]))
     session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
-    environment = Environment("/h/python", "/h/.railhead/serving/a", "/h/.railhead/serving/b")
     endpoint = Deployed("m", "c", "h1", 8501, None)
-    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", environment)
+    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", ["/h/python"])
     assert documents[0]["until"] == 5000 + 3600
     broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):
