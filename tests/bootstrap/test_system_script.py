@@ -17,6 +17,7 @@ from typing import Any, cast
 import paramiko
 import pytest
 from hosts.operator import Cluster, make_key
+from paramiko.ssh_exception import ChannelException
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
@@ -32,6 +33,7 @@ from bootstrap.provision.reboot import (
     _wait_for_host,
     reboot,
 )
+from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 
 # The output of apt and dpkg on hosts that were made to fail, and in reports of others; whether that
@@ -409,10 +411,10 @@ def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
     pins = local_state.cluster_folder(inventory.name) / "known_hosts"
     pins.parent.mkdir(parents=True, exist_ok=True)
     pins.write_text(f"[{host.address}]:{host.port} {other}\n")
-    wait = RebootWait(back=20, every=0.01)
+    wait, before = RebootWait(back=20, every=0.01), open_connections()
     with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
         _wait_for_host(inventory, host, "before", reports.append, wait)
-    assert len(reports) == 1
+    assert len(reports) == 1 and open_connections() == before
 
 
 def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inventory) -> None:
@@ -425,6 +427,21 @@ def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inve
     with pytest.raises(RailheadError, match="it did not come back .*: it has not gone down"):
         _wait_for_host(inventory, inventory.chief, now, count, RebootWait(back=0.5, every=0.01))
     assert len(opened) > 1 and {*opened, open_connections()} == {before}
+
+
+def test_a_connection_whose_host_opens_no_channel_is_closed(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with MaxSessions 0 in its sshd_config."""
+    before = open_connections()
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise ChannelException(1, "Administratively prohibited")
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", refused)
+    with connect.open_sessions(inventory) as sessions:
+        assert list(sessions.failed) == list(inventory.names)
+    assert open_connections() == before
 
 
 def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory) -> None:
