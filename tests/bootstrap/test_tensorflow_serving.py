@@ -103,8 +103,15 @@ class Endpoint:
 
 
 @pytest.fixture(params=[[], UNPRIVILEGED], ids=["as it is", "unprivileged"])
-def endpoint(request: pytest.FixtureRequest, home: Path) -> Endpoint:
+def endpoint(request: pytest.FixtureRequest, home: Path, own_networks: None) -> Endpoint:
     return Endpoint(home, request.param)
+
+
+@pytest.fixture
+def own_networks() -> None:
+    """Skip where this user gets no network namespace."""
+    if os.geteuid() and subprocess.run(["unshare", "--net", "--map-root-user", "true"]).returncode:
+        pytest.skip("this machine gives this user no network namespace")
 
 
 def test_it_serves_on_the_endpoints_port_and_nowhere_else(endpoint: Endpoint) -> None:
@@ -232,7 +239,7 @@ def deploy(operator: Operator, *args: str) -> Done:
     return operator.fab(*given, *args, env={"PATH": path})
 
 
-def test_deploy_uses_the_program_of_this_machine(operator: Operator) -> None:
+def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_networks: None) -> None:
     port = free_port()
     deploy(operator, "--model", "one", "--port", str(port)).ended(0, "serves version 1 on this")
     url = f"http://127.0.0.1:{port}/v1/models/m:predict"
