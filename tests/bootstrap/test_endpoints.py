@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +25,6 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
-from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.model import (
     copy_on_chief,
@@ -517,20 +513,3 @@ def test_a_version_that_does_not_serve_is_not_tried_again(home: Path) -> None:
         with pytest.raises(RailheadError, match="version 2 of endpoint m .*: no signature"):
             deploying.update(here, DeployRequest("m", update=True), endpoint, str(home), fail)
     assert sorted(path.name for path in (folder / "versions").iterdir()) == [".keep", "1"]
-
-
-def test_an_endpoint_whose_port_is_still_open_is_not_gone(home: Path) -> None:
-    folder = home / ".railhead/endpoints/m"
-    folder.mkdir(parents=True)
-    (folder / "endpoint.py").write_text("import time; time.sleep(600)")
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        subprocess.Popen([sys.executable, str(folder / "endpoint.py")]) as supervisor,
-        place_here() as here,
-    ):
-        endpoint = Deployed("m", None, "here", server.getsockname()[1], None)
-        records.save(endpoint)
-        (folder / "state.json").write_text(json.dumps({**STATE, "pid": supervisor.pid}))
-        with pytest.raises(RailheadError, match=f"port {endpoint.port} is open"):
-            undeploying.undeploy(here, endpoint)
-        assert supervisor.wait(60) and records.find("m") == endpoint
