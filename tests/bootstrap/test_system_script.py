@@ -339,6 +339,17 @@ def test_apts_timers_are_off_meanwhile_and_on_again_at_any_end(tmp_path: Path, e
     assert not (tmp_path / "timers").exists()
 
 
+def test_the_branch_is_pinned_before_the_driver_is_installed(tmp_path: Path) -> None:
+    """Else apt installs the newest branch, which may not be for these cards."""
+    text = o.script(Changes(), "debian-12")
+    ours = "bring() { echo bring $*; }\npersist() { :; }\nPIN=the-pin\nDRIVER=the-driver\n"
+    assert text.count("\ntrap '' PIPE\n") == 1
+    done = shell(text.replace("\ntrap '' PIPE\n", f"\n{ours}trap '' PIPE\n"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "bring" in line]
+    assert lines == ["| bring the-pin", "| bring the-driver"]
+
+
 @pytest.mark.parametrize(
     ("output", "tries"),
     [
