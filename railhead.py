@@ -148,10 +148,12 @@ class Cluster:
         earlier = earlier_run(_run_id(resume)) if resume is not None else None
         request, used = request_for(given, earlier)
         options = options_of(
-            self._system, used.requirements, self._peer_address, used.runtime,
-            request.options.launcher, mixed=self._allow_mixed,
+            system=self._system, requirements=used.requirements, peer_address=self._peer_address,
+            runtime=used.runtime, launcher=request.options.launcher, mixed=self._allow_mixed,
         )  # fmt: skip
-        chosen = training.TrainOptions(request, options, self._results, True, policy, earlier)
+        chosen = training.TrainOptions(
+            request, options, self._results, detach=True, stop_policy=policy, earlier=earlier
+        )
         run = Run(training.train(self._inventory(), chosen).run_id)
         if wait:
             run.wait()
@@ -235,7 +237,7 @@ class Run:
         request = read_evaluation(earlier, given)
         if here:
             return object_in(evaluation_here.evaluate(earlier, request) / "evaluation.json")
-        options = options_of(False, None, None, None, request.options.launcher, mixed=True)
+        options = options_of(launcher=request.options.launcher, mixed=True)
         chosen = training.TrainOptions(request, options, earlier.run.results / FOLDER)
         done = training.train(self._hosts(), chosen)
         return object_in(done.results / "evaluation.json")
@@ -247,11 +249,12 @@ class Run:
         hours: float = 1.0,
         port: int | None = None,
         here: bool = False,
+        server: str | None = None,
     ) -> Endpoint:
         """Serve the model of the run until its time-to-live is over: `fab deploy`."""
         from bootstrap.serving.request import read_request as read_deployment
 
-        request = read_deployment(name, _text(port), _text(hours), None, None, update=False)
+        request = read_deployment(name, _text(port), _text(hours), None, None, server, update=False)
         source = source_of(self.run_id, None)
         if here:
             serving.deploy_here(request, source)

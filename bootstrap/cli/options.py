@@ -90,6 +90,7 @@ HELP = {
     "model": "a SavedModel or a .keras file here, instead of the model of a run",
     "max-batch": "samples in one call of the model (32); 1: no batching",
     "max-delay": "milliseconds that a sample waits for others (2)",
+    "server": "railhead (default), or tensorflow-serving: the host's tensorflow_model_server",
     "file": "a .json, .npy, .csv, .png or .jpg file here",
     "samples": "so many held-out samples of the data of the run",
     "uri": "s3://bucket/prefix, gs://bucket/prefix, or bucket: the stack's own",
@@ -149,13 +150,13 @@ def target_of(
 
 
 def options_of(
-    system: bool,
-    requirements: str | None,
-    peer_address: str | None,
-    runtime: str | None,
-    launcher: str | None = None,
     *,
     mixed: bool,
+    system: bool = False,
+    requirements: str | None = None,
+    peer_address: str | None = None,
+    runtime: str | None = None,
+    launcher: str | None = None,
     proxy: str | None = None,
     ca: str | None = None,
 ) -> Options:

@@ -64,7 +64,10 @@ def evaluate(
         evaluate_here.evaluate(earlier, request)
         return
     launcher = request.options.launcher
-    options = options_of(False, requirements, peer_address, runtime, launcher, mixed=True)
+    options = options_of(
+        requirements=requirements, peer_address=peer_address, runtime=runtime, launcher=launcher,
+        mixed=True,
+    )  # fmt: skip
     inventory = target_of(hosts, stack, slots, start=True, run=run).running()
     results = earlier.run.results / FOLDER
     workflow.train(
@@ -130,7 +133,7 @@ def sweep(
     trials = read_trials(set, whole_number(random, "--random", 1, 100))
     requests = [(trial, read_request(trial.args(base))) for trial in trials]
     chosen = requests[0][1].options.launcher
-    options = options_of(False, requirements, None, runtime, chosen, mixed=True)
+    options = options_of(requirements=requirements, runtime=runtime, launcher=chosen, mixed=True)
     folder = workflow.folder_of(Path.cwd() / "results", base, trials)
     number = whole_number(at_once, "--at-once", 1, 100) or 1
     sweep = workflow.Sweep(requests, options, folder, not to_end, number)
@@ -183,6 +186,7 @@ def scale(
             requirements=requirements, runtime=runtime,
         )
     )  # fmt: skip
-    options = options_of(False, requirements, None, runtime, request.options.launcher, mixed=True)
+    launcher = request.options.launcher
+    options = options_of(requirements=requirements, runtime=runtime, launcher=launcher, mixed=True)
     inventory = target_of(hosts, stack, slots, start=True).running()
     workflow.scale(inventory, workflow.Scale(request, options, numbers, results))

@@ -25,13 +25,14 @@ def deploy(
     update: bool = False,
     max_batch: str | None = None,
     max_delay: str | None = None,
+    server: str | None = None,
 ) -> None:
     """Serve the model of a run over HTTP, until its time-to-live is over; default: the last run."""
     from bootstrap.serving.request import read_request
     from bootstrap.serving.source import source_of
     from bootstrap.workflows import serving
 
-    request = read_request(name, port, hours, max_batch, max_delay, update=update)
+    request = read_request(name, port, hours, max_batch, max_delay, server, update=update)
     if here:
         serving.deploy_here(request, source_of(run, model))
     else:

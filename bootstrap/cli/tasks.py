@@ -1,20 +1,17 @@
-"""The tasks of `fab`: each checks its options and calls one workflow.
+"""The tasks of `fab` for runs and their data: each checks its options and calls one workflow.
 
 Modules are imported inside the tasks, to keep `fab --list` fast.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from invoke import Context
 
 from bootstrap.cli.options import options_of, target_of, task
-from bootstrap.console import log
-from bootstrap.console.output import confirm, json_output, print_lines
+from bootstrap.console.output import json_output
 
 
 @task()
@@ -73,13 +70,16 @@ def train(
     earlier = earlier_run(resume) if resume else None
     request, used = request_for(given, earlier)
     options = options_of(
-        system, used.requirements, peer_address, used.runtime, request.options.launcher,
-        mixed=allow_mixed, proxy=proxy, ca=ca,
+        system=system, requirements=used.requirements, peer_address=peer_address,
+        runtime=used.runtime, launcher=request.options.launcher, mixed=allow_mixed,
+        proxy=proxy, ca=ca,
     )  # fmt: skip
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
-        workflow.TrainOptions(request, options, results, detach, stop_policy, earlier),
+        workflow.TrainOptions(
+            request, options, results, detach=detach, stop_policy=stop_policy, earlier=earlier
+        ),
     )
 
 
@@ -101,8 +101,9 @@ def plan(
     from bootstrap.workflows import plan as workflow
 
     options = options_of(
-        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
-    )
+        system=system, requirements=requirements, peer_address=peer_address, runtime=runtime,
+        mixed=allow_mixed, proxy=proxy, ca=ca,
+    )  # fmt: skip
     with json_output(json) as out:
         workflow.plan(target_of(hosts, stack).running(), options, out)
 
@@ -125,8 +126,9 @@ def bootstrap(
     from bootstrap.workflows import bootstrap as workflow
 
     options = options_of(
-        system, requirements, peer_address, runtime, mixed=allow_mixed, proxy=proxy, ca=ca
-    )
+        system=system, requirements=requirements, peer_address=peer_address, runtime=runtime,
+        mixed=allow_mixed, proxy=proxy, ca=ca,
+    )  # fmt: skip
     with json_output(json) as out:
         workflow.bootstrap(target_of(hosts, stack).running(), options, out)
 
@@ -144,7 +146,9 @@ def health(
     """Check GPUs, TensorFlow, links, ports, clocks and disks before a run; exit 1 on findings."""
     from bootstrap.health import run
 
-    options = options_of(False, requirements, peer_address, runtime, mixed=True)
+    options = options_of(
+        requirements=requirements, peer_address=peer_address, runtime=runtime, mixed=True
+    )
     run.health(target_of(hosts, stack, slots).running(), options)
 
 
@@ -245,115 +249,6 @@ def prune(c: Context, hosts: str | None = None, stack: str | None = None, keep: 
     workflow.prune(target_of(hosts, stack).running(), 10 if newest is None else newest)
 
 
-@task()
-def teardown(
-    c: Context,
-    hosts: str | None = None,
-    stack: str | None = None,
-    purge: bool = False,
-    discard_results: bool = False,
-    destroy: bool = False,
-    yes: bool = False,
-    with_bucket: bool = False,
-) -> None:
-    """End runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
-    from bootstrap.workflows import attach
-    from bootstrap.workflows import teardown as workflow
-
-    options = workflow.TeardownOptions(purge, discard_results, destroy, yes, with_bucket)
-    target = target_of(hosts, stack)
-    machines = target.machines()
-    inventory = target.status_of(machines).inventory if not machines or machines.inventory else None
-    if inventory and not (hosts or stack):
-        print_lines(*attach.also_ended(inventory))
-    if machines:
-        workflow.teardown_stack(machines, options)
-    else:
-        assert inventory
-        workflow.teardown(inventory, options)
-
-
-@task()
-def up(c: Context, stack: str | None = None, yes: bool = False, refresh: bool = False) -> None:
-    """Run `pulumi up`; say what a break leaves; without capacity, try the next of `zones`."""
-    from bootstrap.cli.targets import selected_stack
-    from bootstrap.lifecycle import up
-
-    up.up(selected_stack(stack), print_lines, yes=yes, refresh=refresh)
-
-
-@task()
-def start(
-    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
-) -> None:
-    """Start a stack's machines, arm the cloud's deadline, and wait until ssh answers."""
-    from bootstrap.lifecycle import power
-    from bootstrap.lifecycle.stop_policy import number
-
-    length = None if hours is None else number(hours, "--hours", 0.1, 168)
-    target = target_of(hosts, stack)
-    machines = target.machines()
-    status = target.status_of(machines)
-    if machines:
-        machines.refuse_undocumented()
-    started = power.start(status.inventory, print_lines, hours=length)
-    print_lines(
-        f"next: fab train{started.option}", *(f"[{host.name}] {host}" for host in started.hosts)
-    )
-
-
-@task()
-def stop(
-    c: Context,
-    hosts: str | None = None,
-    stack: str | None = None,
-    yes: bool = False,
-    discard_results: bool = False,
-) -> None:
-    """Stop a stack's machines and wait until the cloud reports it; disks stay, but of spot."""
-    from bootstrap.lifecycle import stop
-    from bootstrap.workflows import attach
-
-    target = target_of(hosts, stack)
-    status = target.status_of(target.machines())
-    if not (hosts or stack):
-        print_lines(*attach.also_ended(status.inventory))
-    stop.stop(status.inventory, print_lines, yes=yes, discard=discard_results)
-
-
-@task()
-def extend(
-    c: Context, hosts: str | None = None, stack: str | None = None, hours: str | None = None
-) -> None:
-    """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
-    from bootstrap.errors import UsageError
-    from bootstrap.lifecycle import power
-    from bootstrap.lifecycle.stop_policy import number
-
-    if hours is None:
-        raise UsageError("--hours is missing", hint="fab extend --hours 4   # from now")
-    length = number(hours, "--hours", 0.1, 168)
-    power.extend(target_of(hosts, stack).status(), length, print_lines)
-
-
-@task()
-def trust(
-    c: Context, hosts: str | None = None, stack: str | None = None, yes: bool = False
-) -> None:
-    """Show unknown host keys, ask for confirmation, and pin them."""
-    from bootstrap.ssh import trust
-
-    found = trust.unknown_keys(target_of(hosts, stack).running())
-    if not found:
-        print_lines("every host's key is known already: nothing was pinned")
-    hint = "the same command with --yes"
-
-    def agreed(key: str) -> bool:
-        return yes or confirm(f"{key}\nIs it the key of that machine?", hint=hint)
-
-    print_lines(*trust.pin_keys(found, agreed))
-
-
 @task(positional=("folder", "uri"))
 def data_push(c: Context, folder: str, uri: str, stack: str | None = None) -> None:
     """Upload a folder to a bucket, for --data; what is there already is not sent again."""
@@ -372,40 +267,6 @@ def data_list(c: Context, uri: str | None = None, stack: str | None = None) -> N
         data.list_objects(uri)
     else:
         data.list_stack(target_of(None, stack).status().inventory)
-
-
-@task(name="ssh", positional=("host",))
-def ssh_(c: Context, host: str, hosts: str | None = None, stack: str | None = None) -> None:
-    """Open a shell on a host, with the pinned host keys and the cluster's key."""
-    from bootstrap.cli import shell
-
-    inventory = target_of(hosts, stack).running()
-    config, name = shell.write_own(inventory), shell.known(inventory, host)
-    argv = ["ssh", "-F", str(config), name]
-    log.event(f"here: {shlex.join(argv)}   # in place of fab")
-    os.execvp("ssh", argv)
-
-
-@task(name="exec")
-def exec_(
-    c: Context, cmd: str | None = None, hosts: str | None = None, stack: str | None = None
-) -> None:
-    """Run a shell command on every host; exit 1 if it fails on any."""
-    from bootstrap.cli import shell
-    from bootstrap.errors import UsageError
-
-    if not cmd:
-        raise UsageError("no command", hint="fab exec --cmd 'nvidia-smi'")
-    shell.execute(target_of(hosts, stack).running(), cmd)
-
-
-@task()
-def ssh_config(c: Context, hosts: str | None = None, stack: str | None = None) -> None:
-    """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
-    from bootstrap.cli import shell
-
-    path = shell.write_config(target_of(hosts, stack).running())
-    print_lines(path.read_text(), f"next: put this line first in ~/.ssh/config\nInclude {path}")
 
 
 @task()

@@ -8,6 +8,7 @@ source       what is deployed: a run, or a folder or file
 state        state.json of an endpoint, checked: it comes from a host
 model        finds the model of a run
 environment  the runtime and the packages that serve it
+tensorflow_serving  the host's own TensorFlow Serving in place of our server
 deploy       starts an endpoint, or gives one a new version
 undeploy     ends one, and verifies that nothing of it is left
 predict      sends files or held-out samples through it

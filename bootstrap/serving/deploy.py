@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.serving import records
-from bootstrap.serving.environment import SERVER, Environment
+from bootstrap.serving import records, tensorflow_serving
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
-from bootstrap.serving.request import DeployRequest
+from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
 from bootstrap.serving.state import (
     EndpointState,
     clock_of,
@@ -87,31 +86,41 @@ def no_new_version(name: str) -> UsageError:
 
 
 def deploy(
-    place: Place, request: DeployRequest, endpoint: Deployed, model: str, environment: Environment
+    place: Place, request: DeployRequest, endpoint: Deployed, model: str, command: Sequence[str]
 ) -> EndpointState:
     """Start an endpoint that serves the model in a folder of the host; returns its state when it
-    answers.
+    answers. `command` starts the server; the options are added.
 
     Raises:
         RailheadError: it does not serve; the message has the last lines of its log.
     """
     served = place.absolute(f"{endpoint.folder}/versions")
-    argv = environment.argv(SERVER, ["--model", served, *request.server_options()])
+    argv = [*command, "--model", served, *request.server_options()]
     until = clock_of(place.session) + request.seconds
-    lay_out(place, endpoint, {"argv": argv, "until": until, "env": place.keras_home()})
+    document = {"argv": argv, "until": until, "env": place.keras_home(), "server": request.server}
+    if request.server == TENSORFLOW_SERVING:
+        document["health"] = tensorflow_serving.health_path(endpoint)
+        lay_out(place, endpoint, document, (*SUPERVISOR, *tensorflow_serving.PROGRAMS))
+    else:
+        lay_out(place, endpoint, document)
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
 
 
-def lay_out(place: Place, endpoint: Deployed, document: Mapping[str, Any]) -> None:
+def lay_out(
+    place: Place,
+    endpoint: Deployed,
+    document: Mapping[str, Any],
+    programs: Sequence[str] = SUPERVISOR,
+) -> None:
     """Record an endpoint and make its folder on the host, with `document` in endpoint.json."""
     common = {"schema": 1, "name": endpoint.name, "run_id": endpoint.run_id, "port": endpoint.port}
     whole = {**common, "stop": list(place.stop) if place.stop else None, **document}
     folder = endpoint.folder
     files = [
         [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
-        *([f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()] for n in SUPERVISOR),
+        *([f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()] for n in programs),
         [f"{folder}/versions/.keep", 0o644, ""],
         [f"{folder}/logs/.keep", 0o644, ""],
     ]
@@ -136,13 +145,15 @@ def update(
     place: Place, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
 ) -> EndpointState:
     """Give an endpoint a new version and a new time-to-live, and record its run; the old version
-    serves until the new one is warm.
+    serves until the new one is warm. The server stays what it is.
 
     Raises:
         RailheadError: the new version does not serve; the old one goes on.
     """
     session, folder = place.session, endpoint.folder
     document = {**read_document(session, folder), "until": clock_of(session) + request.seconds}
+    if document.get("server") == TENSORFLOW_SERVING:
+        tensorflow_serving.require_saved_model(place, model)
     _write_document(session, folder, document)
     listed = session.run(["ls", f"{folder}/versions"])
     state = read_state(session, folder)

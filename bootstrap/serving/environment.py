@@ -49,7 +49,7 @@ class Environment:
     code: str
     packages: str
 
-    def argv(self, module: str, options: Sequence[str]) -> list[str]:
+    def argv(self, module: str, options: Sequence[str] = ()) -> list[str]:
         """Runs a module of `training` on the host."""
         start = END_WITH_PARENT + START if module == SERVER else START
         return [self.python, "-I", "-c", start, self.code, self.packages, module, *options]

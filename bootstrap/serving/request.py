@@ -10,6 +10,7 @@ from bootstrap.lifecycle.stop_policy import number
 from bootstrap.serving.records import NOTEBOOK, check_endpoint_name
 
 NAME = "model"
+OURS, TENSORFLOW_SERVING = SERVERS = ("railhead", "tensorflow-serving")
 PORT = 8501  # TensorFlow Serving's
 HOURS = 1.0
 MOST_HOURS = 168.0
@@ -22,6 +23,7 @@ class DeployRequest:
     """An endpoint to be made. `update`: give the one of this name a new version.
 
     `max_batch` samples in one call of the model, `max_delay_ms` that a sample waits for others.
+    `server` is one of SERVERS.
     """
 
     name: str
@@ -30,9 +32,12 @@ class DeployRequest:
     update: bool = False
     max_batch: int = MAX_BATCH
     max_delay_ms: float = MAX_DELAY_MS
+    server: str = OURS
 
     def __post_init__(self) -> None:
         check_endpoint_name(self.name)
+        if self.server not in SERVERS:
+            raise UsageError(f"--server {self.server}: one of {', '.join(SERVERS)}")
 
     @property
     def seconds(self) -> float:
@@ -40,7 +45,7 @@ class DeployRequest:
         return self.hours * 3600
 
     def server_options(self) -> list[str]:
-        """Options of `python -m training.serving`."""
+        """Options of the server's program."""
         options = {"name": self.name, "port": self.port, "max-batch": self.max_batch}
         options["max-delay-ms"] = f"{self.max_delay_ms:g}"
         return [text for key, value in options.items() for text in (f"--{key}", str(value))]
@@ -52,6 +57,7 @@ def read_request(
     hours: str | None,
     max_batch: str | None,
     max_delay: str | None,
+    server: str | None,
     *,
     update: bool,
 ) -> DeployRequest:
@@ -69,6 +75,7 @@ def read_request(
         max_delay_ms=MAX_DELAY_MS
         if max_delay is None
         else number(max_delay, "--max-delay", 0, 1000),
+        server=OURS if server is None else server,
     )
 
 

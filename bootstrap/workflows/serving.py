@@ -16,7 +16,7 @@ from bootstrap.lifecycle import power
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision.local_environment import runtime_here
 from bootstrap.remote.serve.machine_use import ALIVE
-from bootstrap.serving import on_host, records
+from bootstrap.serving import on_host, records, tensorflow_serving
 from bootstrap.serving import predict as prediction
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import (
@@ -27,11 +27,11 @@ from bootstrap.serving.deploy import (
     refuse_second,
     update,
 )
-from bootstrap.serving.environment import place_environment, python_on_host
+from bootstrap.serving.environment import SERVER, place_environment, python_on_host
 from bootstrap.serving.model import send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.records import Deployed
-from bootstrap.serving.request import DeployRequest
+from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
 from bootstrap.serving.source import Source, run_data
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.ssh.local_session import HERE
@@ -50,6 +50,7 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
         refuse_elsewhere(endpoint)
         is_there = refuse_second(place, request)
+        _require_server(place, request)
         folder = place.absolute(send_model(place.session, model))
         print_lines("getting the runtime ready (the first time takes minutes)")
         _start(place, request, endpoint, folder, str(runtime_here()), is_there)
@@ -73,10 +74,16 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
     with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
         is_there = refuse_second(place, request)
+        _require_server(place, request)
         python = python_on_host(place, source.runtime)
         folder = source.place_model(place)
         records.record_cluster(inventory)
         _start(place, request, endpoint, folder, python, is_there)
+
+
+def _require_server(place: Place, request: DeployRequest) -> None:
+    if request.server == TENSORFLOW_SERVING:
+        tensorflow_serving.require_program(place)
 
 
 def _start(
@@ -93,9 +100,13 @@ def _start(
         endpoint = replace(endpoint, port=there.port)
         state = update(place, request, endpoint, model, print_lines)
     else:
-        environment = place_environment(place, python)
+        if request.server == TENSORFLOW_SERVING:
+            tensorflow_serving.require_saved_model(place, model)
+            command = tensorflow_serving.command(place.absolute(python), endpoint)
+        else:
+            command = place_environment(place, python).argv(SERVER)
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
-        state = deploy(place, request, endpoint, model, environment)
+        state = deploy(place, request, endpoint, model, command)
     left = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from standins.agent_process import Agent, build
 
+from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
+from bootstrap.runs import follow
+from bootstrap.runs.run import Run
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:
@@ -54,3 +59,29 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
 def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
     run_folder(home, "running", os.getpid())
     assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
+
+
+def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up(tmp_path: Path) -> None:
+    """The agent sends an event every ten seconds, also where nothing changes."""
+    given: dict[str, Any] = {}
+
+    class Chief:
+        """Records how the agent is called."""
+
+        def run(self, argv: list[str], cwd: str) -> None:
+            assert argv[-1].endswith(">attached") and cwd == "~/.railhead/runs/r1"
+
+        def call(self, op: str, **options: Any) -> Any:
+            if op == "read":
+                return {
+                    path: '{"hosts": [{"name": "h1", "slots": 1}]}' for path in options["paths"]
+                }
+            given.update(options)
+            return {"offset": 0, "lost": False}
+
+    chief: Any = Chief()
+    state = follow.FollowState()
+    with Board(io.StringIO(), ["h1"]) as board:
+        follow.follow(chief, Run("r1", tmp_path), board, state)
+    assert given["silence"] is not None and 20 <= given["silence"] <= 300
+    assert state.done and not state.lost

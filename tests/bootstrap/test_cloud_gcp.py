@@ -221,6 +221,9 @@ def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) ->
         "instanceTerminationAction": "STOP",
         "maxRunDuration": {"seconds": "21600"},
     }
+    del machine(compute)["scheduling"]["instanceTerminationAction"]  # by somebody else
+    gcp(compute).set_deadline(6)
+    assert machine(compute)["scheduling"]["instanceTerminationAction"] == "STOP"
     with pytest.raises(UsageError, match="at most 168"):
         gcp(compute).set_deadline(200)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
 import stat
@@ -398,6 +399,14 @@ def test_a_request_that_no_host_makes_is_hostile(needed: object) -> None:
     assert send._checked(data, [[0, 1]]) == [(0, 1)]
     with pytest.raises(Hostile):
         send._checked(data, needed)
+
+
+def test_a_file_that_shrinks_while_it_is_sent_is_filled_up(tmp_path: Path) -> None:
+    """The host waits for as many bytes as were listed, and finds the change by the hash."""
+    (tmp_path / "a").write_bytes(b"abc")
+    data = LocalData(tmp_path, (DataFile("a", PIECE + 5, "0" * 64),))
+    pieces = itertools.islice(send._pieces(data, 0, 1), 10)
+    assert b"".join(pieces) == b"bc" + bytes(PIECE + 2)
 
 
 def test_a_purge_removes_the_data_and_the_receipt_names_it(

@@ -269,15 +269,17 @@ def test_a_run_within_its_deadlines_moves_none(timers: Timers, max_hours: float 
     assert cover(timers, cloud, max_hours) == [] and not cloud.moved and not timers.moved
 
 
-@pytest.mark.parametrize(("hours", "until"), [(6, 6), (None, 8)])
+@pytest.mark.parametrize(
+    ("hours", "max_hours", "until"), [(6, None, 6), (None, None, 8), (None, 12, 13.5)]
+)
 def test_a_run_moves_the_timer_of_a_machine_that_started_late(
-    timers: Timers, hours: float | None, until: float
+    timers: Timers, hours: float | None, max_hours: float | None, until: float
 ) -> None:
     """It was started in the cloud's console, and would power itself off in minutes. Without a time
-    of the cloud, the length is that of the stack."""
+    of the cloud, the length is that of the stack, and of the run where that is longer."""
     for name in timers.homes:
         timers.arm(name, 0.2, late=True)
-    cover(timers, Cloud(hours, fixed=hours is not None), None)
+    cover(timers, Cloud(hours, fixed=hours is not None), max_hours)
     assert set(timers.moved) == {ONE, TWO}
     assert all(about(at, until) for at in timers.moved.values())
 

@@ -327,6 +327,28 @@ def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
     assert f"{made[0]['InstanceId']} exists" in "\n".join(receipt.describe())
 
 
+def test_pulumi_removes_nothing_while_machines_appear(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    """It would also remove their deadlines."""
+    tags = [{"Key": f"railhead:{k}", "Value": v} for k, v in (("id", ID), ("cluster", "dev"))]
+    spec = {"ResourceType": "instance", "Tags": tags}
+    ec2 = aws_client("ec2")
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    made = False
+
+    def appear(_: float) -> None:
+        nonlocal made
+        if fake.ended and not made:
+            made = True
+            ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[spec])
+
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
+    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
+    assert made and not receipt.verified and stack.destroyed == []
+    assert "new machines appeared" in "\n".join(receipt.describe())
+
+
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
     stack: Stack, left_group: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from bootstrap.errors import HostsFailed
+from bootstrap.runs import cancel
+from bootstrap.runs.run import Run
+from bootstrap.ssh.session import Reply
 
 SWEEP = Path(__file__).parents[2] / "bootstrap" / "remote" / "run" / "end_processes.py"
 Start = Callable[..., int]
@@ -184,6 +190,16 @@ def test_no_secret_outlives_its_run(home: Path, run: str, left: list[str]) -> No
     assert there == left
 
 
+def test_streams_in_memory_go_with_their_run(home: Path, tmp_path: Path) -> None:
+    memory, streams = tmp_path / "memory", home / ".railhead/runs/r1/streams"
+    memory.mkdir()
+    (memory / "00000000.tfrecord").write_bytes(b"data")
+    streams.mkdir(parents=True)
+    (streams / "train").symlink_to(memory)
+    sweep(home)
+    assert not memory.exists() and not list(streams.iterdir())
+
+
 def test_a_sweeper_with_the_mark_does_not_end_itself(home: Path) -> None:
     """As the supervisor, which is of the run and sweeps."""
     environment = {"HOME": str(home), "RAILHEAD_HOME": str(home), "RAILHEAD_RUN": "r1"}
@@ -229,3 +245,31 @@ def test_every_host_is_swept_and_received(
     assert line.startswith("-F F/ssh_config railhead-2 exec") and line.endswith(
         'end_processes.py" r1'
     )
+
+
+class Swept:
+    """Stands for the session of a host whose sweep leaves these processes."""
+
+    def __init__(self, name: str, left: list[int]) -> None:
+        self.host, self.left = SimpleNamespace(name=name), left
+
+    def call(self, op: str, paths: list[str]) -> dict[str, None]:
+        """There is no state.json."""
+        assert op == "read"
+        return dict.fromkeys(paths)
+
+    def run(self, argv: list[str], text: str) -> Reply:
+        assert argv[-2:] == ["r1", "RAILHEAD_RUN"] and text == SWEEP.read_text()
+        return Reply(0, (json.dumps({"ended": 1, "left": self.left}),))
+
+
+def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None:
+    hosts: dict[str, Any] = {"a": Swept("a", []), "b": Swept("b", [7])}
+    with pytest.raises(HostsFailed, match="LEFT: pids 7") as failed:
+        cancel.cancel(hosts, Run("r1", tmp_path), dict.fromkeys(hosts, "python3"), "a")
+    outcome = "no process of the run is left; 1 process ended by force"
+    assert failed.value.outcomes["a"] == outcome
+    hosts["b"].left = []
+    assert cancel.cancel(hosts, Run("r1", tmp_path), dict.fromkeys(hosts, "python3"), "a") == {
+        "a": outcome, "b": outcome,
+    }  # fmt: skip

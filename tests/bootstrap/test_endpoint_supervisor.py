@@ -22,7 +22,12 @@ import pytest
 from e2e.local_hosts import wait_until
 from standins.servers import free_port
 
+from bootstrap.errors import RailheadError
+from bootstrap.serving import records
+from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import SUPERVISOR
+from bootstrap.serving.place import place_here
+from bootstrap.serving.records import Deployed
 from bootstrap.ssh.session import REMOTE
 
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
@@ -293,3 +298,20 @@ def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, l
         process.wait(30)
     assert (endpoint.state["machine"] == "left to endpoint other") is left
     assert (home / "stopped").exists() is not left
+
+
+def test_an_endpoint_whose_port_is_still_open_is_not_gone(home: Path) -> None:
+    folder = home / ".railhead/endpoints/m"
+    folder.mkdir(parents=True)
+    (folder / "endpoint.py").write_text("import time; time.sleep(600)")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        subprocess.Popen([sys.executable, str(folder / "endpoint.py")]) as supervisor,
+        place_here() as here,
+    ):
+        endpoint = Deployed("m", None, "here", server.getsockname()[1], None)
+        records.save(endpoint)
+        (folder / "state.json").write_text(json.dumps({"state": "ready", "pid": supervisor.pid}))
+        with pytest.raises(RailheadError, match=f"port {endpoint.port} is open"):
+            undeploying.undeploy(here, endpoint)
+        assert supervisor.wait(60) and records.find("m") == endpoint

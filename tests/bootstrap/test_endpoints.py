@@ -26,7 +26,6 @@ from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import Environment
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -146,8 +145,9 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("80", None, None, None), ("x", None, None, None), (None, "0", None, None),
-     (None, "999", None, None), (None, None, "0", None), (None, None, None, "-1")],
+    [("80", None, None, None, None), ("x", None, None, None, None), (None, "0", None, None, None),
+     (None, "999", None, None, None), (None, None, "0", None, None), (None, None, None, "-1", None),
+     (None, None, None, None, "triton")],
 )  # fmt: skip
 def test_options_out_of_range_are_refused(options: tuple[str | None, ...]) -> None:
     with pytest.raises(UsageError, match="--"):
@@ -184,7 +184,7 @@ def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
 
 def test_the_name_of_the_notebook_is_refused() -> None:
     with pytest.raises(UsageError, match="fab notebook has this name"):
-        read_request("notebook", None, None, None, None, update=False)
+        read_request("notebook", None, None, None, None, None, update=False)
 
 
 def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
@@ -426,9 +426,8 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
         monkeypatch.setattr(deploying, name, lambda *_: None)
     monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[-1]))
     session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
-    environment = Environment("/h/python", "/h/.railhead/serving/a", "/h/.railhead/serving/b")
     endpoint = Deployed("m", "c", "h1", 8501, None)
-    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", environment)
+    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", ["/h/python"])
     assert documents[0]["until"] == 5000 + 3600
     broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):
@@ -485,3 +484,32 @@ def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(home: Path) -
         (versions / "1").unlink()
         remove_unused_models(session)
         assert not list(models.iterdir())
+
+
+def test_what_starts_an_endpoint_is_for_its_user_alone(home: Path) -> None:
+    """A notebook's command has its token."""
+    endpoint = Deployed("m", None, "here", 8501, None)
+    with place_here() as here:
+        deploying.lay_out(here, endpoint, {"argv": ["python", "--token", "s3cret"]})
+    file = home / ".railhead/endpoints/m/endpoint.json"
+    assert "s3cret" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert records.find("m") == endpoint
+
+
+def test_a_version_that_does_not_serve_is_not_tried_again(home: Path) -> None:
+    """A restart would load the newest version, and the one that serves would be gone."""
+    folder, endpoint = home / ".railhead/endpoints/m", Deployed("m", None, "here", 8501, None)
+    state = {**STATE, "version": 1}
+
+    def fail(text: str) -> None:
+        """As the server, when it has seen the new version."""
+        assert text.startswith("version 2 is loading") and (folder / "versions/2").is_symlink()
+        (folder / "state.json").write_text(json.dumps({**state, "failed": {"2": "no signature"}}))
+
+    with place_here() as here:
+        deploying.lay_out(here, endpoint, {"argv": []})
+        (folder / "versions/1").symlink_to(home)
+        (folder / "state.json").write_text(json.dumps(state))
+        with pytest.raises(RailheadError, match="version 2 of endpoint m .*: no signature"):
+            deploying.update(here, DeployRequest("m", update=True), endpoint, str(home), fail)
+    assert sorted(path.name for path in (folder / "versions").iterdir()) == [".keep", "1"]

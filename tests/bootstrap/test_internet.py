@@ -31,7 +31,7 @@ USER = "me:s3cret"
 
 
 def internet(proxy: str | None = None, ca: str | None = None) -> Internet:
-    return options_of(False, None, None, None, mixed=False, proxy=proxy, ca=ca).internet
+    return options_of(mixed=False, proxy=proxy, ca=ca).internet
 
 
 def openssl(folder: Path, *words: str) -> None:

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 pytest.importorskip("moto.server", reason="scripts/setup --dev installs moto")
 
 from bootstrap.console.wait import wait_until  # noqa: E402
-from bootstrap.remote.run import live_upload, upload  # noqa: E402
+from bootstrap.remote.run import live_upload, restore_checkpoints, upload  # noqa: E402
 from bootstrap.remote.run.live_upload import CheckpointUpload, GrowingFiles  # noqa: E402
 
 REMOTE = Path(__file__).parents[2] / "bootstrap/remote/run"
@@ -168,7 +170,7 @@ def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
 
 
 def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
-    s3: Any, run: Path, tmp_path: Path
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry would have the hash of what was uploaded, and the next file one of a later time."""
     sender = uploads(run)
@@ -181,7 +183,7 @@ def test_a_file_that_changes_during_its_upload_leaves_the_previous_ones(
         put(path, *rest)
         own_file(run, "b.h5", "3", age=40)
 
-    sender.bucket.put = and_change
+    monkeypatch.setattr(sender.bucket, "put", and_change)
     assert not sender.step()
     assert restored(tmp_path)[0] == {"a.h5": "1"}
 
@@ -231,6 +233,28 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     assert done.returncode and f"the manifest names {path!r}" in done.stderr
 
 
+def test_an_object_that_is_stored_otherwise_is_no_upload(s3: Any, run: Path) -> None:
+    """Not every server that speaks S3 verifies what it gets."""
+    checkpoint(run, 10)
+    sender = uploads(run)
+    place: Any = sender.bucket
+    place.client.head_object = lambda **_: {"ContentLength": 1}
+    with pytest.raises(OSError, match="in the bucket with another content"):
+        sender.step()
+
+
+def test_a_restore_leaves_room_on_the_disk(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run, 10)
+    assert uploads(run).step()
+    needed = len("arrays 10{}") + restore_checkpoints.RESERVED
+    for free in (needed - 1, needed):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, f=free: SimpleNamespace(free=f))
+        with nullcontext() if free == needed else pytest.raises(OSError, match="must stay free"):
+            restore_checkpoints.restore(upload.destination(URL), str(tmp_path / "back"))
+
+
 def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
     metrics = run / "results/metrics.jsonl"
@@ -253,16 +277,14 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
 
 def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
-    put = growing.bucket.put
 
     def refuse(*_: Any) -> None:
         raise OSError("503 Slow Down")
 
     (run / "results/metrics.jsonl").write_text("one\n")
-    growing.bucket.put = refuse
-    with pytest.raises(OSError, match="503"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="503"):
+        patch.setattr(growing.bucket, "put", refuse)
         growing.step()
-    growing.bucket.put = put
     growing.step()
     (name,) = names(s3)
     found = s3.get_object(Bucket="results-b", Key=f"runs/r1/{name}")["Body"].read()
@@ -320,7 +342,9 @@ def test_the_uploads_end_with_a_supervisor_that_is_killed(client: None, run: Pat
     assert wait_until(gone, seconds=60, every=0.05)
 
 
-def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_said(run: Path) -> None:
+def test_without_a_client_or_a_bucket_there_are_no_uploads_and_the_first_is_reported(
+    run: Path,
+) -> None:
     document = {"run_id": "r1", "bucket": {"url": "s3://results-b", "client": "none"}}
     missing = live_upload.start(document, str(run))
     assert "No such file" in live_upload.end(missing, str(run))

@@ -11,7 +11,7 @@ import pytest
 from fabric.main import program
 from invoke import Collection, Task
 
-from bootstrap.cli import executor, result_tasks, serving_tasks, tasks
+from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.cli.hints import with_target
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -46,7 +46,7 @@ AS_IT_IS = [
 
 @cache
 def all_tasks() -> dict[str, Task[Any]]:
-    modules = (tasks, result_tasks, serving_tasks)
+    modules = (tasks, machine_tasks, result_tasks, serving_tasks)
     found = [task for module in modules for task in Collection.from_module(module).tasks.values()]
     return {task.name.rstrip("_").replace("_", "-"): task for task in found}
 
@@ -81,7 +81,7 @@ def test_data_push_and_data_list_get_the_stack() -> None:
 
 def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
-    monkeypatch.setattr(program, "collection", Collection.from_module(tasks), raising=False)
+    monkeypatch.setattr(program, "collection", Collection.from_module(machine_tasks), raising=False)
     return executor._with_target("fab stop", given)
 
 

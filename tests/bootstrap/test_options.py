@@ -11,7 +11,7 @@ from bootstrap.errors import UsageError
 
 
 def mirror() -> str:
-    return options_of(False, None, None, None, mixed=False).archive
+    return options_of(mixed=False).archive
 
 
 @pytest.mark.parametrize("url", ["", "http://a.example/debian", "https://a.example:8443/d"])

@@ -199,6 +199,31 @@ def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:
     assert len(workflows.torn_down) == 1
 
 
+@pytest.mark.parametrize("machines", [True, False])
+def test_the_machines_of_a_stack_are_stopped_and_not_destroyed(
+    workflows: Workflows, monkeypatch: pytest.MonkeyPatch, machines: bool
+) -> None:
+    found = SimpleNamespace(inventory=machines or None)
+    options: list[tearing_down.TeardownOptions] = []
+    looked_at: list[Any] = []
+    monkeypatch.setattr(Target, "machines", lambda self: found)
+    monkeypatch.setattr(Target, "status_of", lambda self, machines: looked_at.append(machines))
+    monkeypatch.setattr(tearing_down, "teardown_stack", lambda _, given: options.append(given))
+    railhead.Cluster.from_stack("gpu").teardown()
+    assert options == [tearing_down.TeardownOptions(yes=True)]
+    assert looked_at == ([found] if machines else []) and workflows.torn_down == []
+
+
+def test_the_options_of_a_cluster_reach_its_runs(workflows: Workflows) -> None:
+    (Path.cwd() / "more.txt").write_text("pandas\n")
+    railhead.Cluster(
+        "a", system=True, requirements="more.txt", peer_address="10.0.0.1", allow_mixed=True
+    ).train(preset="smoke", wait=False)
+    found = workflows.trained[0].options
+    assert found.system and found.allow_mixed
+    assert (found.requirements, found.peer_addresses) == (Path("more.txt"), ("10.0.0.1",))
+
+
 def test_a_run_is_evaluated_in_its_own_folder(workflows: Workflows) -> None:
     results = Path.cwd() / "results/r1"
     (results / "evaluations/r1").mkdir(parents=True)

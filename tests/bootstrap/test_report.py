@@ -19,6 +19,7 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.remote.run.manifest import home_name
 from bootstrap.report import listing
 from bootstrap.report.command import command
@@ -126,6 +127,16 @@ def test_the_cost_is_shown_where_the_price_is_known() -> None:
     assert facts.cost == 1.5
     assert RunFacts("r", Path(), "c", result={"seconds": 1800}).cost is None
     assert RunFacts("r", Path(), "c", result={"seconds": 1e308}, price=1e5).cost is None
+
+
+def test_a_run_on_a_part_of_the_hosts_costs_a_part_of_the_price() -> None:
+    price = {"per_hour": 8.0, "currency": "EUR", "source": "list", "date": "2026-07"}
+    inventory = replace(parse_hosts("h1,h2,h3,h4"), name="c", price=price)
+    local_state.save_cluster(inventory)
+    document = {"run_id": FIRST, "cluster": "c", "hosts": [{"name": "h1"}]}
+    local_state.save_run(document, Path("results").absolute() / FIRST)
+    facts = read_run(FIRST)
+    assert (facts.price, facts.currency) == (2.0, "EUR")
 
 
 def test_a_run_without_results_names_the_next_command() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from standins.supervised_run import REMOTE, Run, hashed, wait_until
+
+from bootstrap.remote.run import bounded
 
 SOCKET = "import socket; socket.socket(socket.AF_UNIX).bind('odd')"
 SPECIAL = {
@@ -178,3 +182,14 @@ def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:
     run.start().wait(20)
     assert run.read("state.json")["machines"]["phase"] == "stopping"
     assert "TypeError" in run.log("supervisor")
+
+
+def test_what_a_killed_command_left_does_not_hold_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the pipes open; what came through them before counts."""
+    monkeypatch.setattr(bounded, "GRACE", 0.2)
+    script = f"sleep 600 & echo $! >{tmp_path}/pid; echo hashed; exec sleep 600"
+    ended = bounded.run(["sh", "-c", script], 3.0)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert (ended.code, ended.out) == (None, "hashed\n")

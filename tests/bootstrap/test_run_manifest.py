@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
 from standins.manifests import manifest as remote_manifest
 from standins.supervised_run import Run, says, wait_until
+
+from bootstrap.remote.run import manifest
 
 
 def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:
@@ -65,3 +68,12 @@ def test_a_killed_supervisor_leaves_its_outputs_in_the_manifest(home: Path) -> N
     found = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}
     assert {"work/ckpt/w.h5", "work/made"} <= found
     assert "work/shipped" not in found
+
+
+def test_a_link_that_replaces_a_file_is_not_followed(tmp_path: Path) -> None:
+    """The program may make one after the files were listed."""
+    (tmp_path / "secret").write_text("of somebody else")
+    (tmp_path / "result.json").symlink_to(tmp_path / "secret")
+    for path in (tmp_path / "result.json", tmp_path):
+        with pytest.raises(OSError):
+            manifest.open_regular(str(path))

@@ -14,13 +14,15 @@ from standins import registered_cloud
 
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.console.wait import Clock
-from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.errors import HostsFailed, RunFailed, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop_policy
+from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import ConnectionLost
+from bootstrap.workflows import attach
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"per_hour": 7.824, "currency": "USD", "source": "x", "date": "2026-11-01"}
@@ -111,6 +113,17 @@ def test_what_is_reported_of_machines_that_go_on(tmp_path: Path) -> None:
     assert kept.startswith("the machines are kept until 12:20 UTC (20 min, 7.82 USD per hour)")
     assert "stop now" in after(tmp_path, "failed", {"keep_minutes": 0})
     assert "keep running (--no-stop), 7.82 USD per hour" in after(tmp_path, "succeeded", None)
+
+
+def test_a_run_that_failed_says_what_becomes_of_its_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"stop": {"keep_minutes": 20}}))
+    result = {"state": "failed", "exit_code": 3, "culprit": None, "ended": "2026-11-21T12:00:00Z"}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    with pytest.raises(RunFailed, match="mpirun failed"):
+        attach.judge(RunConnection(Run("r1", tmp_path), OURS, cast(Any, None)), result)
+    assert "the machines are kept until 12:20 UTC (20 min, 7.82" in capsys.readouterr().out
 
 
 def test_a_run_that_never_begins_leaves_machines_running_and_reports_so() -> None:

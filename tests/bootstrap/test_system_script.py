@@ -11,11 +11,13 @@ import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import paramiko
 import pytest
 from hosts.operator import Cluster, make_key
+from paramiko.ssh_exception import ChannelException
 
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
@@ -29,7 +31,9 @@ from bootstrap.provision.reboot import (
     RebootWait,
     _refuse_this_machine,
     _wait_for_host,
+    reboot,
 )
+from bootstrap.ssh import connect
 from bootstrap.ssh.session import ConnectionLost
 
 # The output of apt and dpkg on hosts that were made to fail, and in reports of others; whether that
@@ -335,6 +339,17 @@ def test_apts_timers_are_off_meanwhile_and_on_again_at_any_end(tmp_path: Path, e
     assert not (tmp_path / "timers").exists()
 
 
+def test_the_branch_is_pinned_before_the_driver_is_installed(tmp_path: Path) -> None:
+    """Else apt installs the newest branch, which may not be for these cards."""
+    text = o.script(Changes(), "debian-12")
+    ours = "bring() { echo bring $*; }\npersist() { :; }\nPIN=the-pin\nDRIVER=the-driver\n"
+    assert text.count("\ntrap '' PIPE\n") == 1
+    done = shell(text.replace("\ntrap '' PIPE\n", f"\n{ours}trap '' PIPE\n"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "bring" in line]
+    assert lines == ["| bring the-pin", "| bring the-driver"]
+
+
 @pytest.mark.parametrize(
     ("output", "tries"),
     [
@@ -407,10 +422,10 @@ def test_a_host_with_another_key_after_its_reboot_is_refused_at_once(
     pins = local_state.cluster_folder(inventory.name) / "known_hosts"
     pins.parent.mkdir(parents=True, exist_ok=True)
     pins.write_text(f"[{host.address}]:{host.port} {other}\n")
-    wait = RebootWait(back=20, every=0.01)
+    wait, before = RebootWait(back=20, every=0.01), open_connections()
     with pytest.raises(RailheadError, match="after its reboot: REFUSED, its host key changed"):
         _wait_for_host(inventory, host, "before", reports.append, wait)
-    assert len(reports) == 1
+    assert len(reports) == 1 and open_connections() == before
 
 
 def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inventory) -> None:
@@ -425,6 +440,21 @@ def test_a_connection_to_a_host_that_has_not_gone_down_is_closed(inventory: Inve
     assert len(opened) > 1 and {*opened, open_connections()} == {before}
 
 
+def test_a_connection_whose_host_opens_no_channel_is_closed(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with MaxSessions 0 in its sshd_config."""
+    before = open_connections()
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise ChannelException(1, "Administratively prohibited")
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", refused)
+    with connect.open_sessions(inventory) as sessions:
+        assert list(sessions.failed) == list(inventory.names)
+    assert open_connections() == before
+
+
 def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory) -> None:
     session = _wait_for_host(
         inventory, inventory.chief, "another boot", lambda _: None, RebootWait(back=20, every=0.01)
@@ -436,7 +466,11 @@ def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
-    here = replace(debian, boot_id=OUR_BOOT.read_text().strip())
+    here, typed = replace(debian, boot_id=OUR_BOOT.read_text().strip()), list[str]()
+    session: Any = SimpleNamespace(
+        host=Host("h1", "h1"), sh=lambda text, **_: typed.append(text), close=lambda: None
+    )
     with pytest.raises(UsageError, match="h1 is the machine that you work on"):
-        _refuse_this_machine(Host("h1", "h1"), here)
+        reboot(cast(Any, None), session, here, lambda _: None)
+    assert not typed
     _refuse_this_machine(Host("h1", "h1"), replace(here, boot_id="another"))

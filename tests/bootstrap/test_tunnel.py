@@ -75,6 +75,14 @@ def test_nothing_behind_the_port_closes_the_connection(session: Session) -> None
         assert ask(port, b"") == b""
 
 
+def test_no_other_machine_is_let_in(session: Session, echo: int) -> None:
+    """127.0.0.2 stands for an address of this machine in a network."""
+    with tunnel(session, echo, 0) as port:
+        socket.create_connection(("127.0.0.1", port)).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
+
+
 def test_a_local_port_in_use_is_refused(session: Session) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])

@@ -15,7 +15,7 @@ from typing import Any
 from fabric.main import program
 from invoke import Collection, Task
 
-from bootstrap.cli import result_tasks, serving_tasks, tasks
+from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
@@ -101,7 +101,7 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
 
 @cache
 def _tasks() -> dict[str, Task[Any]]:
-    modules = (tasks, result_tasks, serving_tasks)
+    modules = (tasks, machine_tasks, result_tasks, serving_tasks)
     found = [task for module in modules for task in Collection.from_module(module).tasks.values()]
     return {task.name.replace("_", "-"): task for task in found}
 

@@ -84,6 +84,16 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
 
 
 @case
+def a_checkpoint_that_cannot_be_written_costs_only_itself(folder: Path) -> None:
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints/.step-00000002.partial").touch()  # in the place of a folder
+    found = run(folder, checkpoint_steps=2)
+    (message,) = [text for text in found.messages if "checkpoint" in text]
+    assert message.startswith("no checkpoint was written: ") and len(found.epochs) == 2
+    assert found.training.state.checkpoints.newest()[0].position.done
+
+
+@case
 def no_space_for_checkpoints_is_known_before_the_training(folder: Path) -> None:
     nearly_full = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1000))
     with (

@@ -85,6 +85,19 @@ def shards_go_on_at_the_exact_sample(folder: Path) -> None:
 
 
 @case
+def lanes_of_an_interrupted_epoch_stay_with_another_number_of_replicas(folder: Path) -> None:
+    from training.checkpoint import Position
+
+    shards = sharded(folder)
+    samples = load("shards", shards).train
+    three = [batches_of(samples, 4, replicas=3, replica=r, global_batch=9) for r in range(3)]
+    whole = [sorted(sum(step, [])) for step in zip(*three, strict=True)]
+    position = Position(step=2, samples=18, global_batch=9, lanes=3)
+    found = batches_of(samples, 2, global_batch=9, position=position)
+    assert [sorted(step) for step in found] == whole[2:]
+
+
+@case
 def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None:
     shards = sharded(folder)
     for mode in ("file", "stream"):

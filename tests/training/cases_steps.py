@@ -95,8 +95,9 @@ def a_loss_that_is_no_number_names_its_step_and_rank(folder: Path) -> None:
         )
         with refused("the loss of step", "is not a number on rank 0"):
             run(folder / "r", epochs=1, **settings)
-    with refused("the loss of step", "lower learning_rate (1e+38, here 1e+38)"):
-        run(folder / "s", learning_rate=1e38, warmup_epochs=0.0, epochs=20)
+    with refused("is not a number on rank 0: lower learning_rate (1e+38, here 2e+38)"):
+        high: dict[str, Any] = dict(learning_rate=1e38, warmup_epochs=0.0, epochs=20)
+        run(folder / "s", mirrored=True, **high)  # a rank is a process, not a replica
 
 
 @case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,18 @@ def test_one_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path, limit: in
     assert store.names() == ["step-00000001"]
     store.write(replace(POSITION, step=2), SETTINGS, ARRAYS)
     assert [item.name for item in sorted(store.folder.iterdir())] == [*store.names()]
+
+
+def test_both_files_are_on_the_disk_before_the_checkpoint_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure leaves a checkpoint with its name and no content."""
+    synced: list[str] = []
+    links = Path("/proc/self/fd")
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str((links / str(fd)).readlink())))
+    written(tmp_path, 1)
+    partial = tmp_path / "kept/.step-00000001.partial"
+    assert synced == [str(partial / "state.npz"), str(partial / "manifest.json")]
 
 
 def ended(step: int, loss: float, *, better: bool) -> Position:

@@ -20,7 +20,7 @@ from training.config import ConfigError
 from training.data import DataError, cache, manifest
 from training.data.__main__ import main as data_command
 from training.data.part import Part
-from training.data.store import open_store
+from training.data.store import Folder, open_store
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +56,21 @@ def test_another_content_is_another_folder(s3: Callable[[str], str], tmp_path: P
     first = downloaded(s3("p"))
     made.put("x", b"two")
     assert files(downloaded(s3("p"))) == {"x": b"two"} and files(first) == {"x": b"one"}
+
+
+def test_a_part_that_is_longer_than_its_file_is_read_again(tmp_path: Path) -> None:
+    """And what was in the making is not among the data."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x").write_bytes(b"content")
+    made = Folder(tmp_path / "a")
+    (wanted,) = cache.wanted(made, made.items())
+    begun = cache.Download(made, wanted, tmp_path / "b").partial
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"of an earlier, longer file")
+    cache.download(made, [wanted], tmp_path / "b", lambda text: None)
+    assert (tmp_path / "b/x").read_bytes() == b"content"
+    found = cache.download_all(made, made.items(), lambda text: None)
+    assert [path.name for path in found.iterdir()] == ["x"]
 
 
 def test_parts_are_disjoint_and_share_the_manifest(

@@ -74,6 +74,22 @@ def test_a_script_reads_all_records_epoch_by_epoch(
         read_epoch(folder)
 
 
+def test_a_file_of_a_stream_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader takes the first name as soon as it is there."""
+    stream = feeder.Feeder(Folder(tmp_path), tmp_path, Part.parse("0/1"))
+    renamed: list[tuple[bytes, bool]] = []
+    replace = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        renamed.append((self.read_bytes(), target.exists()))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    stream.put("tfrecord", b"records")
+    assert renamed == [(b"records", False)]
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000.tfrecord"]
+
+
 def test_parts_of_a_stream_are_disjoint_and_shuffled_by_file(
     tmp_path: Path, feed: Callable[..., Path]
 ) -> None:

@@ -64,6 +64,15 @@ def test_what_is_written_is_listed_and_read(place: Callable[[str], str]) -> None
     assert made.items()[1].etag != listed[1].etag and made.items()[0] == listed[0]
 
 
+def test_a_file_that_cannot_be_copied_leaves_nothing(tmp_path: Path) -> None:
+    made = store.Folder(tmp_path / "store")
+    made.put("x", b"whole")
+    with pytest.raises(IsADirectoryError):
+        made.put("x", tmp_path)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["x"]
+    assert made.read("x") == b"whole"
+
+
 def test_a_file_is_a_store_of_its_own(place: Callable[[str], str], tmp_path: Path) -> None:
     file = tmp_path / "content"
     file.write_bytes(b"0123456789")

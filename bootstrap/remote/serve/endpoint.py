@@ -95,9 +95,8 @@ class Server:
             reply = connection.getresponse()
             body = reply.read(10_000)
             self.responded = time.monotonic()
-            found = json.loads(body) if reply.status == 200 else None
-            self.health = found if isinstance(found, dict) else None
-        except (OSError, http.client.HTTPException, ValueError):
+            self.health = health_of(json.loads(body)) if reply.status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             pass  # loading, busy or gone
         finally:
             connection.close()
@@ -217,6 +216,19 @@ class Endpoint:
         self.report(state, reason=why)
         if self.document.get("stop") and (over or (reason and self.served)):
             self.report(state, machine=stop_machine(self.document["stop"]))
+
+
+def health_of(response: object) -> dict[str, Any] | None:
+    """The health in a response; None if no version is ready. TensorFlow Serving lists versions."""
+    if not isinstance(response, dict):
+        return None
+    if "model_version_status" not in response:
+        return response
+    versions = {int(one["version"]): one for one in response["model_version_status"]}
+    ready = [number for number, one in versions.items() if one["state"] == "AVAILABLE"]
+    errors = {str(number): one["status"]["error_message"] for number, one in versions.items()}
+    failed = {number: error for number, error in errors.items() if error}
+    return {"version": max(ready), "failed": failed} if ready else None
 
 
 def health_fields(health: dict[str, Any]) -> dict[str, Any]:

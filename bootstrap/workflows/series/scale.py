@@ -48,7 +48,12 @@ def scale(inventory: Inventory, chosen: Scale) -> Path:
     runs = []
     policy = stop.policy_between(inventory)
     options = train.TrainOptions(
-        chosen.request, chosen.options, chosen.results, True, policy, whole=inventory
+        chosen.request,
+        chosen.options,
+        chosen.results,
+        detach=True,
+        stop_policy=policy,
+        whole=inventory,
     )
     with stop.after_all_runs(inventory, print_lines):
         for number in chosen.counts:

@@ -240,7 +240,12 @@ class Trials:
     def _start(self, part: Inventory, request: RunRequest) -> str:
         chosen, policy = self.chosen, stop.policy_between(self.inventory)
         options = train.TrainOptions(
-            request, chosen.options, chosen.folder, True, policy, whole=self.inventory
+            request,
+            chosen.options,
+            chosen.folder,
+            detach=True,
+            stop_policy=policy,
+            whole=self.inventory,
         )
         return train.train(part, options).run_id
 

@@ -1,0 +1,199 @@
+"""Serves a model by the host's tensorflow_model_server, through the endpoint's socket alone.
+
+That server listens on all addresses of its network and has no option for that. Here its network is
+a namespace with a loopback interface and nothing else. The endpoint's socket belongs to the network
+of the host; this program passes its connections on. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+PROGRAM = "tensorflow_model_server"
+REST = ("127.0.0.1", 8501)  # in the namespace
+NOT_SERVED = 3  # exit code: the supervisor does not try again if the model never served
+CONNECTIONS = 256  # further ones wait
+PIECE = 1 << 16  # bytes
+GRACE = 10.0  # seconds for the requests in progress when it ends
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def enter_own_network() -> None:
+    """Move this process into a network namespace whose only interface is loopback.
+
+    Root may do that on most hosts; others in a user namespace of their own, if the host allows it.
+
+    Raises:
+        OSError: the host does not allow it.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if LIBC.unshare(CLONE_NEWNET):
+        if LIBC.unshare(CLONE_NEWNET | CLONE_NEWUSER):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", IFF_UP))
+
+
+def batching(max_batch: int, max_delay_ms: float) -> str:
+    """The batching parameters of TensorFlow Serving, as protobuf text."""
+    values = {
+        "max_batch_size": max_batch,
+        "batch_timeout_micros": round(max_delay_ms * 1000),
+        "max_enqueued_batches": CONNECTIONS,
+        "num_batch_threads": os.cpu_count() or 1,
+    }
+    return "".join(f"{name} {{ value: {value} }}\n" for name, value in values.items())
+
+
+def command(options: argparse.Namespace, parameters: str) -> list[str]:
+    """The command of the server; `parameters` is the file with the batching parameters."""
+    return [
+        PROGRAM,
+        f"--model_name={options.name}",
+        f"--model_base_path={options.model}",
+        f"--rest_api_port={REST[1]}",
+        "--max_num_load_retries=0",  # a model that does not load will not load a minute later
+        "--enable_batching=true",
+        f"--batching_parameters_file={parameters}",
+    ]
+
+
+def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the server; it is killed when this process ends, however that happens."""
+    kill_with_parent = (PR_SET_PDEATHSIG, signal.SIGKILL)
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, preexec_fn=lambda: LIBC.prctl(*kill_with_parent)
+    )
+
+
+def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
+    """Whether the server has loaded the model and listens; False when it ended before."""
+    while server.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(REST, timeout=5):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+class Relay:
+    """Passes the connections of a listening socket on to the server."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.free = threading.BoundedSemaphore(CONNECTIONS)
+        self.waiting: set[socket.socket] = set()  # clients with a request that has no response yet
+
+    def run(self) -> None:
+        """Accept connections for ever."""
+        while True:
+            self.free.acquire()
+            client, _ = self.listener.accept()
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            with client, socket.create_connection(REST) as server:
+                back = threading.Thread(target=self._back, args=(server, client), daemon=True)
+                back.start()
+                while data := client.recv(PIECE):
+                    self.waiting.add(client)
+                    server.sendall(data)
+                server.shutdown(socket.SHUT_WR)
+                back.join()
+        except OSError:
+            pass  # one side has gone; the other one sees it
+        finally:
+            self.waiting.discard(client)
+            self.free.release()
+
+    def _back(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(PIECE):
+                client.sendall(data)
+                self.waiting.discard(client)
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)  # the other thread may wait for it
+
+    def finish(self) -> None:
+        """Wait for the requests in progress, at most GRACE seconds."""
+        end = time.monotonic() + GRACE
+        while self.waiting and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+def end_with_parent() -> None:
+    """End when the supervisor does: standard input closes. The kernel then kills the server."""
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
+def end_with_server(server: subprocess.Popen[bytes]) -> None:
+    """End when the server does: the supervisor starts both again."""
+    server.wait()
+    os._exit(NOT_SERVED)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM; the exit code is NOT_SERVED if the server ends by itself."""
+    listener = socket.socket(fileno=options.fd)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        enter_own_network()
+    except OSError as error:
+        print(f"this host gives {PROGRAM} no network of its own: {error}", flush=True)
+        return NOT_SERVED
+    parameters = f"{options.model}/../batching.txt"
+    with open(parameters, "w") as file:
+        file.write(batching(options.max_batch, options.max_delay_ms))
+    server = start(command(options, parameters))
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    relay = Relay(listener)
+    try:
+        if not wait_until_it_listens(server):
+            return NOT_SERVED
+        threading.Thread(target=end_with_server, args=(server,), daemon=True).start()
+        relay.run()
+    finally:
+        relay.finish()
+        server.kill()
+    raise AssertionError("a relay runs until a signal")
+
+
+def main() -> int:
+    """Read the options and serve."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--model", required=True, help="a folder with numbered versions")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--port", type=int, help="of --fd")
+    parser.add_argument("--max-batch", type=int, required=True)
+    parser.add_argument("--max-delay-ms", type=float, required=True)
+    parser.add_argument("--fd", type=int, required=True, help="a socket that listens already")
+    return serve(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

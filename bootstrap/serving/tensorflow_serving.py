@@ -1,0 +1,41 @@
+"""TensorFlow Serving's own server on a host that has it, in place of ours: `--server`."""
+
+from __future__ import annotations
+
+from bootstrap.errors import UsageError
+from bootstrap.serving.model import SAVED_MODEL
+from bootstrap.serving.place import Place
+from bootstrap.serving.records import Deployed
+
+PROGRAM = "tensorflow_model_server"
+PROGRAMS = ("serve/tensorflow_serving.py",)  # beside the supervisor
+
+
+def require_program(place: Place) -> None:
+    """UsageError where the host has no such server."""
+    if place.session.run(["sh", "-c", f"command -v {PROGRAM}"]).rc:
+        raise UsageError(
+            f"{place.host} has no {PROGRAM} on its PATH",
+            hint="fab deploy without --server uses our own server; or install the package "
+            "tensorflow-model-server there",
+        )
+
+
+def require_saved_model(place: Place, folder: str) -> None:
+    """UsageError for a model on the host that is no SavedModel."""
+    if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL}"]).rc:
+        raise UsageError(
+            f"{PROGRAM} serves a SavedModel; this model is a .keras file",
+            hint="fab deploy without --server serves it; or in the script: "
+            "model.export(os.environ['RAILHEAD_RESULTS'] + '/saved_model')",
+        )
+
+
+def command(python: str, endpoint: Deployed) -> list[str]:
+    """The command of the server, without the options of a deployment."""
+    return [python, "-I", "-S", f"{endpoint.folder}/tensorflow_serving.py"]
+
+
+def health_path(endpoint: Deployed) -> str:
+    """Where it lists the states of its versions."""
+    return f"/v1/models/{endpoint.name}"
