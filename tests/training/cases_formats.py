@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +16,6 @@ from standins.case_runner import case, refused, replaced
 from training import data
 from training.config import TrainConfig
 from training.data import splits
-from training.data.formats import download
 from training.data.uri import Given
 
 
@@ -151,7 +152,7 @@ def data_sets_are_fetched_where_no_folder_is_given(folder: Path) -> None:
     def without_a_network() -> Any:
         raise OSError("no network")
 
-    with replaced(download, LOCK=folder / "lock"):
+    with patch.dict(os.environ, KERAS_HOME=str(folder / "keras")):
         for name, module in (("mnist", datasets.mnist), ("fashion-mnist", datasets.fashion_mnist)):
             with replaced(module, load_data=load_data):
                 assert shapes(splits.load(TrainConfig(data=name), {})) == [45, 5, 7]
@@ -160,6 +161,7 @@ def data_sets_are_fetched_where_no_folder_is_given(folder: Path) -> None:
             refused("cifar10 could not be fetched (no network)", "--data train=FOLDER"),
         ):
             splits.load(TrainConfig(data="cifar10"), {})
+    assert (folder / "keras/railhead.lock").exists(), "the ranks of a host fetch one by one"
 
 
 @case
