@@ -245,6 +245,20 @@ def labels_must_fit_the_task(folder: Path) -> None:
 
 
 @case
+def splits_that_do_not_fit_their_training_data_are_named(folder: Path) -> None:
+    given = {}
+    for name, labels in (("train", np.arange(9) % 3), ("validation", np.arange(9) % 4)):
+        (folder / name).mkdir()
+        np.savez(folder / name / "d.npz", x=pixels(9, 4), y=labels)
+        given[name] = Given(str(folder / name))
+    with refused("validation has labels that train does not have"):
+        splits.load(TrainConfig(data="numpy"), given)
+    np.savez(folder / "validation/d.npz", x=pixels(0, 4), y=np.arange(0))
+    with refused("has no samples (train)"):
+        splits.load(TrainConfig(data="numpy"), given)
+
+
+@case
 def a_seeded_part_is_held_out(folder: Path) -> None:
     np.savez(folder / "d.npz", x=np.arange(100)[:, None], y=np.arange(100) % 2)
     found = [load("numpy", folder, seed=seed) for seed in (0, 0, 1)]
