@@ -197,7 +197,10 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     raise RailheadError(
         f"version {number} of endpoint {endpoint.name} does not serve: {shown}",
-        hint=f"fab status   # or: fab undeploy {endpoint.name}",
+        hint=f"fab deploy --name {endpoint.name} --update   # with another model"
+        if number > 1
+        else f"fab deploy --name {endpoint.name}   # with another --port or --model; "
+        f"or: fab undeploy {endpoint.name}",
     )
 
 

@@ -252,6 +252,15 @@ def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_network
     operator.fab("undeploy", "m").ended(0, "no process of it is left, nothing listens")
 
 
+def test_a_port_in_use_is_named_with_the_next_command(
+    operator: Operator, own_networks: None
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = deploy(operator, "--model", "one", "--port", str(port))
+    found.ended(1, f"port {port} is in use", "next: fab deploy --name m", "another --port")
+
+
 def test_deploy_refuses_what_the_program_cannot_serve(operator: Operator) -> None:
     deploy(operator, "--model", "m.keras").ended(2, "serves a SavedModel", "next: fab deploy")
     given = ("deploy", "--here", "--model", "one", "--server")
