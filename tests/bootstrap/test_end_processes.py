@@ -253,7 +253,7 @@ class Swept:
     def __init__(self, name: str, left: list[int]) -> None:
         self.host, self.left = SimpleNamespace(name=name), left
 
-    def call(self, op: str, paths: list[str]) -> dict[str, None]:
+    def call(self, op: str, paths: list[str], silence: float | None = None) -> dict[str, None]:
         """There is no state.json."""
         assert op == "read"
         return dict.fromkeys(paths)
