@@ -231,7 +231,7 @@ def test_a_run_without_events_is_refused(home: Path, tmp_path: Path, shared_cach
 @pytest.mark.parametrize("state", ["[]", '{"state": 1}', "no JSON"])
 def test_a_state_that_no_run_has_is_hostile(tmp_path: Path, state: str) -> None:
     class Chief:
-        def call(self, op: str, paths: list[str]) -> dict[str, str]:
+        def call(self, op: str, paths: list[str], silence: float | None = None) -> dict[str, str]:
             return dict.fromkeys(paths, state)
 
     class Connection:
