@@ -33,7 +33,9 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
 
     def wait() -> None:
         for end in ended:
-            end.wait()
+            # A wait without a limit can miss a Ctrl-C that comes just before it begins.
+            while not end.wait(0.5):
+                pass
         if errors:
             raise errors[0]
 
