@@ -46,8 +46,8 @@ def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
 
 
 BACKGROUND = {
-    "a silent one": "while [ ! -e ~/over ]; do sleep 0.1; done &",
-    "a talkative one": "while [ ! -e ~/over ]; do sleep 0.001; echo still here; done &",
+    "a silent one": "while [ -e ~/going ]; do sleep 0.1; done &",
+    "a talkative one": "while [ -e ~/going ]; do sleep 0.001; echo still here; done &",
     "one that closed our pipe first": "exec >&- 2>&-; sleep 0.2;",
 }
 
@@ -56,9 +56,10 @@ BACKGROUND = {
 def test_what_a_command_leaves_behind_does_not_hold_the_answer(
     agent: Agent, home: Path, left: str
 ) -> None:
+    (home / "going").touch()  # it also ends when this home is removed
     answer, _ = agent.call("run", argv=["sh", "-c", f"echo started; {left} exit 4"])
     assert answer["rc"] == 4
-    (home / "over").touch()
+    (home / "going").unlink()
     assert answer["tail"][0] in ("started", "still here")
 
 

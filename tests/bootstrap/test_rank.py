@@ -188,20 +188,21 @@ def test_workers_of_one_host_have_a_gpu_each_and_the_others_none(
 
 
 BACKGROUND = {
-    "a silent one": "while [ ! -e over ]; do sleep 0.1; done &",
-    "a loud one": "while [ ! -e over ]; do sleep 0.01; echo x; done &",
+    "a silent one": "while [ -e going ]; do sleep 0.1; done &",
+    "a loud one": "while [ -e going ]; do sleep 0.01; echo x; done &",
 }
 
 
 @pytest.mark.parametrize("text", BACKGROUND.values(), ids=BACKGROUND)
 def test_what_a_rank_leaves_behind_does_not_hold_its_output(tmp_path: Path, text: str) -> None:
-    command = text.replace("over", str(tmp_path / "over"))
+    (going := tmp_path / "going").touch()  # it also ends when this folder is removed
+    command = text.replace("going", str(going))
     program = f"import os; print('hello', flush=True); os.system({command!r})"
     lay_out(tmp_path, script(tmp_path, program))
     try:
         ended = rank(tmp_path)
     finally:
-        (tmp_path / "over").touch()
+        going.unlink()
     assert (ended.returncode, ended.stdout[:5]) == (0, "hello")
 
 
