@@ -12,6 +12,7 @@ from bootstrap.console.output import Reporter, printable
 from bootstrap.console.text import clean, duration
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.serving import records, tensorflow_serving
+from bootstrap.serving.environment import Server
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
@@ -86,23 +87,23 @@ def no_new_version(name: str) -> UsageError:
 
 
 def deploy(
-    place: Place, request: DeployRequest, endpoint: Deployed, model: str, command: Sequence[str]
+    place: Place, request: DeployRequest, endpoint: Deployed, model: str, server: Server
 ) -> EndpointState:
     """Start an endpoint that serves the model in a folder of the host; returns its state when it
-    answers. `command` starts the server; the options are added.
+    answers.
 
     Raises:
         RailheadError: it does not serve; the message has the last lines of its log.
     """
     served = place.absolute(f"{endpoint.folder}/versions")
-    argv = [*command, "--model", served, *request.server_options()]
-    until = clock_of(place.session) + request.seconds
-    document = {"argv": argv, "until": until, "env": place.keras_home(), "server": request.server}
-    if request.server == TENSORFLOW_SERVING:
-        document["health"] = tensorflow_serving.health_path(endpoint)
-        lay_out(place, endpoint, document, (*SUPERVISOR, *tensorflow_serving.PROGRAMS))
-    else:
-        lay_out(place, endpoint, document)
+    document = {
+        "argv": [*server.command, "--model", served, *request.server_options()],
+        "until": clock_of(place.session) + request.seconds,
+        "env": place.keras_home(),
+        "server": request.server,
+        "health": server.health,
+    }
+    lay_out(place, endpoint, document, server.programs)
     _link_version(place.session, endpoint.folder, model, 1)
     start_supervisor(place, endpoint)
     return _wait(place.session, endpoint, 1)
@@ -112,15 +113,19 @@ def lay_out(
     place: Place,
     endpoint: Deployed,
     document: Mapping[str, Any],
-    programs: Sequence[str] = SUPERVISOR,
+    programs: Sequence[str] = (),
 ) -> None:
-    """Record an endpoint and make its folder on the host, with `document` in endpoint.json."""
+    """Record an endpoint and make its folder on the host, with `document` in endpoint.json and
+    these programs beside the supervisor."""
     common = {"schema": 1, "name": endpoint.name, "run_id": endpoint.run_id, "port": endpoint.port}
     whole = {**common, "stop": list(place.stop) if place.stop else None, **document}
     folder = endpoint.folder
     files = [
         [f"{folder}/endpoint.json", 0o600, json.dumps(whole)],
-        *([f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()] for n in programs),
+        *(
+            [f"{folder}/{Path(n).name}", 0o644, (REMOTE / n).read_text()]
+            for n in (*SUPERVISOR, *programs)
+        ),
         [f"{folder}/versions/.keep", 0o644, ""],
         [f"{folder}/logs/.keep", 0o644, ""],
     ]

@@ -42,6 +42,16 @@ SERVER, CLIENT = "serving.__main__", "serving.client"
 
 
 @dataclass(frozen=True)
+class Server:
+    """What serves a model: its command without options, where it answers with its health, and its
+    programs that lie beside the supervisor."""
+
+    command: Sequence[str]
+    health: str = "/healthz"
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Environment:
     """Paths on a host: the runtime's Python, our code and the packages."""
 
@@ -49,7 +59,11 @@ class Environment:
     code: str
     packages: str
 
-    def argv(self, module: str, options: Sequence[str] = ()) -> list[str]:
+    def server(self) -> Server:
+        """Our own server."""
+        return Server(self.argv(SERVER, ()))
+
+    def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
         start = END_WITH_PARENT + START if module == SERVER else START
         return [self.python, "-I", "-c", start, self.code, self.packages, module, *options]

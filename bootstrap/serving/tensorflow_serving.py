@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
+from bootstrap.serving.environment import Server
 from bootstrap.serving.model import SAVED_MODEL
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 
 PROGRAM = "tensorflow_model_server"
-PROGRAMS = ("serve/tensorflow_serving.py",)  # beside the supervisor
 
 
 def require_program(place: Place) -> None:
@@ -31,11 +31,10 @@ def require_saved_model(place: Place, folder: str) -> None:
         )
 
 
-def command(python: str, endpoint: Deployed) -> list[str]:
-    """The command of the server, without the options of a deployment."""
-    return [python, "-I", "-S", f"{endpoint.folder}/tensorflow_serving.py"]
-
-
-def health_path(endpoint: Deployed) -> str:
-    """Where it lists the states of its versions."""
-    return f"/v1/models/{endpoint.name}"
+def server(python: str, endpoint: Deployed) -> Server:
+    """The host's own server. Its health is the list of its versions."""
+    return Server(
+        [python, "-I", "-S", f"{endpoint.folder}/tensorflow_serving.py"],
+        health=f"/v1/models/{endpoint.name}",
+        programs=("serve/tensorflow_serving.py",),
+    )

@@ -27,7 +27,7 @@ from bootstrap.serving.deploy import (
     refuse_second,
     update,
 )
-from bootstrap.serving.environment import SERVER, place_environment, python_on_host
+from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.records import Deployed
@@ -102,11 +102,11 @@ def _start(
     else:
         if request.server == TENSORFLOW_SERVING:
             tensorflow_serving.require_saved_model(place, model)
-            command = tensorflow_serving.command(place.absolute(python), endpoint)
+            server = tensorflow_serving.server(place.absolute(python), endpoint)
         else:
-            command = place_environment(place, python).argv(SERVER)
+            server = place_environment(place, python).server()
         print_lines(f"endpoint {endpoint.name}: loading the model on {endpoint.place}")
-        state = deploy(place, request, endpoint, model, command)
+        state = deploy(place, request, endpoint, model, server)
     left = duration(max(0.0, state.until - clock_of(place.session)))
     print_lines(
         f"endpoint {endpoint.name} serves version {state.version} on {endpoint.place}, "

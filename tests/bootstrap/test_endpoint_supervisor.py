@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
-from standins.servers import free_port
+from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
-from bootstrap.serving.deploy import SUPERVISOR
 from bootstrap.serving.place import place_here
 from bootstrap.serving.records import Deployed
-from bootstrap.ssh.session import REMOTE
 
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
 SERVER = """
@@ -61,54 +55,20 @@ server.serve_forever()
 """
 
 
-class Endpoint:
-    """An endpoint in a home of its own."""
+class Endpoint(SupervisedEndpoint):
+    """An endpoint with SERVER."""
 
     def __init__(self, home: Path, name: str = "m", **changes: Any) -> None:
-        self.home, self.folder = home, home / ".railhead/endpoints" / name
-        self.folder.mkdir(parents=True)
-        for name in SUPERVISOR:
-            shutil.copy(REMOTE / name, self.folder)
+        super().__init__(home, name)
         (self.folder / "server.py").write_text(SERVER)
-        self.port = free_port()
         argv = [sys.executable, str(self.folder / "server.py")]
-        document = {"port": self.port, "until": time.time() + 600, "argv": argv, "stop": None}
-        self.write({**document, **changes})
-
-    def write(self, document: dict[str, Any]) -> None:
-        self.document = document
-        (self.folder / "endpoint.json").write_text(json.dumps(document))
+        self.serve_with(**{"argv": argv, **changes})
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the supervisor another value."""
         program = self.folder / "endpoint.py"
         changed = re.sub(rf"(?m)^{constant} = .*", f"{constant} = {value}", program.read_text())
         program.write_text(changed)
-
-    @contextmanager
-    def runs(self) -> Iterator[subprocess.Popen[bytes]]:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(self.folder / "endpoint.py")],
-            cwd=self.folder,
-            env={**os.environ, "HOME": str(self.home)},
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
-        except FileNotFoundError:
-            return {"state": "not there"}
-        return found
-
-    def wait(self, state: str) -> dict[str, Any]:
-        wait_until(lambda: self.state["state"] == state, 60, f"it is {state}")
-        return self.state
 
     def get(self, path: str) -> bytes:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -26,6 +26,7 @@ from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
+from bootstrap.serving.environment import Server
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -424,10 +425,11 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
     documents: list[Any] = []
     for name in ("_link_version", "start_supervisor", "_wait"):
         monkeypatch.setattr(deploying, name, lambda *_: None)
-    monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[-1]))
+    monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[2]))
     session: Any = SimpleNamespace(run=lambda argv: Reply(0, ("5000",)))
     endpoint = Deployed("m", "c", "h1", 8501, None)
-    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", ["/h/python"])
+    server = Server(["/h/python"])
+    deploying.deploy(place(session), DeployRequest("m", hours=1), endpoint, "/m", server)
     assert documents[0]["until"] == 5000 + 3600
     broken: Any = SimpleNamespace(run=lambda argv: Reply(0, ("nan",)))
     with pytest.raises(Hostile, match="a time"):

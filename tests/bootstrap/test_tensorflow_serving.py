@@ -14,46 +14,39 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.local_hosts import Done, Operator, wait_until
 from standins.servers import free_port
+from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
-from bootstrap.serving.deploy import SUPERVISOR
-from bootstrap.serving.tensorflow_serving import PROGRAMS
+from bootstrap.serving import tensorflow_serving
+from bootstrap.serving.records import Deployed
+from bootstrap.serving.request import DeployRequest
 from bootstrap.ssh.session import REMOTE
 
 STANDIN = Path(__file__).parents[1] / "standins/tensorflow_model_server"
 UNPRIVILEGED = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]
 
 
-class Endpoint:
-    """An endpoint of this machine with the stand-in on its PATH, in a home of its own."""
+class Endpoint(SupervisedEndpoint):
+    """An endpoint with the stand-in on its PATH."""
 
     def __init__(self, home: Path, prefix: list[str]) -> None:
-        self.prefix, self.home, self.port = prefix, home, free_port()
-        self.folder = home / ".railhead/endpoints/m"
-        (self.folder / "versions").mkdir(parents=True)
+        server = tensorflow_serving.server(sys.executable, Deployed("m", None, "here", 1, None))
+        super().__init__(home, programs=server.programs, prefix=prefix)
+        (self.folder / "versions").mkdir()
         (home / "bin").mkdir()
         shutil.copy(STANDIN, home / "bin")
-        for name in (*SUPERVISOR, *PROGRAMS):
-            shutil.copy(REMOTE / name, self.folder)
-        front = [sys.executable, "-I", "-S", str(self.folder / "tensorflow_serving.py")]
-        options = {"model": self.folder / "versions", "name": "m", "port": self.port}
-        options |= {"max-batch": 32, "max-delay-ms": 2}
-        argv = [*front, *(text for k, v in options.items() for text in (f"--{k}", str(v)))]
-        document = {"port": self.port, "until": time.time() + 600, "argv": argv, "stop": None}
-        (self.folder / "endpoint.json").write_text(
-            json.dumps({**document, "health": "/v1/models/m"})
-        )
+        options = DeployRequest("m", port=self.port).server_options()
+        argv = [*server.command, "--model", str(self.folder / "versions"), *options]
+        self.serve_with(argv, health=server.health)
         self.add_version(1)
 
     def add_version(self, number: int, *files: str) -> None:
@@ -63,43 +56,21 @@ class Endpoint:
             (partial / name).touch()
         partial.rename(self.folder / "versions" / str(number))
 
-    @contextmanager
-    def runs(self) -> Iterator[subprocess.Popen[bytes]]:
-        path = f"{self.home}/bin{os.pathsep}{os.environ['PATH']}"
-        process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-I", "-S", str(self.folder / "endpoint.py")],
-            cwd=self.folder,
-            env={**os.environ, "HOME": str(self.home), "PATH": path},
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
-        except FileNotFoundError:
-            return {"state": "not there"}
-        return found
-
-    def wait(self, **wanted: Any) -> dict[str, Any]:
-        wait_until(lambda: wanted.items() <= self.state.items(), 60, str(wanted))
-        return self.state
-
     def call(self, body: Any) -> Any:
-        url = f"http://127.0.0.1:{self.port}/v1/models/m:predict"
-        request = urllib.request.Request(url, data=json.dumps(body).encode())
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with direct.open(request, timeout=60) as answer:
-            return json.loads(answer.read())
+        return predict(self.port, body)
 
     def server(self) -> int:
         """The process of the newest server."""
         log = (self.folder / "logs/server.log").read_text()
         return int(re.findall(r"serving (\d+)", log)[-1])
+
+
+def predict(port: int, body: Any) -> Any:
+    url = f"http://127.0.0.1:{port}/v1/models/m:predict"
+    request = urllib.request.Request(url, data=json.dumps(body).encode())
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=60) as answer:
+        return json.loads(answer.read())
 
 
 @pytest.fixture(params=[[], UNPRIVILEGED], ids=["as it is", "unprivileged"])
@@ -117,7 +88,7 @@ def own_networks() -> None:
 def test_it_serves_on_the_endpoints_port_and_nowhere_else(endpoint: Endpoint) -> None:
     before = listening()
     with endpoint.runs():
-        endpoint.wait(state="ready", version=1)
+        endpoint.wait("ready", version=1)
         assert endpoint.call({"instances": [[1, 2]]}) == {"predictions": [[2, 4]]}
         own = Path(f"/proc/{endpoint.server()}/ns/net").readlink()
         assert own != Path("/proc/self/ns/net").readlink()
@@ -134,27 +105,27 @@ def listening() -> set[int]:
 def test_many_requests_at_once_are_answered_and_large_ones_arrive(endpoint: Endpoint) -> None:
     rows = [[number] * 1000 for number in range(300)]
     with endpoint.runs(), ThreadPoolExecutor(32) as threads:
-        endpoint.wait(state="ready")
+        endpoint.wait("ready")
         found = list(threads.map(lambda row: endpoint.call({"instances": [row] * 20}), rows))
     assert [answer["predictions"][19][999] for answer in found] == [2 * n for n in range(300)]
 
 
 def test_a_new_version_takes_over_and_a_broken_one_is_named(endpoint: Endpoint) -> None:
     with endpoint.runs():
-        endpoint.wait(state="ready", version=1)
+        endpoint.wait("ready", version=1)
         endpoint.add_version(2)
-        endpoint.wait(state="ready", version=2)
+        endpoint.wait("ready", version=2)
         endpoint.add_version(3, "broken")
-        state = endpoint.wait(failed={"3": "the graph of version 3 is broken"})
+        state = endpoint.wait("ready", failed={"3": "the graph of version 3 is broken"})
         assert state["version"] == 2
 
 
 def test_a_server_that_crashes_starts_again(endpoint: Endpoint) -> None:
     with endpoint.runs():
-        endpoint.wait(state="ready")
+        endpoint.wait("ready")
         with pytest.raises(OSError):
             endpoint.call("crash")
-        endpoint.wait(state="ready", restarts=1)
+        endpoint.wait("ready", restarts=1)
         assert endpoint.call({"instances": [[3]]}) == {"predictions": [[6]]}
 
 
@@ -162,13 +133,13 @@ def test_a_model_that_does_not_load_ends_the_endpoint(endpoint: Endpoint) -> Non
     (endpoint.folder / "versions/1/broken").touch()
     with endpoint.runs() as process:
         process.wait(60)
-    assert "the graph of version 1 is broken" in endpoint.wait(state="failed")["reason"]
+    assert "the graph of version 1 is broken" in endpoint.wait("failed")["reason"]
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_no_server_outlives_its_supervisor(endpoint: Endpoint, sign: signal.Signals) -> None:
     with endpoint.runs() as process:
-        endpoint.wait(state="ready")
+        endpoint.wait("ready")
         server = endpoint.server()
         process.send_signal(sign)
         wait_until(lambda: not Path(f"/proc/{server}").exists(), 30, "the server has ended")
@@ -182,7 +153,7 @@ def refuses(port: int) -> bool:
 
 def test_a_request_in_progress_is_answered_at_the_end(endpoint: Endpoint) -> None:
     with endpoint.runs() as process, ThreadPoolExecutor(1) as thread:
-        endpoint.wait(state="ready")
+        endpoint.wait("ready")
         answer = thread.submit(endpoint.call, {"instances": [[1]], "seconds": 2})
         wait_until(lambda: in_progress(endpoint.port), 30, "the request is there")
         process.terminate()
@@ -242,11 +213,7 @@ def deploy(operator: Operator, *args: str) -> Done:
 def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_networks: None) -> None:
     port = free_port()
     deploy(operator, "--model", "one", "--port", str(port)).ended(0, "serves version 1 on this")
-    url = f"http://127.0.0.1:{port}/v1/models/m:predict"
-    body = json.dumps({"instances": [[4]]}).encode()
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(urllib.request.Request(url, data=body), timeout=60) as answer:
-        assert json.loads(answer.read()) == {"predictions": [[8]]}
+    assert predict(port, {"instances": [[4]]}) == {"predictions": [[8]]}
     deploy(operator, "--model", "m.keras", "--update").ended(2, "serves a SavedModel")
     deploy(operator, "--model", "two", "--update").ended(0, "serves version 2")
     operator.fab("undeploy", "m").ended(0, "no process of it is left, nothing listens")
