@@ -101,26 +101,43 @@ def mirror() -> Iterator[Server]:
     server.http.shutdown()
 
 
+class Channel(socket.socket):
+    """As paramiko's: closing it wakes the thread that reads it."""
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
+        super().close()
+
+
 class Transport:
     """In place of paramiko's: the ports of the host are ports of this computer."""
 
     def __init__(self) -> None:
-        self.servers: dict[int, socket.socket] = {}
+        self.servers: dict[int, tuple[socket.socket, threading.Thread]] = {}
 
     def request_port_forward(self, address: str, port: int, handle: Callable[..., None]) -> int:
         server = socket.create_server((address, port))
+        thread = threading.Thread(target=self._accept, args=(server, handle), daemon=True)
         found: int = server.getsockname()[1]
-        self.servers[found] = server
-        threading.Thread(target=self._accept, args=(server, handle), daemon=True).start()
+        self.servers[found] = server, thread
+        thread.start()
         return found
 
     def _accept(self, server: socket.socket, handle: Callable[..., None]) -> None:
         with suppress(OSError):
             while True:
-                handle(*server.accept(), None)
+                connection, address = server.accept()
+                handle(Channel(fileno=connection.detach()), address, None)
 
     def cancel_port_forward(self, address: str, port: int) -> None:
-        self.servers.pop(port).close()
+        """A thread left in accept() would take a connection of the next socket with this number:
+        the kernel may start an interrupted accept() again, by the number.
+        """
+        server, thread = self.servers.pop(port)
+        server.shutdown(socket.SHUT_RDWR)  # ends accept()
+        thread.join(60)
+        server.close()
 
 
 @pytest.fixture

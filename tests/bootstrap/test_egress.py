@@ -79,6 +79,10 @@ def test_the_first_mirror_of_the_lists_is_tried(
 SLEEP = """#!/bin/sh
 [ "$1" != 0.8 ] || { touch {there}/third; until [ -e {there}/open ]; do :; done; }
 """
+PATIENT = """#!/bin/sh
+shift
+exec {timeout} 60 "$@"
+"""
 
 
 def test_a_mirror_that_only_the_third_connection_reaches_is_open(tmp_path: Path) -> None:
@@ -86,6 +90,9 @@ def test_a_mirror_that_only_the_third_connection_reaches_is_open(tmp_path: Path)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sleep").write_text(SLEEP.replace("{there}", str(tmp_path)))
     (tmp_path / "bin/sleep").chmod(0o755)
+    # Three shells take longer than the 3 s of a real connection where the machine is busy.
+    (tmp_path / "bin/timeout").write_text(PATIENT.format(timeout=shutil.which("timeout")))
+    (tmp_path / "bin/timeout").chmod(0o755)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
 
