@@ -12,8 +12,10 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,7 @@ from standins.servers import free_port
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
+from bootstrap.remote.serve import tensorflow_serving as program
 from bootstrap.serving import tensorflow_serving
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
@@ -164,6 +167,34 @@ def in_progress(port: int) -> bool:
     """Whether a client is connected to the port."""
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+
+def test_a_client_that_is_gone_leaves_no_connection_to_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with listening_socket() as server, listening_socket() as listener:
+        monkeypatch.setattr(program, "REST", server.getsockname())
+        relay = program.Relay(listener)
+        with socket.create_connection(listener.getsockname(), timeout=20) as client:
+            client.sendall(b"GET")
+            relay.free.acquire()
+            thread = threading.Thread(target=relay._serve, args=(listener.accept()[0],))
+            thread.start()
+            connection, _ = server.accept()
+            assert connection.recv(9) == b"GET"
+            reset = struct.pack("ii", 1, 0)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        with connection:
+            connection.settimeout(20)
+            assert connection.recv(9) == b""
+        thread.join(20)
+        assert not thread.is_alive() and not relay.waiting
+
+
+def listening_socket() -> socket.socket:
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(20)
+    return server
 
 
 LOADING = {"version": "1", "state": "LOADING", "status": {"error_message": ""}}

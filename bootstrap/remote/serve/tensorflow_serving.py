@@ -118,11 +118,16 @@ class Relay:
             with client, socket.create_connection(REST) as server:
                 back = threading.Thread(target=self._back, args=(server, client), daemon=True)
                 back.start()
-                while data := client.recv(PIECE):
-                    self.waiting.add(client)
-                    server.sendall(data)
-                server.shutdown(socket.SHUT_WR)
-                back.join()
+                end = socket.SHUT_RDWR  # of a client that is gone: nobody reads a response
+                try:
+                    while data := client.recv(PIECE):
+                        self.waiting.add(client)
+                        server.sendall(data)
+                    end = socket.SHUT_WR
+                finally:
+                    with contextlib.suppress(OSError):
+                        server.shutdown(end)
+                    back.join()
         except OSError:
             pass  # one side has gone; the other one sees it
         finally:
