@@ -25,6 +25,16 @@ def test_a_folder_over_its_budget_is_marked() -> None:
     assert first.endswith("61 s of 60 s: over its budget") and second.endswith("60 s of 60 s")
 
 
+def test_the_slowest_files_come_first_in_the_list() -> None:
+    durations = [("tests/a.py::x", 1.0), ("tests/b.py::x", 1.5), ("tests/a.py::y", 1.0)]
+    assert time_budgets.slowest_files(durations) == [("tests/a.py", 2.0), ("tests/b.py", 1.5)]
+
+
+def test_folders_of_long_files_are_begun_first() -> None:
+    nodes = ["tests/bootstrap/a", "tests/e2e/a", "tests/test_a", "tests/training/a"]
+    assert sorted(nodes, key=time_budgets.place) == [nodes[3], nodes[1], nodes[0], nodes[2]]
+
+
 def test_every_folder_of_tests_has_a_budget() -> None:
     tests = Path(__file__).parent
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}

@@ -1,4 +1,4 @@
-"""After a run of the tests: the seconds of each folder, beside its budget.
+"""The order of the tests, and after a run the seconds of each folder, beside its budget.
 
 The budgets are in docs/contributing.md. It is a pytest plugin; tests/conftest.py loads it. A folder
 over its budget is marked, and fails nothing: a busy machine is not an error.
@@ -14,6 +14,9 @@ from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs/contributing.md"
 LEAST = 30.0  # seconds; a shorter run of some tests needs no list
+# With the longest files first, no worker is left with a long one at the end.
+FIRST = ("tests/training/", "tests/test_transcripts.py", "tests/e2e/", "tests/engine/")
+SLOWEST = 25  # files
 
 
 def budgets() -> dict[str, float]:
@@ -31,6 +34,24 @@ def spent(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
     return dict(sums)
 
 
+def slowest_files(durations: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The files with the most seconds, the slowest first."""
+    sums: dict[str, float] = defaultdict(float)
+    for node, seconds in durations:
+        sums[node.partition("::")[0]] += seconds
+    return sorted(sums.items(), key=lambda item: -item[1])[:SLOWEST]
+
+
+def place(node: str) -> int:
+    """The place of a test's folder in the order."""
+    return next((n for n, folder in enumerate(FIRST) if node.startswith(folder)), len(FIRST))
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Put them in order."""
+    items.sort(key=lambda item: place(item.nodeid))
+
+
 def lines(sums: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
     """One line for each folder."""
     return [
@@ -44,9 +65,12 @@ def lines(sums: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the list at the end."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
-    sums = spent((r.nodeid, r.duration) for r in reports if hasattr(r, "duration"))
+    durations = [(r.nodeid, r.duration) for r in reports if hasattr(r, "duration")]
+    sums = spent(durations)
     if sum(sums.values()) < LEAST:
         return
     terminalreporter.section("seconds of the tests by folder")
     for line in lines(sums, budgets()):
         terminalreporter.line(line)
+    for file, seconds in slowest_files(durations):
+        terminalreporter.line(f"{seconds:6.0f} s  {file}")

@@ -148,10 +148,13 @@ class Stack:
             (self.folder / "stacks" / "__main__.py").write_text(program)
 
     def config(self, **values: object) -> Stack:
-        """`pulumi config set` of each; None unsets one."""
-        for key, value in values.items():
-            args = ["rm", key] if value is None else ["set", key, "--", _text(value)]
-            self.run("config", "--stack", self.name, *args).ended(0)
+        """Set these settings; None removes one."""
+        given = [f"{key}={_text(value)}" for key, value in values.items() if value is not None]
+        if given:
+            plain = [word for each in given for word in ("--plaintext", each)]
+            self.run("config", "set-all", "--stack", self.name, *plain).ended(0)
+        if removed := [key for key, value in values.items() if value is None]:
+            self.run("config", "rm-all", "--stack", self.name, *removed).ended(0)
         return self
 
     def preview(self, *args: str) -> Done:

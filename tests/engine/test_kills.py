@@ -13,18 +13,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEED = int(os.environ.get("RAILHEAD_KILL_SEED") or random.randrange(10**6))
 
 
-# On AWS each scenario once.
-CASES = [("aws", number) for number in range(4)] + [("gcp", number) for number in (0, 1, 3)]
+# The numbers of the scenarios of a cloud: Google's stand-in takes no machines away.
+SCENARIOS = {"aws": (0, 1, 2, 3), "gcp": (0, 1, 3)}
 
 
-@pytest.mark.parametrize(("cloud", "number"), CASES)
+@pytest.mark.parametrize("cloud", SCENARIOS)
+@pytest.mark.parametrize("place", [0, 1])
 def test_a_kill_leaves_nothing_without_a_deadline_a_name_and_an_end(
-    engine: Path, cloud: str, number: int
+    engine: Path, cloud: str, place: int
 ) -> None:
-    """The seed is printed; RAILHEAD_KILL_SEED repeats it."""
-    victim = SEED % len(kills.VICTIMS) * len(kills.SCENARIOS)
-    numbers = range(number + victim, number + victim + 1)
-    assert kills.run_cases(engine, numbers, SEED, cloud) == 0
+    """Two scenarios of each cloud, others in each run; RAILHEAD_KILL_SEED repeats a run."""
+    number = SCENARIOS[cloud][(SEED + place) % len(SCENARIOS[cloud])]
+    number += SEED % len(kills.VICTIMS) * len(kills.SCENARIOS)
+    assert kills.run_cases(engine, range(number, number + 1), SEED, cloud) == 0
 
 
 @pytest.mark.parametrize(
