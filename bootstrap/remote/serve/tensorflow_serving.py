@@ -118,21 +118,23 @@ class Relay:
             with client, socket.create_connection(REST) as server:
                 back = threading.Thread(target=self._back, args=(server, client), daemon=True)
                 back.start()
-                end = socket.SHUT_RDWR  # of a client that is gone: nobody reads a response
-                try:
-                    while data := client.recv(PIECE):
-                        self.waiting.add(client)
-                        server.sendall(data)
-                    end = socket.SHUT_WR
-                finally:
-                    with contextlib.suppress(OSError):
-                        server.shutdown(end)
-                    back.join()
+                self._forward(client, server)
+                back.join()
         except OSError:
             pass  # one side has gone; the other one sees it
         finally:
             self.waiting.discard(client)
             self.free.release()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        try:
+            while data := client.recv(PIECE):
+                self.waiting.add(client)
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
+        except OSError:  # nobody reads a response any more: the thread of _back ends, too
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
 
     def _back(self, server: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
