@@ -137,6 +137,7 @@ class Transport:
         server, thread = self.servers.pop(port)
         server.shutdown(socket.SHUT_RDWR)  # ends accept()
         thread.join(60)
+        assert not thread.is_alive()
         server.close()
 
 
