@@ -107,7 +107,11 @@ def fresh(cloud: Cloud, engine: Path, folder: Path) -> Iterator[OnAws]:
     """A stack on an empty AWS; the provider can refuse calls."""
     cloud.reset()
     with serve(cloud) as (provider, port):
-        yield OnAws(engine, folder, cloud, provider, port)
+        made = OnAws(engine, folder, cloud, provider, port)
+        try:
+            yield made
+        finally:
+            made.stack.end_processes()
 
 
 def tags(one: dict[str, Any]) -> dict[str, str]:

@@ -151,7 +151,11 @@ def fresh(engine: Path, folder: Path) -> Iterator[OnGcp]:
     cloud = SharedCloud(quotas=quotas).share(compute)
     try:
         with serving(cloud) as port:
-            yield OnGcp(engine, folder, cloud, port)
+            made = OnGcp(engine, folder, cloud, port)
+            try:
+                yield made
+            finally:
+                made.stack.end_processes()
     finally:
         server.shutdown()
         server.server_close()

@@ -236,25 +236,11 @@ def name_of(pid: int) -> str:
 def settle(site: Site) -> None:
     """Wait until no process of the stack runs, then end those that remain of a killed engine."""
     end = time.monotonic() + 60
-    while any(name_of(pid) == "pulumi" for pid in of_stack(site)) and time.monotonic() < end:
+    stack = site.stack
+    while any(name_of(pid) == "pulumi" for pid in stack.processes()) and time.monotonic() < end:
         time.sleep(0.1)
-    for pid in of_stack(site):
-        os.kill(pid, signal.SIGKILL)
+    stack.end_processes()
     time.sleep(SLOW + 0.2)  # what the provider has begun ends
-
-
-def of_stack(site: Site) -> list[int]:
-    """The processes that have this stack's state in their environment."""
-    mark = f"PULUMI_BACKEND_URL=file://{site.stack.folder / 'state'}".encode()
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-    return found
 
 
 def check_named(site: Site) -> None:

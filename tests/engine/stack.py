@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -197,6 +198,23 @@ class Stack:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.005)
         os.kill(pid, signal.SIGKILL)
+
+    def processes(self) -> list[int]:
+        """The processes that have this stack's state in their environment."""
+        mark = f"PULUMI_BACKEND_URL=file://{self.folder / 'state'}".encode()
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if mark in (folder / "environ").read_bytes().split(b"\0"):
+                        found.append(int(folder.name))
+        return found
+
+    def end_processes(self) -> None:
+        """A killed engine leaves its program running."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _operate(self, verb: str, *args: str) -> Done:
         log = self.folder / "events.jsonl"
