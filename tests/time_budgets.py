@@ -27,19 +27,26 @@ def budgets() -> dict[str, float]:
 
 def spent(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
     """The seconds of each folder, from (node id, seconds); tests/test_x.py is in `tests`."""
-    sums: dict[str, float] = defaultdict(float)
-    for node, seconds in durations:
-        parts = node.partition("::")[0].split("/")
-        sums["/".join(parts[: min(2, len(parts) - 1)])] += seconds
-    return dict(sums)
+    files = [(file.split("/"), seconds) for file, seconds in by_file(durations).items()]
+    return summed(("/".join(parts[: min(2, len(parts) - 1)]), s) for parts, s in files)
 
 
 def slowest_files(durations: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     """The files with the most seconds, the slowest first."""
+    return sorted(by_file(durations).items(), key=lambda item: -item[1])[:SLOWEST]
+
+
+def by_file(durations: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The seconds of each file."""
+    return summed((node.partition("::")[0], seconds) for node, seconds in durations)
+
+
+def summed(rows: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The sum of each name."""
     sums: dict[str, float] = defaultdict(float)
-    for node, seconds in durations:
-        sums[node.partition("::")[0]] += seconds
-    return sorted(sums.items(), key=lambda item: -item[1])[:SLOWEST]
+    for name, seconds in rows:
+        sums[name] += seconds
+    return dict(sums)
 
 
 def place(node: str) -> int:
