@@ -267,6 +267,13 @@ def test_while_a_machine_runs_pulumi_removes_nothing(stack: Stack) -> None:
     assert "not started: machines remain" in receipt.lines[-1].text
 
 
+def test_a_machine_that_only_stopped_is_not_gone_and_keeps_the_stack(stack: Stack) -> None:
+    """Its disk costs money, and the stack's state is all that names it."""
+    receipt = stack.destroy(fake=StoppingCloud(lambda *_: "stopped", costs_now=[]))
+    assert not receipt.verified and stack.destroyed == []
+    assert [(line.host, line.verified) for line in receipt.lines[:1]] == [("m1", False)]
+
+
 def test_a_cloud_that_refuses_the_end_keeps_the_stack(stack: Stack) -> None:
     receipt = stack.destroy(fake=StoppingCloud(lambda *_: "running", refuses=True))
     assert "UnauthorizedOperation" in receipt.lines[0].text and stack.destroyed == []

@@ -163,6 +163,38 @@ def test_a_cards_address_is_written_as_the_kernel_does() -> None:
     assert memory == Memory("0001:00:00.0", 0, pending=False, failed=None, reset=False)
 
 
+BUS = "00000000:00:1E.0"
+
+
+@pytest.mark.parametrize(
+    ("pages", "rows", "pending"),
+    [
+        ("Yes", "No", True),  # V100, T4: pages
+        ("No", "Yes", True),
+        ("N/A", "1", True),  # A100 and later: rows
+        ("N/A", "0", False),
+        ("No", "N/A", False),
+        ("[N/A]", "[N/A]", None),
+    ],
+)
+def test_memory_that_waits_for_a_restart_is_seen_in_pages_and_in_rows(
+    pages: str, rows: str, pending: bool | None
+) -> None:
+    output = f"@pages\n{BUS}, 0, {pages}\n@rows\n{BUS}, {rows}, No\n"
+    errors = xid_facts.parse(output)
+    assert [memory.pending for memory in errors.memory] == [pending]
+    counted = [each for each in checks.error_findings("h1", errors) if each.counts]
+    assert len(counted) == (1 if pending else 0)
+
+
+def test_rows_belong_to_the_card_with_their_address() -> None:
+    other = "00000000:00:1F.0"
+    output = f"@pages\n{BUS}, 0, N/A\n{other}, 0, N/A\n@rows\n{other}, Yes, Yes\n{BUS}, No, No\n"
+    first, second = xid_facts.parse(output).memory
+    assert (first.pending, first.failed) == (False, False)
+    assert (second.pending, second.failed) == (True, True)
+
+
 def test_the_page_has_every_xid_of_the_table_and_reports_which_are_notes() -> None:
     page = (CASES.parents[1] / "docs" / "tasks.md").read_text()
     values: dict[int, bool] = {}

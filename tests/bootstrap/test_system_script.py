@@ -25,6 +25,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.drivers import DriverRow
 from bootstrap.plan.system_changes import Changes
+from bootstrap.provision import reboot as reboot_module
 from bootstrap.provision import system_script as o
 from bootstrap.provision.reboot import (
     OUR_BOOT,
@@ -463,6 +464,25 @@ def test_the_connection_to_a_host_that_came_back_stays_open(inventory: Inventory
         assert session.sh("echo here").strip() == "here"
     finally:
         session.close()
+
+
+def test_a_host_that_came_back_is_used_when_its_services_have_started(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of them may load the driver."""
+    started, commands = tmp_path / "started", tmp_path / "bin"
+    commands.mkdir()
+    # Without `--wait`, systemd answers at once that it is still starting.
+    (commands / "systemctl").write_text(
+        f'#!/bin/sh\n[ "$*" = "is-system-running --wait" ] && sleep 1 && touch {started}\nfalse\n'
+    )
+    (commands / "systemctl").chmod(0o755)
+    settled = f"PATH={commands}:$PATH; {reboot_module.SETTLED}"
+    monkeypatch.setattr(reboot_module, "SETTLED", settled)
+    _wait_for_host(
+        inventory, inventory.chief, "another boot", lambda _: None, RebootWait(back=20, every=0.01)
+    ).close()
+    assert started.exists()
 
 
 def test_the_machine_that_one_types_on_is_never_rebooted(debian: HostFacts) -> None:
