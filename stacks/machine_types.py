@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 V100, T4, A10G, L4 = "nvidia-v100", "nvidia-t4", "nvidia-a10g", "nvidia-l4"
-L40S, A100, H100 = "nvidia-l40s", "nvidia-a100", "nvidia-h100"
+L40S, A100, A100_80, H100 = "nvidia-l40s", "nvidia-a100", "nvidia-a100-80gb", "nvidia-h100"
+
+# For each GPU type whether eight in one machine are linked by NVSwitches, which need NVIDIA's
+# Fabric Manager. A machine type whose GPU is not here does not load.
+NVSWITCH = {
+    V100: False,
+    T4: False,
+    A10G: False,
+    L4: False,
+    L40S: False,
+    A100: True,
+    A100_80: True,
+    H100: True,
+    "nvidia-tesla-t4": False,  # Google's names
+    "nvidia-tesla-v100": False,
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +38,13 @@ class MachineType:
     usd_per_hour: float | None = None
     substitute: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.gpu is not None and self.gpu not in NVSWITCH:
+            raise ValueError(
+                f"{self.name}: {self.gpu} has no row in NVSWITCH of {__name__}: whether eight of "
+                "them need Fabric Manager"
+            )
+
     @property
     def retired(self) -> bool:
         """Whether the cloud no longer offers it to every account."""
@@ -36,7 +58,7 @@ class MachineType:
     @property
     def has_nvswitch(self) -> bool:
         """Whether a switch links its GPUs, which then need NVIDIA's Fabric Manager."""
-        return self.gpu in (A100, H100) and self.gpus >= 8
+        return self.gpus >= 8 and NVSWITCH[self.gpu or ""]
 
 
 @dataclass(frozen=True)

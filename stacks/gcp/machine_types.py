@@ -5,11 +5,10 @@ Read in 2026; docs/config.md shows them. A new machine type is one row here and 
 
 from __future__ import annotations
 
-from stacks.machine_types import A100, L4, MachineType, PriceList
+from stacks.machine_types import A100, A100_80, L4, MachineType, PriceList
 from stacks.quotas import EVERYWHERE, QuotaNeed
 
 SERVICE = "compute.googleapis.com"
-_A100_80 = "nvidia-a100-80gb"  # Google counts it apart
 
 PRICES = PriceList(
     "us-central1",
@@ -34,10 +33,10 @@ WITH_GPUS = {
     "a2-highgpu-2g": (24, A100, 2, 7.34677),
     "a2-highgpu-4g": (48, A100, 4, 14.69354),
     "a2-highgpu-8g": (96, A100, 8, 29.38708),
-    "a2-ultragpu-1g": (12, _A100_80, 1, 5.0688),
-    "a2-ultragpu-2g": (24, _A100_80, 2, 10.1376),
-    "a2-ultragpu-4g": (48, _A100_80, 4, 20.27519),
-    "a2-ultragpu-8g": (96, _A100_80, 8, 40.55038),
+    "a2-ultragpu-1g": (12, A100_80, 1, 5.0688),
+    "a2-ultragpu-2g": (24, A100_80, 2, 10.1376),
+    "a2-ultragpu-4g": (48, A100_80, 4, 20.27519),
+    "a2-ultragpu-8g": (96, A100_80, 8, 40.55038),
 }
 WITHOUT_GPUS = {
     **{f"e2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32)},
@@ -58,7 +57,7 @@ _QUOTAS = {
     "nvidia-tesla-v100": "NVIDIA-V100-GPUS",
     L4: "NVIDIA-L4-GPUS",
     A100: "NVIDIA-A100-GPUS",
-    _A100_80: "NVIDIA-A100-80GB-GPUS",
+    A100_80: "NVIDIA-A100-80GB-GPUS",  # counted apart
 }
 # The quota of a family's vCPUs in a region. g2 is not listed: it is not known which one counts it.
 _CPU_QUOTAS = {"n1": "CPUS", "e2": "CPUS", "n2": "N2-CPUS", "a2": "A2-CPUS"}
@@ -80,7 +79,7 @@ ZONES = {
         "europe-west4": "ab", "me-west1": "ac", "asia-northeast1": "ac", "asia-northeast3": "ab",
         "asia-southeast1": "bc",
     },
-    _A100_80: {
+    A100_80: {
         "us-central1": "ac", "us-east4": "c", "us-east5": "ab", "europe-west4": "a",
         "asia-southeast1": "c",
     },

@@ -14,6 +14,7 @@ from stacks.aws.machine_types import TYPES
 from stacks.config import settings
 from stacks.config.schema import KEYS
 from stacks.config.validators import ConfigError
+from stacks.machine_types import MachineType
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 
@@ -409,3 +410,18 @@ def test_every_default_is_a_value_that_its_own_reader_takes() -> None:
         for text in texts:
             if text is not None and "{" not in text and key.name != "public_key_file":
                 key.read(key.name, text)
+
+
+def test_eight_gpus_behind_switches_need_an_image_with_their_software(keys: Path) -> None:
+    switched = {name for name, machine in TYPES.items() if machine.has_nvswitch}
+    assert switched == {"p4d.24xlarge", "p5.48xlarge"}
+    for name in switched:
+        config = config_of(keys, "aws", machine_type=name, image="ubuntu-22.04")
+        with pytest.raises(ConfigError, match="Fabric Manager"):
+            settings.read(config, stack="dev")
+
+
+def test_a_machine_type_with_an_unknown_gpu_does_not_load() -> None:
+    """Whether it needs Fabric Manager has to be said."""
+    with pytest.raises(ValueError, match="p9.48xlarge: nvidia-new has no row in NVSWITCH"):
+        MachineType("p9.48xlarge", 192, "nvidia-new", 8, 99.0)
