@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from bootstrap.console import interrupts
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -185,14 +186,26 @@ def open_sessions(inventory: Inventory) -> Sessions:
     """Connect to all hosts at the same time; the result has the sessions and the errors."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
+    connected: list[Session] = []
 
     def one(host: Host) -> None:
         try:
-            opened[host.name] = _open(host, inventory)
+            session = _open(host, inventory)
+            connected.append(session)
+            session.greet()
+            opened[host.name] = session
         except (OSError, EOFError, SSHException, RailheadError) as error:
             failed[host.name] = error
 
-    _all(one, inventory.hosts)
+    try:
+        _all(one, {host.name: host for host in inventory.hosts})
+    except KeyboardInterrupt:
+        for session in connected:  # ends the threads that wait for a greeting
+            session.close()
+        raise
+    for session in connected:
+        if session.host.name in failed:
+            session.close()
     return Sessions(inventory, opened, failed)
 
 
@@ -217,7 +230,7 @@ def everywhere(
         except RailheadError as failure:
             failed[session.host.name] = failure
 
-    _all(one, list(opened.values()))
+    _all(one, opened)
     if failed:
         outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
         kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
@@ -225,14 +238,21 @@ def everywhere(
     return {name: done[name] for name in opened}
 
 
-def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
+def _all(work: Callable[[Any], None], items: Mapping[str, Any]) -> None:
+    """Do the work on each item, by the name of its host, at the same time."""
     pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
+    waiting = set(items)
     wait = True
+
+    def one(name: str, context: Context) -> None:
+        context.run(work, items[name])
+        waiting.discard(name)
+
     try:
-        contexts = [copy_context() for _ in items]
-        list(pool.map(lambda context, item: context.run(work, item), contexts, items))
-    except KeyboardInterrupt:
+        list(pool.map(one, items, [copy_context() for _ in items]))
+    except KeyboardInterrupt as end:
         wait = False  # the caller closes the sessions, and that ends the work
+        interrupts.name_awaited(end, sorted(waiting))
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=not wait)
