@@ -13,30 +13,37 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import interrupts
 from bootstrap.console.output import ByteReporter
+from bootstrap.console.text import size
 from bootstrap.errors import RailheadError
 from bootstrap.inventory.hosts import Host
 
 PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
 
 
+ANSWER = 64_000_000  # bytes of a line of the agent: all file names of a run, or a log
+
+
 @dataclass(frozen=True)
 class Bounds:
-    """Of one operation, in seconds: the longest silence, and the whole time."""
+    """Of one operation: the longest silence and the whole time in seconds, and the bytes that it
+    may send."""
 
     silence: float
     seconds: float
+    bytes: float = 2 * ANSWER
 
 
 QUICK = Bounds(60, 1800)  # no work on many files
 WORK = Bounds(600, 12 * 3600)
 LONG = Bounds(3600, 72 * 3600)  # compiles, installs, receives 100 GB
 BOUNDS = {
-    "open": Bounds(60, 60),  # the shell's greeting, the facts, the start of the agent
-    "sh": Bounds(600, 12 * 3600),
-    **dict.fromkeys(("run", "tree", "place_folder", "get", "collect"), WORK),
+    "open": Bounds(60, 60, 16_000_000),  # the shell's greeting, the facts, the agent's start
+    "sh": Bounds(600, 12 * 3600, 16_000_000),
+    "run": Bounds(600, 12 * 3600, 4 * ANSWER),
+    **dict.fromkeys(("tree", "place_folder", "get", "collect"), WORK),
     **dict.fromkeys(("remove", "data_state", "paths_state"), WORK),
     "receive_data": LONG,
-    "follow": Bounds(120, math.inf),  # an event comes every 10 s, also where nothing changes
+    "follow": Bounds(120, math.inf, math.inf),  # an event comes every 10 s; a run may take weeks
 }  # by operation; QUICK for all others
 
 
@@ -55,7 +62,7 @@ class BoundedChannel:
         self.host, self._channel = host, channel
         self._data = bytearray()  # received, not read yet
         self._bounds, self._until, self._end = QUICK, math.inf, math.inf
-        self.sent = self.received = 0  # bytes
+        self.sent = self.received = self._before = 0  # bytes; received before the operation
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -68,34 +75,40 @@ class BoundedChannel:
             self._end = outer
 
     @contextlib.contextmanager
-    def operation(self, name: str, silence: float | None = None) -> Iterator[None]:
-        """One operation within its BOUNDS, with another `silence` if it is given.
+    def operation(
+        self, name: str, *, silence: float | None = None, bytes: float = 0
+    ) -> Iterator[None]:
+        """One operation within its BOUNDS; with another `silence`, and `bytes` more.
 
         Raises:
-            Unresponsive: it did not keep its bounds.
+            Unresponsive: it did not keep them.
         """
         bounds = BOUNDS.get(name, QUICK)
-        if silence is not None:
-            bounds = Bounds(silence, max(bounds.seconds, silence))
-        self._bounds, begun = bounds, time.monotonic()
-        self._until = min(begun + bounds.seconds, self._end)
+        silence = silence or bounds.silence
+        seconds = max(bounds.seconds, silence)
+        self._bounds = Bounds(silence, seconds, bounds.bytes + bytes)
+        begun, self._before = time.monotonic(), self.received
+        self._until = min(begun + seconds, self._end)
         try:
             yield
         except TimeoutError:
-            self.close()
             raise self._unresponsive(begun) from None
         except KeyboardInterrupt as end:
             interrupts.name_awaited(end, [self.host.name])
             raise
 
     def _unresponsive(self, begun: float) -> Unresponsive:
-        if time.monotonic() < self._until:
-            return Unresponsive(f"{self.host} has been silent for {self._bounds.silence:.0f} s")
-        seconds = self._until - begun
-        return Unresponsive(f"{self.host} answered, but not to the end within {seconds:.0f} s")
+        self.close()
+        if self.received - self._before > self._bounds.bytes:
+            what = f"has sent more than {size(self._bounds.bytes)} in one answer"
+        elif time.monotonic() >= self._until:
+            what = f"has not answered to the end within {self._until - begun:.0f} s"
+        else:
+            what = f"has been silent for {self._bounds.silence:.0f} s"
+        return Unresponsive(f"{self.host} {what}")
 
     def _limit_step(self) -> None:
-        """Limit the next step; TimeoutError when the operation has no time left."""
+        """Limit the next step; TimeoutError when no time is left."""
         remaining = self._until - time.monotonic()
         if remaining <= 0:
             raise TimeoutError
@@ -129,21 +142,21 @@ class BoundedChannel:
             end = self._data.find(b"\n", seen)
         return self._take(min(end + 1 or limit, limit))
 
-    def read(self, size: int) -> bytes:
-        """Up to `size` bytes; b"" at the end of the channel."""
+    def read(self, most: int) -> bytes:
+        """Up to `most` bytes; b"" at the end of the channel."""
         if not self._data:
             self._receive()
-        return self._take(size)
+        return self._take(most)
 
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._data[:size])
-        del self._data[:size]
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._data[:count])
+        del self._data[:count]
         return taken
 
     def _receive(self) -> int:
         """Wait for bytes; returns their number, 0 at the end of the channel."""
-        self._limit_step()
         try:
+            self._limit_step()
             data = self._channel.recv(PIECE)
         except TimeoutError:
             raise
@@ -151,6 +164,8 @@ class BoundedChannel:
             return 0
         self._data += data
         self.received += len(data)
+        if self.received - self._before > self._bounds.bytes:
+            raise TimeoutError
         return len(data)
 
     def lost(self) -> ConnectionLost:

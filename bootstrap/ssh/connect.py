@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -174,6 +175,21 @@ class Sessions(dict[str, Session]):
         """Each host's outcome: "ok", or the reason why it could not be reached."""
         return dict.fromkeys(self.inventory.names, "ok") | self.reasons
 
+    def drop(self, errors: Mapping[str, Exception]) -> None:
+        """Close sessions, and count their hosts as not reached, each for its error."""
+        for name in errors:
+            self.pop(name).close()
+        failed = {**self.failed, **errors}
+        self.failed = {name: failed[name] for name in self.inventory.names if name in failed}
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All operations inside take at most `seconds` on each host."""
+        with ExitStack() as stack:
+            for session in self.values():
+                stack.enter_context(session.within(seconds))
+            yield
+
     def __enter__(self) -> Sessions:
         return self
 
@@ -221,6 +237,18 @@ def everywhere(
     Raises:
         HostsFailed: it failed on a host; the error has every host's outcome.
     """
+    done, failed = attempts(opened, work)
+    if failed:
+        outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
+        kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
+        raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
+    return {name: done[name] for name in opened}
+
+
+def attempts(
+    opened: Mapping[str, Session], work: Callable[[Session], T]
+) -> tuple[dict[str, T], dict[str, RailheadError]]:
+    """Run `work` on all hosts at once and wait for all: the results, and the errors."""
     done: dict[str, T] = {}
     failed: dict[str, RailheadError] = {}
 
@@ -231,11 +259,7 @@ def everywhere(
             failed[session.host.name] = failure
 
     _all(one, opened)
-    if failed:
-        outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
-        kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
-        raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
-    return {name: done[name] for name in opened}
+    return done, failed
 
 
 def _all(work: Callable[[Any], None], items: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
-from bootstrap.ssh.bounded_channel import BOUNDS, BoundedChannel
+from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel
 from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
 from bootstrap.ssh.bundle import Bundle, tar
 from bootstrap.untrusted import decode, unpack
@@ -44,9 +44,6 @@ AGENT = (
     "agent.commands",
     "agent.agent",
 )  # each imports only from those before it
-ANSWER = 64_000_000  # bytes that one line may have: all file names of a run, or a log
-OUTPUT = 16_000_000  # bytes that a command in sh may print
-NOISE = 1_000_000  # bytes of login shells, and of programs that write into the agent's channel
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
@@ -109,15 +106,15 @@ class Session:
         """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
-            ConnectionLost: the channel broke, or nothing came for `silence` seconds.
-            RailheadError: the output is longer than OUTPUT bytes.
+            ConnectionLost: the channel broke, or the command did not keep its bounds
+                (bounded_channel.py); `silence` replaces the longest one.
         """
         return self._sh("sh", text, report, silence)
 
     def _sh(
         self, kind: str, text: str, report: Reporter | None = None, silence: float | None = None
     ) -> str:
-        with self._logged(f"sh: {log.shown(text)}"), self._channel.operation(kind, silence):
+        with self._logged(f"sh: {log.shown(text)}"), self._channel.operation(kind, silence=silence):
             self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
             return "".join(self._lines(report))
 
@@ -150,15 +147,10 @@ class Session:
         return body, code
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
-        remaining = OUTPUT
-        for raw in iter(lambda: self._channel.readline(OUTPUT), b""):
+        for raw in iter(lambda: self._channel.readline(ANSWER), b""):
             line = raw.decode(errors="replace")
             if line == f"@end {self._mark}\n":
                 return
-            remaining -= len(raw)
-            if remaining < 0:
-                self.close()
-                raise RailheadError(f"{self.host} printed more than {OUTPUT} bytes")
             if report:
                 report(line.rstrip("\n"))
             yield line
@@ -170,19 +162,11 @@ class Session:
         Raises:
             Unresponsive: the host accepted the login, and no shell has answered.
         """
-        remaining = NOISE
         with self._channel.operation("open"):
-            for line in iter(lambda: self._channel.readline(NOISE), b""):
+            for line in iter(lambda: self._channel.readline(ANSWER), b""):
                 if line == b"@loop\n":
                     return
-                remaining = self._less_noise(remaining, line)
-        raise self._channel.lost()
-
-    def _less_noise(self, remaining: int, line: bytes) -> int:
-        if len(line) > remaining:
-            self.close()
-            raise unpack.Hostile(f"more than {NOISE} bytes that are no answer")
-        return remaining - len(line)
+            raise self._channel.lost()
 
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""
@@ -205,18 +189,25 @@ class Session:
             self._answer("agent")
 
     def call(
-        self, op: str, *, on_event: OnEvent | None = None, silence: float | None = None, **kw: Any
+        self,
+        op: str,
+        *,
+        on_event: OnEvent | None = None,
+        silence: float | None = None,
+        bytes: int = 0,
+        **kw: Any,
     ) -> Any:
         """Run one operation of the agent; its events go to `on_event`.
 
         Raises:
             RailheadError: the operation failed on the host, the connection broke, or the operation
-                did not keep its bounds (bounded_channel.py); `silence` replaces its longest one.
+                did not keep its bounds (bounded_channel.py); `silence` replaces the longest one,
+                and so many `bytes` may come besides.
             Hostile: what it sent is not in the form of this operation's events and result.
         """
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
-            with self._channel.operation(op, silence):
+            with self._channel.operation(op, silence=silence, bytes=bytes):
                 self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
                 answer = self._answer(op, on_event=on_event)
             check_result(op, answer, kw)
@@ -312,7 +303,8 @@ class Session:
                     sink.write(data)
                     left -= len(data)
 
-            return self.call(op, on_event=chunk, limit=limit, **kw)
+            more = 2 * remaining  # with the lines between the pieces
+            return self.call(op, on_event=chunk, bytes=more, limit=limit, **kw)
 
     def close(self) -> None:
         """Close the channel and the connection; processes detached from them keep running."""
@@ -324,10 +316,8 @@ class Session:
 
     def _answer(self, op: str, on_event: OnEvent | None = None) -> Any:
         """The result of an operation, after its events; of the start of the agent, its event."""
-        remaining = NOISE
         for raw in iter(lambda: self._channel.readline(ANSWER), b""):
             if not raw.startswith(b"{"):  # not from the agent
-                remaining = self._less_noise(remaining, raw)
                 continue
             answer = self._decoded(raw)
             if "ok" in answer:
