@@ -187,6 +187,8 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
                 raise _output_closed() from None
             except KeyboardInterrupt as end:
                 what = "terminated" if isinstance(end, Terminated) else "interrupted"
+                if end.args:
+                    what += f" while it waited for {', '.join(map(str, end.args))}"
                 hint = _with_target("fab status   # shows the hosts and the run", kwargs)
                 raise Exit(f"fab {name}: {what}\n  next: {hint}", code=1) from None
             except Exit:

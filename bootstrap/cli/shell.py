@@ -13,6 +13,7 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.runs.strategies import choose
 from bootstrap.ssh import connect
+from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.jump_hosts import pins_of
 
 
@@ -61,7 +62,9 @@ def execute(inventory: Inventory, command: str) -> None:
         HostsFailed: the command failed on some host.
     """
     with reach.sessions(inventory) as sessions:
-        outputs = connect.everywhere(sessions, lambda s: s.shell(command), what="the command")
+        outputs = connect.everywhere(
+            sessions, lambda s: s.shell(command, silence=LONG.silence), what="the command"
+        )
     for name, (lines, _) in outputs.items():
         for line in lines:
             print_lines(f"[{name}] {line}")

@@ -23,6 +23,8 @@ from bootstrap.ssh.local_session import HERE, local_session
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile
 
+HOST_SECONDS = 180.0  # on each host, after the logins
+
 
 def show(
     status: power.ClusterStatus, run_id: str | None, machines: StackMachines | None = None
@@ -86,10 +88,11 @@ def _chief(inventory: Inventory, run_id: str | None) -> str:
 
 
 def _show_hosts(inventory: Inventory, run_id: str | None, chief: str) -> None:
-    with connect.open_sessions(inventory) as sessions:
+    with connect.open_sessions(inventory) as sessions, sessions.within(HOST_SECONDS):
+        hosts, failed = connect.attempts(sessions, _host)
+        sessions.drop(failed)
         for name, outcome in sessions.outcomes.items():
-            line = _host(sessions[name]) if name in sessions else f"UNREACHABLE {outcome}"
-            print_lines(f"[{name}] {line}")
+            print_lines(f"[{name}] {hosts.get(name, f'UNREACHABLE {outcome}')}")
         if inventory.kind.in_cloud:
             _show_timers(sessions)
         there = _endpoints_on(sessions)

@@ -19,6 +19,7 @@ from bootstrap.data.send import Missing, Shares, folder_of
 from bootstrap.data.upload import upload_to_stack
 from bootstrap.errors import RailheadError
 from bootstrap.plan.runtimes import REPO
+from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.bundle import Bundle, pack_training
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.session import Session
@@ -49,7 +50,9 @@ class Downloads:
             if event.get("line"):
                 board.line(session.host.name, f"data: {clean(event['line'])}")
 
-        reply = session.run(argv, on_event=show, cwd=READER, env=self.variables)
+        reply = session.run(
+            argv, on_event=show, silence=LONG.silence, cwd=READER, env=self.variables
+        )
         if reply.rc:
             reason = clean(reply.tail[-1]) if reply.tail else f"exit {reply.rc}"
             board.print_lines(f"[{session.host.name}] {uri} is not used: {reason}")

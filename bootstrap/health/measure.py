@@ -42,6 +42,8 @@ from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import REMOTE, Reply, Session
+from bootstrap.untrusted.decode import has_form, json_object
+from bootstrap.untrusted.unpack import Hostile
 
 PROBE = REMOTE / "probes/health_host.py"
 LINKS = REMOTE / "probes/health_links.py"
@@ -55,6 +57,11 @@ TAG = re.compile(r"\[1,(\d+)\]<std(?:out|err)>:")
 FIRST_ENDED = re.compile(
     r"Process name: \[\[\d+,\d+\],(\d+)\]|process rank (\d+) with PID|invoked on rank (\d+) "
 )
+NO_PROBE = "a reading of TensorFlow that is not valid"
+DEVICE = {"name": str, "width": int, "seconds": (int, float), "right": bool}
+PROBED = {"gpus": int, "devices": [DEVICE]}
+REDUCED = {"ranks": int, "size": int, "seconds": (int, float), "rates": [(int, float)]}
+KILOBYTES = re.compile("[0-9]{1,15}")
 REASON_LENGTH = 200  # characters of a program's message
 # TensorFlow's messages about why it uses no GPU.
 REASONS = re.compile(r"(Cannot dlopen some GPU|failed call to cuInit|Could not find cuda)[^\n]*")
@@ -72,7 +79,7 @@ def readings(
 def _read_host(session: Session, facts: HostFacts) -> HostReadings:
     clock = best_clock(session)
     output = session.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")
-    memory = int(output.strip() or 0) * 1024 or facts.memory
+    memory = int(output) * 1024 if KILOBYTES.fullmatch(output.strip()) else facts.memory
     has_gpu = bool(checks.gpu_cards(facts) or facts.gpus)
     return HostReadings(clock, memory, xid.parse(session.sh(xid.script())) if has_gpu else None)
 
@@ -87,7 +94,7 @@ def clock_of(session: Session, now: Callable[[], float] = time.time) -> ClockOff
     sent = now()
     output = session.sh("date +%s.%N")
     received = now()
-    found = re.search(r"\d+(?:\.\d+)?", output)
+    found = re.search(r"\d{1,12}(?:\.\d{1,12})?", output)
     remote = float(found[0]) if found else sent
     return ClockOffset(remote - (sent + received) / 2, (received - sent) / 2)
 
@@ -144,8 +151,11 @@ def read_probe(reply: Reply) -> TensorFlowReadings:
     if reply.rc or not answers:
         last = [f"it ended with {reply.rc}", *lines[-1:], *reasons[-1:]][-1]
         return TensorFlowReadings(None, output=last[:REASON_LENGTH])
-    answer = json.loads(answers[-1])
-    devices = tuple(Device(**device) for device in answer["devices"])
+    answer = json_object(answers[-1], NO_PROBE)
+    if not has_form(answer, PROBED) or not all(d["seconds"] > 0 for d in answer["devices"]):
+        raise Hostile(NO_PROBE)
+    fields = DEVICE.keys()
+    devices = tuple(Device(**{key: d[key] for key in fields}) for d in answer["devices"])
     return TensorFlowReadings(answer["gpus"], devices, "".join(reasons[-1:])[:REASON_LENGTH])
 
 
@@ -187,6 +197,8 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
             _clean_up(cluster, check)
         raise
     _clean_up(cluster, check)
+    if len(output["rates"]) != len(pairs):
+        raise Hostile("a measurement of other links")
     rates = dict(zip(pairs, output["rates"], strict=True))
     return Reduction(output["ranks"], output["size"], output["seconds"], rates)
 
@@ -229,6 +241,8 @@ def _run_link_check(cluster: ConnectedCluster, check: Run) -> dict[str, Any]:
         raise RailheadError(
             f"mpirun ended with {reply.rc}{first_failure(reply.tail, cluster.peers)}"
         )
+    if not has_form(output, REDUCED) or output["seconds"] <= 0:
+        raise Hostile("a measurement of the links that is not valid")
     return dict(output)
 
 

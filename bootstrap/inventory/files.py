@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -66,6 +67,14 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
             error.filename = str(path)  # a full disk is an error without a path
         Path(part).unlink(missing_ok=True)
         raise
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what is damaged, a file or a folder, to a free name beside it; returns that."""
+    names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
+    kept = next(path.with_name(name) for name in names if not os.path.lexists(path.parent / name))
+    path.replace(kept)
+    return kept
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
-from bootstrap.inventory.files import atomic_folder, atomic_write
+from bootstrap.inventory.files import atomic_folder, atomic_write, set_aside
 from bootstrap.inventory.hosts import Inventory, check_name, is_name
 
 DEMO = "demo"  # the cluster of `fab demo`
@@ -258,8 +258,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     except PermissionError:  # as after `sudo fab`: nothing is damaged
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        kept = path.with_name(f"{path.name}.damaged")
-        path.replace(kept)
+        kept = set_aside(path)
     folder = Path.cwd() / "results" / path.stem
     record = {"run_id": path.stem, "cluster": path.parents[1].name, "results": str(folder)}
     atomic_write(path, json.dumps(record) + "\n")

@@ -177,7 +177,7 @@ class _Stopping:
 def _fetched(run: Run, name: str, parse: Callable[[str], dict[str, Any] | None]) -> Any:
     """A parsed file of the fetched results; None if it was not fetched."""
     path = run.results / name
-    return parse(path.read_text(errors="replace")) if path.exists() else None
+    return parse(path.read_text(errors="replace")) if path.is_file() else None
 
 
 def price(inventory: Inventory) -> str:

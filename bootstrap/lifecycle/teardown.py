@@ -24,6 +24,8 @@ from bootstrap.ssh import connect
 from bootstrap.ssh.authorized_keys import authorize
 from bootstrap.ssh.session import Session
 
+HOST_SECONDS = 1800.0  # on each host; the same command again continues
+
 
 def unfetched(inventory: Inventory) -> list[str]:
     """Runs of a cluster whose results were never fetched to this computer."""
@@ -97,6 +99,11 @@ def _everywhere(sessions: Mapping[str, Session], cluster: str, purge: bool) -> l
 
 
 def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
+    with session.within(HOST_SECONDS):
+        return _removed(session, cluster, purge)
+
+
+def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
     name = session.host.name
     facts = session.facts()
     system = _restore_system(session)

@@ -15,6 +15,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.runtimes import uv_digest
 from bootstrap.provision import uv
+from bootstrap.ssh.bounded_channel import LONG
 from bootstrap.ssh.bundle import Bundle
 from bootstrap.ssh.session import Reply, Session
 
@@ -78,6 +79,7 @@ class HostStep:
                 report(self.cluster.internet.without_password(clean(event["line"])))
 
         argv = [*(LOW_PRIORITY if self.waits_for_wheel else ()), *argv]
+        options.setdefault("silence", LONG.silence)  # it may compile, or install without a word
         options["env"] = {**self.variables, **options.get("env", {})}
         reply = self.session.run(argv, on_event=on_event, **options)
         if reply.rc:

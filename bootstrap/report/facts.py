@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.runs.metrics.plots import Record, records
+from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
 
@@ -185,8 +185,8 @@ def _result(path: Path) -> Mapping[str, Any]:
 def object_in(path: Path) -> dict[str, Any]:
     """The JSON object in a file of results; {} if there is none."""
     try:
-        found = json.loads(path.read_text(errors="replace")) if _is_small(path) else {}
-    except (ValueError, RecursionError):
+        found = decoded(path.read_text(errors="replace")) if _is_small(path) else {}
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -17,7 +17,8 @@ from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.report.facts import METRICS, RunFacts, better, read_run, text_of
 from bootstrap.report.page import figure
-from bootstrap.untrusted.run_files import parsed, read_result
+from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.run_files import read_result
 from bootstrap.untrusted.unpack import Hostile
 
 ORDERS = ("time", "duration", "cost")
@@ -97,7 +98,7 @@ def _in_bucket(bucket: Bucket, cluster: str, known: set[str]) -> Iterator[Row]:
         data = bucket.read(f"runs/{run_id}/result.json", LIMIT)
         try:
             text = (data or b"").decode(errors="replace")
-            result, evaluation = read_result(text), parsed(text, "").get("evaluation")
+            result, evaluation = read_result(text), json_object(text, "").get("evaluation")
         except Hostile:
             continue
         figures = evaluation if isinstance(evaluation, dict) else {}

@@ -11,7 +11,8 @@ from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.runs.run import FINAL, Run, read_state
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import REMOTE, Session
-from bootstrap.untrusted.run_files import RunState, parsed
+from bootstrap.untrusted.decode import json_object
+from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
 
 ENDPOINT = "RAILHEAD_ENDPOINT"  # the variable that marks the processes of an endpoint
@@ -30,7 +31,7 @@ def sweep(
     reply = session.run([python, "-I", "-S", "-", run_id, variable], text=source)
     if reply.rc:
         raise RailheadError("\n".join(reply.tail[-3:]))
-    swept = parsed(reply.tail[-1] if reply.tail else "", "no report of the ended processes")
+    swept = json_object(reply.tail[-1] if reply.tail else "", "no report of the ended processes")
     if not isinstance(swept.get("ended"), int) or not isinstance(swept.get("left"), list):
         raise Hostile("no report of the ended processes")
     return swept

@@ -6,7 +6,6 @@ the folder of the run's results.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from bootstrap.remote.run.checkpoint_files import FOLDER, MANIFEST
 from bootstrap.runs.run import Run, read_json
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted import unpack
+from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.manifest import LIMIT, Entry
 
 LIST_SECONDS = 120.0  # without any output, while a host lists its files
@@ -114,9 +114,9 @@ def _entries(bucket: Bucket, run: Run) -> list[tuple[Entry, int]]:
     if data is None:
         return []
     try:
-        listed = json.loads(data)["files"]
+        listed = decoded(data)["files"]
         return [(Entry(f["path"], f["bytes"], f["sha256"]), int(f["object"])) for f in listed]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise unpack.Hostile("a manifest of checkpoints that is not valid") from None
 
 

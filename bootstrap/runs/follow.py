@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
 from bootstrap.ssh.session import ConnectionLost, Session
-from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.decode import json_object, record
 from bootstrap.untrusted.unpack import Hostile
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each new try after a broken connection
@@ -94,8 +93,8 @@ def follow(
         if "metrics" in event:
             state.offset = event["offset"]
             show_record(event["metrics"], board, with_progress)
-            if watch and isinstance(record := parsed_or_none(event["metrics"]), dict):
-                watch(record)
+            if watch and (found := record(event["metrics"])):
+                watch(found)
         for rank, host in hosts.items():
             line = (event.get("last") or {}).get(rank)
             if line and host in board.names and host not in with_progress:
@@ -114,14 +113,6 @@ def follow(
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
 
 
-def parsed_or_none(line: str) -> Any:
-    """A line of metrics.jsonl; None if it is no JSON."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
 def mark_attached(session: Session, run: Run) -> None:
     """Write the pid of this connection's agent into the run's folder: while that process lives,
     the supervisor waits for the results to be fetched."""
@@ -132,7 +123,7 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
     path = f"{run.folder}/run.json"
     text = chief.call("read", paths=[path])[path]
-    document = parsed(text or "", "a run.json that is not valid")
+    document = json_object(text or "", "a run.json that is not valid")
     rank, first = 0, {}
     try:
         for host in document["hosts"]:
@@ -150,12 +141,8 @@ def show_record(line: str, board: Board, with_progress: set[str]) -> None:
     Lines that are not records, or of hosts not on the board, are ignored: the run's program can
     also write to that file. Hosts that report progress are added to `with_progress`.
     """
-    try:
-        entry = json.loads(line)
-        text = progress_line(entry) if isinstance(entry, dict) else ""
-    except (ValueError, RecursionError):
-        return
-    if not text:
+    entry = record(line)
+    if not (text := progress_line(entry)):
         return
     kind, host = entry.get("kind"), entry.get("host")
     if kind not in ("progress", "message"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Reply, Session
+from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.unpack import Hostile
 
 HOURS = 6 * 3600.0  # seconds for one copy: many GB over a slow network
@@ -108,7 +108,7 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: Source) -> None:
 def _damaged(reply: Reply) -> list[str]:
     """The files that restore_checkpoints.py left out, from its last line."""
     try:
-        return [str(path) for path in json.loads(reply.tail[-1])["damaged"]]
+        return [str(path) for path in decoded(reply.tail[-1])["damaged"]]
     except (IndexError, KeyError, TypeError, ValueError):
         raise Hostile("an outcome of the download that is not valid") from None
 

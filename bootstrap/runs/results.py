@@ -110,8 +110,9 @@ def _verify(session: Session, run: Run, files: Path, left: AbstractSet[str]) -> 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> None:
     """Move received files into the results folder. result.json is moved last: if it exists, the run
     counts as fetched."""
-    (results / "result.json").unlink(missing_ok=True)
     named = homes(paths)
+    unpack.refuse_folder(results / "result.json")
+    (results / "result.json").unlink(missing_ok=True)
     for path in sorted(paths, key=lambda path: path == RESULT):
         unpack.place(files / path, results, named[path])
 
@@ -152,7 +153,7 @@ def result_of(results: Path) -> dict[str, Any]:
     """
     try:
         return run_files.read_result((results / "result.json").read_text(errors="replace"))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
 
@@ -51,8 +51,8 @@ def read_json(session: Session, path: str) -> Any:
     """
     text = session.call("read", paths=[path])[path]
     try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
+        return decoded(text) if text else None
+    except ValueError:
         raise Hostile(f"a {path.rpartition('/')[2]} that is not valid") from None
 
 

@@ -20,7 +20,7 @@ from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
 
 ENDINGS = (".json", ".npy", ".csv", ".png", ".jpg", ".jpeg")
@@ -49,7 +49,7 @@ class Predictions:
     def read(text: str) -> Predictions:
         """Parse the client's output; Hostile if it is not valid."""
         what = "predictions that are not valid"
-        found = parsed(text, what)
+        found = json_object(text, what)
         rows, accuracy = found.get("rows"), found.get("accuracy")
         right = accuracy is None or isinstance(accuracy, int | float)
         if not isinstance(rows, list) or not right:

@@ -12,7 +12,7 @@ from bootstrap.console.wait import wait_until
 from bootstrap.remote.serve.machine_use import ALIVE, FRESH
 from bootstrap.serving.records import Deployed
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.decode import json_object
 from bootstrap.untrusted.unpack import Hostile
 
 STATES = (*ALIVE, "ended", "failed")
@@ -42,7 +42,7 @@ class EndpointState:
             Hostile: it is not valid.
         """
         what = "a state.json of an endpoint that is not valid"
-        found = parsed(text, what)
+        found = json_object(text, what)
         numbers = {}
         for key in ("pid", "heartbeat", "until", "restarts", "version", "requests"):
             value = found.get(key, 0)
@@ -112,7 +112,7 @@ def read_document(session: Session, folder: str) -> dict[str, Any]:
         Hostile: it is missing or not valid.
     """
     path = f"{folder}/endpoint.json"
-    return parsed(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
+    return json_object(session.call("read", paths=[path])[path] or "", "a damaged endpoint.json")
 
 
 def is_alive(session: Session, folder: str, state: EndpointState | None) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import ExitStack, contextmanager
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
+from bootstrap.console import interrupts
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -173,6 +175,21 @@ class Sessions(dict[str, Session]):
         """Each host's outcome: "ok", or the reason why it could not be reached."""
         return dict.fromkeys(self.inventory.names, "ok") | self.reasons
 
+    def drop(self, errors: Mapping[str, Exception]) -> None:
+        """Close sessions, and count their hosts as not reached, each for its error."""
+        for name in errors:
+            self.pop(name).close()
+        failed = {**self.failed, **errors}
+        self.failed = {name: failed[name] for name in self.inventory.names if name in failed}
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All operations inside take at most `seconds` on each host."""
+        with ExitStack() as stack:
+            for session in self.values():
+                stack.enter_context(session.within(seconds))
+            yield
+
     def __enter__(self) -> Sessions:
         return self
 
@@ -185,14 +202,26 @@ def open_sessions(inventory: Inventory) -> Sessions:
     """Connect to all hosts at the same time; the result has the sessions and the errors."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
+    connected: list[Session] = []
 
     def one(host: Host) -> None:
         try:
-            opened[host.name] = _open(host, inventory)
+            session = _open(host, inventory)
+            connected.append(session)
+            session.greet()
+            opened[host.name] = session
         except (OSError, EOFError, SSHException, RailheadError) as error:
             failed[host.name] = error
 
-    _all(one, inventory.hosts)
+    try:
+        _all(one, {host.name: host for host in inventory.hosts})
+    except KeyboardInterrupt:
+        for session in connected:  # ends the threads that wait for a greeting
+            session.close()
+        raise
+    for session in connected:
+        if session.host.name in failed:
+            session.close()
     return Sessions(inventory, opened, failed)
 
 
@@ -208,6 +237,18 @@ def everywhere(
     Raises:
         HostsFailed: it failed on a host; the error has every host's outcome.
     """
+    done, failed = attempts(opened, work)
+    if failed:
+        outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
+        kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
+        raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
+    return {name: done[name] for name in opened}
+
+
+def attempts(
+    opened: Mapping[str, Session], work: Callable[[Session], T]
+) -> tuple[dict[str, T], dict[str, RailheadError]]:
+    """Run `work` on all hosts at once and wait for all: the results, and the errors."""
     done: dict[str, T] = {}
     failed: dict[str, RailheadError] = {}
 
@@ -217,22 +258,25 @@ def everywhere(
         except RailheadError as failure:
             failed[session.host.name] = failure
 
-    _all(one, list(opened.values()))
-    if failed:
-        outcomes = {name: str(failed[name]) if name in failed else "ok" for name in opened}
-        kind = HostsNotReady if all(isinstance(e, UsageError) for e in failed.values()) else error
-        raise kind(f"{what} failed on {len(failed)} of {len(outcomes)} hosts", outcomes)
-    return {name: done[name] for name in opened}
+    _all(one, opened)
+    return done, failed
 
 
-def _all(work: Callable[[Any], None], items: Sequence[Any]) -> None:
+def _all(work: Callable[[Any], None], items: Mapping[str, Any]) -> None:
+    """Do the work on each item, by the name of its host, at the same time."""
     pool = ThreadPoolExecutor(max_workers=max(1, len(items)))
+    waiting = set(items)
     wait = True
+
+    def one(name: str, context: Context) -> None:
+        context.run(work, items[name])
+        waiting.discard(name)
+
     try:
-        contexts = [copy_context() for _ in items]
-        list(pool.map(lambda context, item: context.run(work, item), contexts, items))
-    except KeyboardInterrupt:
+        list(pool.map(one, items, [copy_context() for _ in items]))
+    except KeyboardInterrupt as end:
         wait = False  # the caller closes the sessions, and that ends the work
+        interrupts.name_awaited(end, sorted(waiting))
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=not wait)

@@ -1,7 +1,8 @@
-"""A session with this machine, through pipes in place of an SSH channel: same facts, same agent."""
+"""A session with this machine, through sockets in place of SSH: same facts, same agent."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,40 +19,32 @@ class LocalSession(Session):
 
     def __init__(self) -> None:
         log.event("here: sh   # reads the facts, then becomes the agent")
-        process = subprocess.Popen(
-            ["sh", "-c", LOOP],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us
-        )
-        self._use(Host(HERE, "localhost"), _Pipes(process), process.stdout, lambda: None)
+        self._use(Host(HERE, "localhost"), _Shell(), lambda: None)
+        self.greet()
 
 
-class _Pipes:
-    """What a session needs of a channel."""
+class _Shell(socket.socket):
+    """A shell at the other end of a pair of sockets, in place of an SSH channel."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def sendall(self, data: bytes) -> None:
-        """Write to the shell's standard input."""
-        assert self._process.stdin
-        self._process.stdin.write(data)
-        self._process.stdin.flush()
-
-    def settimeout(self, seconds: float | None) -> None:
-        """A pipe of this machine needs no time limit."""
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(fileno=ours.detach())
+        with theirs:
+            self._process = subprocess.Popen(
+                ["sh", "-c", LOOP],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                start_new_session=True,  # Ctrl-C is for us
+            )
 
     def recv_stderr_ready(self) -> bool:
         """Its standard error is ours."""
         return False
 
     def close(self) -> None:
-        """End the shell or the agent; what it has started goes on."""
+        """End the shell or the agent; what it has started continues."""
         self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
+        super().close()
         self._process.wait()
 
 

@@ -11,6 +11,7 @@ import json
 import secrets
 import shlex
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -19,15 +20,16 @@ from typing import Any
 
 import paramiko
 from fabric import Connection
-from paramiko.ssh_exception import SSHException
 
 from bootstrap.console import log
 from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
+from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel
+from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
 from bootstrap.ssh.bundle import Bundle, tar
-from bootstrap.untrusted import unpack
+from bootstrap.untrusted import decode, unpack
 from bootstrap.untrusted.answers import check_result, checked_event
 
 OPEN_SECONDS = 10
@@ -42,8 +44,6 @@ AGENT = (
     "agent.commands",
     "agent.agent",
 )  # each imports only from those before it
-PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
-ANSWER = 64_000_000  # bytes that one line may have: all file names of a run, or a manifest
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
@@ -89,52 +89,48 @@ class Session:
         transport.set_keepalive(15)
         self.host_key: paramiko.PKey = transport.get_remote_server_key()
         channel = transport.open_session(timeout=OPEN_SECONDS)
-        channel.exec_command("exec sh -c " + shlex.quote(LOOP))
-        self._use(host, channel, channel.makefile("rb"), close_connection)
+        self._use(host, channel, close_connection)
+        with _closed_after(OPEN_SECONDS, channel):
+            channel.exec_command("exec sh -c " + shlex.quote(LOOP))
 
-    def _use(self, host: Host, channel: Any, out: Any, close: Callable[[], None]) -> None:
-        """Use a channel to a shell that runs LOOP, and its output."""
+    def _use(self, host: Host, channel: Any, close: Callable[[], None]) -> None:
+        """Use a channel to a shell that runs LOOP."""
         self.host = host
         self._close_connection = close
-        self._channel, self._out = channel, out
+        self._channel = BoundedChannel(host, channel)
         # Random, so that no output of a command can contain it.
         self._mark = secrets.token_hex(8)
-        self._greeted = False
         self._agent = False
-        self._sent = 0  # bytes, for the debug log
-        self._received = 0
 
     def sh(self, text: str, *, report: Reporter | None = None, silence: float | None = None) -> str:
         """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
-            ConnectionLost: the channel broke, or nothing came for `silence` seconds.
+            ConnectionLost: the channel broke, or the command did not keep its bounds
+                (bounded_channel.py); `silence` replaces the longest one.
         """
-        with self._logged(f"sh: {log.shown(text)}"):
-            self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
-            with self._limited(silence):
-                return "".join(self._lines(report))
+        return self._sh("sh", text, report, silence)
 
-    @contextlib.contextmanager
-    def _limited(self, silence: float | None) -> Iterator[None]:
-        """ConnectionLost if nothing comes for `silence` seconds."""
-        self._channel.settimeout(silence)
-        try:
-            yield
-        except TimeoutError:
-            raise ConnectionLost(f"{self.host} has been silent for {silence:.0f} s") from None
-        finally:
-            self._channel.settimeout(None)
+    def _sh(
+        self, kind: str, text: str, report: Reporter | None = None, silence: float | None = None
+    ) -> str:
+        with self._logged(f"sh: {log.shown(text)}"), self._channel.operation(kind, silence=silence):
+            self._send(f"{text}\necho; echo @end {self._mark}\n@go\n".encode())
+            return "".join(self._lines(report))
+
+    def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """All operations inside take at most `seconds` together; then Unresponsive is raised."""
+        return self._channel.within(seconds)
 
     @contextlib.contextmanager
     def _logged(self, operation: str) -> Iterator[list[str]]:
         """Log an operation with its duration, and the bytes that it sent and received."""
-        sent, received = self._sent, self._received
+        sent, received = self._channel.sent, self._channel.received
         with log.timed(f"{self.host.name}: {operation}") as notes:
             try:
                 yield notes
             finally:
-                counts = (self._sent - sent, self._received - received)
+                counts = (self._channel.sent - sent, self._channel.received - received)
                 notes.append(f"{counts[0]} bytes sent, {counts[1]} received")
 
     def shell(self, command: str, *, silence: float | None = None) -> tuple[list[str], int]:
@@ -151,27 +147,30 @@ class Session:
         return body, code
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
-        self._pass_greeting()
-        for raw in iter(self._out.readline, b""):
-            self._received += len(raw)
+        for raw in iter(lambda: self._channel.readline(ANSWER), b""):
             line = raw.decode(errors="replace")
             if line == f"@end {self._mark}\n":
                 return
             if report:
                 report(line.rstrip("\n"))
             yield line
-        raise self._broken()
+        raise self._channel.lost()
 
-    def _pass_greeting(self) -> None:
-        while not self._greeted:
-            line = self._out.readline()
-            if not line:
-                raise self._broken()
-            self._greeted = line == b"@loop\n"
+    def greet(self) -> None:
+        """Wait for the shell.
+
+        Raises:
+            Unresponsive: the host accepted the login, and no shell has answered.
+        """
+        with self._channel.operation("open"):
+            for line in iter(lambda: self._channel.readline(ANSWER), b""):
+                if line == b"@loop\n":
+                    return
+            raise self._channel.lost()
 
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""
-        return parse(self.sh(script()))
+        return parse(self._sh("open", script()))
 
     @property
     def has_agent(self) -> bool:
@@ -184,26 +183,32 @@ class Session:
             return
         source = agent_source()
         command = shlex.join([python, "-I", "-S", "-c", START_AGENT])
-        with self._logged(f"start the agent with {python}"):
+        with self._logged(f"start the agent with {python}"), self._channel.operation("open"):
             self._send(f"exec {command}\n@go\n{len(source)}\n".encode() + source)
             self._agent = True
-            self._pass_greeting()
-            self._answer("agent", stop_at="agent")
+            self._answer("agent")
 
     def call(
-        self, op: str, *, on_event: OnEvent | None = None, silence: float | None = None, **kw: Any
+        self,
+        op: str,
+        *,
+        on_event: OnEvent | None = None,
+        silence: float | None = None,
+        bytes: int = 0,
+        **kw: Any,
     ) -> Any:
         """Run one operation of the agent; its events go to `on_event`.
 
         Raises:
-            RailheadError: the operation failed on the host, the connection broke, or nothing came
-                for `silence` seconds.
+            RailheadError: the operation failed on the host, the connection broke, or the operation
+                did not keep its bounds (bounded_channel.py); `silence` replaces the longest one,
+                and so many `bytes` may come besides.
             Hostile: what it sent is not in the form of this operation's events and result.
         """
         assert self._agent, "start_agent first"
         with self._logged(f"agent {op}{_log_details(kw)}") as notes:
-            self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
-            with self._limited(silence):
+            with self._channel.operation(op, silence=silence, bytes=bytes):
+                self._send(json.dumps({"op": op, **kw}).encode() + b"\n")
                 answer = self._answer(op, on_event=on_event)
             check_result(op, answer, kw)
             if op == "run":
@@ -249,10 +254,16 @@ class Session:
         argv: Sequence[str],
         *,
         on_event: OnEvent | None = None,
+        silence: float | None = None,
+        timeout: float | None = None,
         **kw: Any,
     ) -> Reply:
-        """Run a command on the host; `~` at the start of an argument means the host's home."""
-        answer = self.call("run", on_event=on_event, argv=list(argv), **kw)
+        """Run a command on the host; `~` at the start of an argument means the host's home. After
+        `timeout` seconds the host ends it."""
+        if timeout is not None:
+            kw["timeout"] = timeout
+            silence = silence or max(BOUNDS["run"].silence, timeout + BOUNDS["open"].silence)
+        answer = self.call("run", on_event=on_event, silence=silence, argv=list(argv), **kw)
         return Reply(answer["rc"], tuple(answer["tail"]))
 
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
@@ -282,70 +293,65 @@ class Session:
             def chunk(event: Mapping[str, Any]) -> None:
                 nonlocal remaining
                 left = event.get("chunk")
-                if type(left) is not int or not 0 <= left <= remaining:
+                if type(left) is not int or not 0 < left <= remaining:
                     raise unpack.Hostile(f"an archive of more than {limit} bytes")
                 remaining -= left
                 while left:
-                    data = self._out.read(min(left, 1 << 20))
+                    data = self._channel.read(left)
                     if not data:
-                        raise self._broken()
+                        raise self._channel.lost()
                     sink.write(data)
-                    self._received += len(data)
                     left -= len(data)
 
-            return self.call(op, on_event=chunk, limit=limit, **kw)
+            more = 2 * remaining  # with the lines between the pieces
+            return self.call(op, on_event=chunk, bytes=more, limit=limit, **kw)
 
     def close(self) -> None:
         """Close the channel and the connection; processes detached from them keep running."""
-        with contextlib.suppress(Exception):
-            self._channel.close()
+        self._channel.close()
         self._close_connection()
 
     def _send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
-        try:
-            for start in range(0, len(data), PIECE):
-                self._channel.sendall(data[start : start + PIECE])
-                self._sent += min(PIECE, len(data) - start)
-                if on_sent:
-                    on_sent(min(start + PIECE, len(data)))
-        except (OSError, EOFError, SSHException) as error:
-            raise self._broken() from error
+        self._channel.send(data, on_sent)
 
-    def _answer(
-        self,
-        op: str,
-        on_event: OnEvent | None = None,
-        stop_at: str = "",
-    ) -> Any:
-        for raw in iter(lambda: self._out.readline(ANSWER), b""):
-            if not raw.startswith(b"{"):
-                continue  # not from the agent
-            self._received += len(raw)
-            answer = _parsed(raw)
+    def _answer(self, op: str, on_event: OnEvent | None = None) -> Any:
+        """The result of an operation, after its events; of the start of the agent, its event."""
+        for raw in iter(lambda: self._channel.readline(ANSWER), b""):
+            if not raw.startswith(b"{"):  # not from the agent
+                continue
+            answer = self._decoded(raw)
             if "ok" in answer:
                 return answer["ok"]
             if "error" in answer:
                 raise _agent_error(self.host, op, answer["error"])
-            event = checked_event(answer.get("event"))
-            if stop_at and stop_at in event:
+            event = checked_event(op, answer.get("event"))
+            if op == "agent":
                 return event
             if on_event:
                 on_event(event)
-        raise self._broken()
+        raise self._channel.lost()
 
-    def _broken(self) -> RailheadError:
-        stderr = b""
-        with contextlib.suppress(Exception):
-            if self._channel.recv_stderr_ready():
-                stderr = self._channel.recv_stderr(4096)
-        detail = stderr.decode(errors="replace").strip()[-600:]
-        return ConnectionLost(
-            f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
-        )
+    def _decoded(self, raw: bytes) -> dict[str, Any]:
+        """One JSON line of the agent; Hostile when it is too long or no JSON object."""
+        try:
+            if len(raw) >= ANSWER:
+                raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
+            return decode.json_object(raw, "an answer that is no JSON")
+        except unpack.Hostile:
+            self.close()  # what follows may be the rest of it
+            raise
 
 
-class ConnectionLost(RailheadError):
-    """The channel closed before the result came; what the host did is unknown."""
+@contextlib.contextmanager
+def _closed_after(seconds: float, channel: Any) -> Iterator[None]:
+    """Close a channel whose request is not answered in time: paramiko waits for ever."""
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _log_details(arguments: Mapping[str, Any]) -> str:
@@ -374,17 +380,6 @@ def _checked_digests(event: Mapping[str, Any], bundle: Bundle) -> tuple[str, ...
     if not {*needed} <= known:
         raise unpack.Hostile("a request for a file that was not offered")
     return tuple(sorted(needed))
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
-    """Parse one JSON line of the agent; Hostile when it is too long or no JSON object."""
-    if len(raw) >= ANSWER:
-        raise unpack.Hostile(f"a line of more than {ANSWER} bytes")
-    try:
-        answer: dict[str, Any] = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise unpack.Hostile("an answer that is no JSON") from None
-    return answer
 
 
 def _agent_error(host: Host, op: str, error: Any) -> RailheadError:

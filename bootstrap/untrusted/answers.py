@@ -1,14 +1,11 @@
-"""The forms of what a host's agent sends: the result of each operation, and the events.
-
-A form is a type, a tuple of types, `[form]` for a list, `{str: form}` for any keys, or `{"key":
-form, ...}` for keys that must be there. Others are ignored.
-"""
+"""The forms (decode.py) of what a host's agent sends: results and events by operation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from bootstrap.untrusted.decode import has_form
 from bootstrap.untrusted.unpack import Hostile
 
 TEXT = (str, type(None))
@@ -27,22 +24,28 @@ RESULTS: Mapping[str, Any] = {
     "paths_state": {str: str},
     "receive_data": {"wrong": [str]},
 }
-EVENTS: tuple[Any, ...] = (
-    {"agent": int}, {"line": str}, {"grown": int}, {"need": list}, {"chunk": int},
-    {"metrics": str, "offset": int}, {"log": str, "log_offset": int},
-    {"state": TEXT, "last": {str: str}},
-)  # fmt: skip
+EVENTS: Mapping[str, tuple[Any, ...]] = {
+    "agent": ({"agent": int},),
+    "run": ({"line": str}, {"grown": int}),
+    **dict.fromkeys(("tree", "place_folder", "receive_data"), ({"need": list},)),
+    **dict.fromkeys(("get", "collect"), ({"chunk": int},)),
+    "follow": (
+        {"metrics": str, "offset": int},
+        {"log": str, "log_offset": int},
+        {"state": TEXT, "last": {str: str}},
+    ),
+}
 
 
 def check_result(op: str, result: Any, arguments: Mapping[str, Any]) -> None:
     """Hostile if this is not a result of the operation: every requested key, each of its type."""
-    if not _has_form(result, RESULTS.get(op, object)) or not _is_complete(op, result, arguments):
+    if not has_form(result, RESULTS.get(op, object)) or not _is_complete(op, result, arguments):
         raise Hostile(f"a result of {op!r} that is not valid")
 
 
-def checked_event(event: Any) -> Mapping[str, Any]:
-    """The event; Hostile if it is none of the agent's."""
-    if not any(_has_form(event, form) for form in EVENTS):
+def checked_event(op: str, event: Any) -> Mapping[str, Any]:
+    """The event; Hostile if it is none of this operation's."""
+    if not any(has_form(event, form) for form in EVENTS.get(op, ())):
         raise Hostile("an event that is not valid")
     found: Mapping[str, Any] = event
     return found
@@ -56,15 +59,3 @@ def _is_complete(op: str, result: Any, arguments: Mapping[str, Any]) -> bool:
     if op == "dial":
         return len(arguments["peers"]) == len(result["wrong"])
     return op != "ports" or len(result["ports"]) == arguments["count"]
-
-
-def _has_form(value: Any, form: Any) -> bool:
-    if isinstance(form, list):
-        return isinstance(value, list) and all(_has_form(item, form[0]) for item in value)
-    if not isinstance(form, dict):
-        return isinstance(value, form) and (form in (bool, object) or not isinstance(value, bool))
-    if not isinstance(value, dict):
-        return False
-    if str in form:
-        return all(_has_form(item, form[str]) for item in value.values())
-    return all(key in value and _has_form(value[key], form[key]) for key in form)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,14 @@ from typing import Any
 
 from bootstrap.console.text import clean, count
 from bootstrap.errors import RailheadError
-from bootstrap.remote.run.manifest import FILES, home_name
+from bootstrap.remote.run.manifest import FILES, TAKEN, home_name
 from bootstrap.untrusted import unpack
+from bootstrap.untrusted.decode import decoded
 
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
 SHA256 = re.compile(r"[0-9a-f]{64}")
+# In the folder of the results these are files; a folder would be in the way of each later fetch.
+RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.png", *TAKEN}
 SHOWN = 5  # the most names in one line
 
 
@@ -80,10 +82,10 @@ class Manifest:
     def read(text: str | bytes) -> Manifest:
         """Parse a manifest from JSON; Hostile if it is not valid."""
         try:
-            document = json.loads(text)
+            document = decoded(text)
             files = tuple(Entry(f["path"], f["bytes"], f["sha256"]) for f in document["files"])
             left_out = skipped(document.get("skipped", []))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise unpack.Hostile("a manifest that is not valid") from None
         names = {entry.path for entry in files}
         folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
@@ -125,4 +127,6 @@ def homes(paths: Sequence[str]) -> Mapping[str, str]:
     found = {path: home_name(path) for path in paths}
     if len({*found.values()}) < len(found):
         raise unpack.Hostile("two files for one name")
+    if any("/" in name and name.partition("/")[0] in RECORDS for name in found.values()):
+        raise unpack.Hostile("a folder with the name of a file of the run")
     return found

@@ -210,9 +210,14 @@ def place(file: Path, root: Path, name: str) -> None:
         if folder.is_symlink() or not folder.is_dir():
             raise _in_the_way(folder, "is a link or no folder: nothing is written through it")
     path = root.joinpath(*parts)
+    refuse_folder(path)
+    file.replace(path)  # a link of this name is replaced, not followed
+
+
+def refuse_folder(path: Path) -> None:
+    """RailheadError if there is a folder where a file comes."""
     if path.is_dir() and not path.is_symlink():
         raise _in_the_way(path, "is a folder here and a file on the host")
-    file.replace(path)  # a link of this name is replaced, not followed
 
 
 def _in_the_way(path: Path, what: str) -> RailheadError:

@@ -10,7 +10,7 @@ from bootstrap.errors import RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.run_files import parsed
+from bootstrap.untrusted.decode import json_object
 from bootstrap.workflows.attach import connected
 
 OTHERS = ("mpirun", "supervisor")
@@ -58,7 +58,7 @@ def _missing(chief: Session, run: Run, rank: str) -> UsageError:
         return UsageError(
             f"run {run.run_id} is not on {chief.host.name} any more", hint="fab status"
         )
-    size = parsed(text, "a run.json that is not valid").get("size")
+    size = json_object(text, "a run.json that is not valid").get("size")
     ranks = f"0 to {size - 1}" if isinstance(size, int) else "a number"
     return UsageError(
         f"run {run.run_id} has no log of rank {rank}; choices: {ranks}, {', '.join(OTHERS)}"

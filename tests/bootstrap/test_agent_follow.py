@@ -10,12 +10,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from standins.agent_process import Agent, build
 
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
+from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs import follow
 from bootstrap.runs.run import Run
+from bootstrap.ssh.bounded_channel import ConnectionLost
 
 
 def run_folder(home: Path, state: str, pid: int) -> Path:
@@ -59,6 +62,52 @@ def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) ->
 def test_follow_is_not_fooled_by_another_process_of_that_number(agent: Agent, home: Path) -> None:
     run_folder(home, "running", os.getpid())
     assert agent.call("follow", folder="~/runs/r1")[0]["lost"]
+
+
+class Breaking:
+    """A chief with a run of some lines, whose connection breaks after so many events."""
+
+    def __init__(self, *breaks: int) -> None:
+        self.breaks = list(breaks)
+        self.requested: list[tuple[int, int]] = []
+
+    def run(self, argv: list[str], cwd: str) -> None:
+        """Nothing."""
+
+    def call(self, op: str, on_event: Any = None, **options: Any) -> Any:
+        if op == "read":
+            return {options["paths"][0]: '{"hosts": [{"name": "h1", "slots": 1}]}'}
+        begin, log_begin = options["offset"], options["log_offset"]
+        self.requested.append((begin, log_begin))
+        events: list[dict[str, Any]] = [
+            {"metrics": json.dumps({"kind": "epoch", "epoch": n, "loss": 0.5}), "offset": n}
+            for n in range(begin + 1, 5)
+        ]
+        events += [{"log": f"line {n}", "log_offset": n} for n in range(log_begin + 1, 5)]
+        broken = bool(self.breaks)
+        for event in events[: self.breaks.pop(0) if broken else None]:
+            on_event(event)
+        if broken:
+            raise ConnectionLost("broke")
+        return {"offset": 4, "lost": False}
+
+
+def test_after_broken_connections_each_line_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "RETRY_PAUSES", (0, 0, 0))
+    chief: Any = Breaking(3, 2, 2)
+    seen: list[Any] = []
+    connection = follow.RunConnection(
+        Run("r1", tmp_path), parse_hosts("h1"), chief, watch=lambda found: seen.append(found)
+    )
+    monkeypatch.setattr(follow.RunConnection, "reopen", lambda self: None)
+    with Board(out := io.StringIO(), ["h1"]) as board:
+        follow.follow_to_end(connection, board)
+    assert chief.requested == [(0, 0), (3, 0), (4, 1), (4, 3)]
+    assert [record["epoch"] for record in seen] == [1, 2, 3, 4]
+    lines = [line.partition("] ")[2] for line in out.getvalue().splitlines() if "] line" in line]
+    assert lines == [f"line {n}" for n in range(1, 5)]
 
 
 def test_a_chief_that_falls_silent_while_it_is_followed_is_given_up(tmp_path: Path) -> None:

@@ -48,15 +48,20 @@ BAD: list[tuple[str, Any, dict[str, Any]]] = [
     ),
     ("paths_state", {}, {"paths": ["/a"]}),
 ]
-EVENTS: list[Any] = [
-    {"agent": 1, "python": "3.11"}, {"line": "x"}, {"grown": 5}, {"need": []}, {"chunk": 5},
-    {"metrics": "{}", "offset": 3}, {"log": "x", "log_offset": 3}, {"state": None, "last": {}},
-    {"state": "{}", "last": {"0": "x"}},
+EVENTS: list[tuple[str, Any]] = [
+    ("agent", {"agent": 1, "python": "3.11"}), ("run", {"line": "x"}), ("run", {"grown": 5}),
+    ("tree", {"need": []}), ("place_folder", {"need": []}), ("receive_data", {"need": []}),
+    ("get", {"chunk": 5}), ("collect", {"chunk": 5}), ("follow", {"metrics": "{}", "offset": 3}),
+    ("follow", {"log": "x", "log_offset": 3}), ("follow", {"state": None, "last": {}}),
+    ("follow", {"state": "{}", "last": {"0": "x"}}),
 ]  # fmt: skip
-BAD_EVENTS: list[Any] = [
-    None, [], "x", {}, {"line": 5}, {"chunk": "5"}, {"chunk": True}, {"metrics": "{}"},
-    {"log": "x"}, {"metrics": "{}", "offset": None}, {"state": None, "last": {"0": 5}},
-    {"state": 5, "last": {}},
+BAD_EVENTS: list[tuple[str, Any]] = [
+    ("run", None), ("run", []), ("run", "x"), ("run", {}), ("run", {"line": 5}),
+    ("get", {"chunk": "5"}), ("get", {"chunk": True}), ("follow", {"metrics": "{}"}),
+    ("follow", {"log": "x"}), ("follow", {"metrics": "{}", "offset": None}),
+    ("follow", {"state": None, "last": {"0": 5}}), ("follow", {"state": 5, "last": {}}),
+    # Without end they would hold an operation that has no events.
+    ("read", {"line": "x"}), ("write", {"chunk": 5}), ("remove", {"state": None, "last": {}}),
 ]  # fmt: skip
 
 
@@ -71,12 +76,12 @@ def test_another_result_is_refused(op: str, result: Any, arguments: dict[str, An
         check_result(op, result, arguments)
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=str)
-def test_an_event_of_the_agent_is_taken(event: Any) -> None:
-    assert checked_event(event) is event
+@pytest.mark.parametrize("op, event", EVENTS, ids=str)
+def test_an_event_of_the_operation_is_taken(op: str, event: Any) -> None:
+    assert checked_event(op, event) is event
 
 
-@pytest.mark.parametrize("event", BAD_EVENTS, ids=str)
-def test_another_event_is_refused(event: Any) -> None:
+@pytest.mark.parametrize("op, event", BAD_EVENTS, ids=str)
+def test_another_event_is_refused(op: str, event: Any) -> None:
     with pytest.raises(Hostile, match="sent an event that is not valid:"):
-        checked_event(event)
+        checked_event(op, event)

@@ -19,13 +19,14 @@ from bootstrap.clouds.bucket import Bucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.remote.agent import packing
 from bootstrap.remote.run import live_upload, upload
 from bootstrap.runs import checkpoints, restore
 from bootstrap.runs.earlier_run import EarlierRun
 from bootstrap.runs.request import TrainArgs
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.untrusted.unpack import Hostile, literal
 from bootstrap.workflows import resume
 
 STEPS = {
@@ -161,6 +162,61 @@ def test_no_space_is_found_before_the_copy(tmp_path: Path) -> None:
     done = copy(old, new, path=f"{tools}:/usr/bin:/bin")
     assert done.returncode == 1 and "disk full: the checkpoints have" in done.stdout
     assert not content(new)
+
+
+NAMES = ["m[1].h5", "a*.h5", "what?.h5", "[!x].h5", "a**b/[]].h5", "[[]", "*"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_requested_by_its_name_also_where_that_is_a_pattern(
+    tmp_path: Path, name: str
+) -> None:
+    write(tmp_path, {name: "w", "m1.h5": "other", "ab.h5": "other", "x.h5": "other"})
+    assert [*packing.matching(str(tmp_path), [literal(name)])] == [(name, 1)]
+
+
+class Holder:
+    """A session with a host that has these checkpoint files of a run; `list` of them is by sh."""
+
+    def __init__(self, name: str, *files: str) -> None:
+        self.host = Host(name, name)
+        self.files = files
+
+    def shell(self, command: str, **_: Any) -> tuple[list[str], int]:
+        return [f"1 ./{file}" for file in self.files], 0
+
+
+@pytest.mark.parametrize(
+    "first, second, place",
+    [
+        ((), ("step-00000040/w", "step-00000040/manifest.json"), "on h2"),
+        (("step-00000040/w", "step-00000040/manifest.json"), (), "on h1"),
+        (("own.h5",), (), "on h1"),
+        (("step-00000040/w",), (), "in s3://results-b/runs/r1"),  # it is not whole
+        ((), (), "in s3://results-b/runs/r1"),
+    ],
+)
+def test_a_run_goes_on_from_a_host_before_the_bucket(
+    run: Run, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, place: str
+) -> None:
+    """The bucket may have an older one: the upload follows the training."""
+    objects = [
+        {"path": f"step-00000020/{n}", "bytes": 1, "sha256": "0" * 64, "object": 1}
+        for n in ("w", "manifest.json")
+    ]
+    manifest = json.dumps({"files": objects}).encode()
+    store: Any = SimpleNamespace(
+        store=SimpleNamespace(url="s3://results-b"), read=lambda *_: manifest
+    )
+    monkeypatch.setattr(resume, "bucket_of", lambda inventory: store)
+    cluster: Any = SimpleNamespace(
+        inventory=ON_AWS, sessions={"h1": Holder("h1", *first), "h2": Holder("h2", *second)}
+    )
+    earlier = EarlierRun(
+        run, ON_AWS.name, {"program": {"kind": "training"}}, TrainArgs(), run.results
+    )
+    found: Any = resume.find_checkpoints(cluster, earlier)
+    assert found.keywords["source"].found.place == place
 
 
 # --- A run that goes on in another cluster

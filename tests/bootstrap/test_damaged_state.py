@@ -107,6 +107,24 @@ def test_a_record_of_a_run_that_cannot_be_read_is_set_aside(
     assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
 
 
+@pytest.mark.parametrize("first", [replace_by_folder, replace_by_loop, Path.touch])
+@pytest.mark.parametrize("second", [replace_by_folder, replace_by_loop])
+def test_a_second_damaged_record_is_set_aside_beside_the_first(
+    home: Path, first: Callable[[Path], None], second: Callable[[Path], None]
+) -> None:
+    inventory = parse_hosts("h1")
+    local_state.save_run({"run_id": "r-1", "cluster": inventory.name}, home / "elsewhere")
+    record = local_state.runs(inventory.name)[0]
+    kept = record.with_name("r-1.json.damaged")
+    kept.touch()
+    first(kept)
+    for _ in range(2):
+        second(record)
+        assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+    names = {path.name for path in record.parent.iterdir()}
+    assert names == {"r-1.json"} | {f"r-1.json.damaged{n}" for n in ("", "1", "2")}
+
+
 @pytest.mark.parametrize(
     "text", [*TEXTS, '{"results": 5}', '{"results": "a\\u0000b"}'], ids=range(len(TEXTS) + 2)
 )
@@ -132,10 +150,12 @@ def test_files_that_are_no_records_of_runs_are_ignored(home: Path) -> None:
     assert [path.stem for path in local_state.runs(inventory.name)] == ["r-1"]
 
 
+NUMBERS = [10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), 1e300]
 STATE = {"state": "running", "pid": 77, "heartbeat": 1.5}
 BAD_STATES = [
     {"pid": 0}, {"pid": 1}, {"pid": -5}, {"pid": "77"}, {"pid": True}, {"state": None},
     {"heartbeat": "x"}, {"heartbeat": None}, {"machines": []},
+    *({key: number} for key in ("pid", "heartbeat") for number in NUMBERS),
 ]  # fmt: skip
 
 
@@ -147,7 +167,7 @@ def test_a_whole_state_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("change", BAD_STATES, ids=str)
+@pytest.mark.parametrize("change", BAD_STATES, ids=lambda change: str(change)[:60])
 def test_a_state_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
     (key,) = change
     with pytest.raises(Hostile, match=f"sent a state.json that is not valid: {key}"):
@@ -160,7 +180,8 @@ BAD_RESULTS: list[dict[str, object]] = [
     {"culprit": {"rank": "x", "host": None, "lines": []}},
     {"culprit": {"rank": None, "host": None, "lines": [{"a": 1}]}},
     {"culprit": {"rank": 0, "host": None, "lines": [], "signal": "\x1b[2J"}},
-    {"seconds": "1"}, {"why": 5},
+    {"seconds": "1"}, {"why": 5}, {"ended": "yesterday"}, {"ended": "2026-11-22T10:22:43"},
+    *({key: number} for key in ("exit_code", "seconds") for number in NUMBERS),
     {"culprit": {"rank": 0, "host": None, "lines": "x"}},
 ]  # fmt: skip
 
@@ -169,7 +190,14 @@ def test_a_whole_result_is_read() -> None:
     assert read_result(json.dumps(RESULT)) == {**RESULT, "seconds": 0.0, "size": 0}
 
 
-@pytest.mark.parametrize("change", BAD_RESULTS, ids=str)
+@pytest.mark.parametrize("number", [10**400, 2**63, float("inf"), float("nan")])
+def test_a_number_without_end_that_may_be_missing_is_missing(number: float) -> None:
+    culprit = {"rank": number, "host": None, "lines": []}
+    found = read_result(json.dumps({**RESULT, "size": number, "culprit": culprit}))
+    assert found["size"] is None and found["culprit"]["rank"] is None
+
+
+@pytest.mark.parametrize("change", BAD_RESULTS, ids=lambda change: str(change)[:60])
 def test_a_result_with_a_wrong_value_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(Hostile, match="sent a result.json that is not valid: "):
         read_result(json.dumps({**RESULT, **change}))
@@ -183,9 +211,14 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
         RunState.read(text)
 
 
+LONG = [
+    f'{{"stop": {{"keep_minutes": {number}}}}}' for number in ("9" * 400, "Infinity", 10**7, -1)
+]
+
+
 def test_the_stop_of_a_run_needs_its_minutes() -> None:
     assert read_stop('{"stop": null}') is None
     assert read_stop('{"stop": {"keep_minutes": 5}}') == {"keep_minutes": 5}
-    for text in ("5", '{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}'):
+    for text in ("5", '{"stop": 5}', '{"stop": {}}', '{"stop": {"keep_minutes": "5"}}', *LONG):
         with pytest.raises(Hostile, match="sent a run.json that is not valid"):
             read_stop(text)

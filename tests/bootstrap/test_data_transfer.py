@@ -196,13 +196,15 @@ def test_an_interrupted_transfer_continues_inside_a_file(
     )
 
 
-def test_a_file_that_was_removed_on_a_host_is_sent_again_alone(
+def test_files_removed_or_damaged_on_a_host_are_sent_again_alone(
     data: Path, inventory: Inventory, opened: Opened, cluster: Cluster, sent: Sent
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
     before = sent.bytes
     folder = folder_on(cluster, "h2", document["paths"][1])
     (folder / "d.bin").unlink()
+    (folder / "a.bin").chmod(0o600)
+    (folder / "a.bin").write_bytes(b"bad")  # of the same size
     place_data(inputs_of(f"train={data}"), opened)
     assert contents(folder) == contents(data)
     assert sent.bytes < before + OVERHEAD < before + PIECE

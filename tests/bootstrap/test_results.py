@@ -16,10 +16,13 @@ import pytest
 from standins.hostile import RESULT, Host, Member, chain, manifest, member, packed, symlink
 
 from bootstrap.errors import RailheadError
+from bootstrap.lifecycle import stop_policy
 from bootstrap.remote.run import manifest as remote
+from bootstrap.remote.run import stop_machines
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.untrusted import unpack
+from bootstrap.untrusted.run_files import RunState
 
 
 @pytest.fixture
@@ -78,6 +81,8 @@ HOSTILE: dict[str, list[Member]] = {
     "too deep": [member(DEEP, b"x")],
     "a part too long": [member("x" * 241, b"x")],
     "a name too long": [member("/".join(["x" * 200] * 6), b"x")],
+    "a folder that is the result": [member("results/curves.png/x", b"x")],
+    "a folder that is our list": [member("results/left-on-host.txt/x", b"x")],
     "more bytes than are allowed": [member("results/a", bytes(600)), member("b", bytes(600))],
 }
 
@@ -116,16 +121,25 @@ class Counted(io.FileIO):
         return data
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def zeros() -> bytes:
+    """1 GB of zeros, deflated to 1 MB, as blocks that may follow any others."""
+    squeeze = zlib.compressobj(wbits=-15)
+    piece = squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    return piece * 1024
+
+
 @pytest.mark.parametrize("where", ["in a file", "in a name", "after the end"])
-def test_a_gzip_bomb_is_cut_off_while_it_is_read(run: Run, where: str, tmp_path: Path) -> None:
-    """1 GB of zeros in 1 MB: what it announces is refused before it is unpacked."""
+def test_a_gzip_bomb_is_cut_off_while_it_is_read(
+    run: Run, where: str, tmp_path: Path, zeros: bytes
+) -> None:
+    """What it announces is refused before it is unpacked."""
     kind = tarfile.GNUTYPE_LONGNAME if where == "in a name" else tarfile.REGTYPE
     head = member("results/a", b"")[0]
     head.type, head.size = kind, (0 if where == "after the end" else 2 << 30)
     squeeze = zlib.compressobj(wbits=31)
-    data = squeeze.compress(head.tobuf(tarfile.GNU_FORMAT))
-    data += b"".join(squeeze.compress(bytes(1 << 20)) for _ in range(1024)) + squeeze.flush()
+    data = squeeze.compress(head.tobuf(tarfile.GNU_FORMAT)) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    data += zeros  # and no checksum: nobody may read so far
     (tmp_path / "bomb").write_bytes(data)
     import gzip
 
@@ -277,6 +291,43 @@ def test_a_file_that_was_cut_while_it_was_read_is_not_brought(run: Run) -> None:
     assert fetch(host, run, lines.append) == {}
     assert "logs/rank-0.log" not in came(run) and "model/variables/v.data" in came(run)
     assert lines == ["1 file changed during the transfer, not fetched: fab fetch again"]
+
+
+@pytest.mark.parametrize("name", ["result.json", "run.json", "metrics.jsonl", "manifest.json"])
+def test_a_hostile_fetch_is_in_the_way_of_none_after_it(run: Run, name: str) -> None:
+    with pytest.raises(unpack.Hostile, match="a folder with the name of a file"):
+        fetch(Host(packed([member(f"results/{name}/x", b"x")])), run)
+    assert fetch(Host(packed(GOOD)), run)["state"] == "succeeded"
+
+
+def test_a_folder_where_the_result_comes_is_named_with_what_to_do(run: Run) -> None:
+    (run.results / "result.json/x").mkdir(parents=True)
+    with pytest.raises(RailheadError, match="result.json is a folder here") as caught:
+        fetch(Host(packed(GOOD)), run)
+    assert caught.value.hint.startswith("move it away")
+    assert results.result_of(run.results) == {}
+
+
+def test_files_left_on_the_chief_are_in_its_notice_and_its_state(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the fetch to the line that `fab status` prints."""
+    chief = tmp_path / "chief"
+    chief.mkdir()
+    host = Host(packed(GOOD), answer={"left": [["work/big", 5], ["work/bigger", 6]]})
+    fetch(host, run)
+    for path, _, text in host.written:
+        (chief / path.rpartition("/")[2]).write_text(text)
+    monkeypatch.setattr(stop_machines, "RUN", str(chief))
+    stopper = stop_machines.MachineStopper(
+        {"stop": {"argv": [], "keep_minutes": 1}, "hosts": [{"name": "h1"}], "bucket": None},
+        "succeeded",
+    )
+    (chief / "state.json").write_text('{"state": "succeeded", "pid": 7, "heartbeat": 1}')
+    stopper.report("stopping")
+    state = RunState.read((chief / "state.json").read_text())
+    assert state.machines and state.machines["results"] == "fetched; 2 large files are only on h1"
+    assert "2 large files are only on h1" in stop_policy.describe_phase(state.machines)
 
 
 def test_only_a_run_that_has_ended_counts_as_fetched_on_its_chief(run: Run) -> None:

@@ -77,7 +77,8 @@ def test_each_line_is_received_as_it_comes(session: Session, there: Path) -> Non
     text = "rm -f seen; echo first; until [ -e seen ]; do sleep 0.05; done; echo last"
     assert session.sh(text, report=report, silence=30) == "first\nlast\n\n"
     assert lines == ["first", "last", ""]
-    assert session._channel.gettimeout() is None, "silence is of one call"
+    assert session.sh("true") == "\n"
+    assert session._channel._channel.gettimeout() > 30, "silence is of one call"
 
 
 def test_a_connection_is_kept_alive_and_a_dead_one_is_found(session: Session) -> None:
@@ -194,7 +195,7 @@ def test_an_agent_that_lies_is_refused(session: Session, tmp_path: Path, lines: 
     """What answers in the agent's place says what it likes."""
     session._agent = True
     text = "\n".join(lines)
-    script = f"cat <<'END'\n\n@loop\n{text}\nEND\nexec cat >/dev/null\n@go\n"
+    script = f"cat <<'END'\n{text}\nEND\nexec cat >/dev/null\n@go\n"
     session._send(script.encode())
     with pytest.raises(Hostile):
         session.collect("~/.railhead/runs/r1", tmp_path / "got", limit=1000)
@@ -204,7 +205,7 @@ def test_an_agent_that_lies_is_refused(session: Session, tmp_path: Path, lines: 
 def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) -> None:
     monkeypatch.setattr("bootstrap.ssh.session.ANSWER", 100_000)
     session._agent = True
-    session._send(b"printf '\\n@loop\\n{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
+    session._send(b"printf '{'; while :; do printf 'x%.0s' $(seq 5000); done\n@go\n")
     with pytest.raises(Hostile, match="a line of more than 100000 bytes"):
         session.call("read", paths=[])
 

@@ -98,19 +98,12 @@ class Answers:
         self.descriptor, self.damage, self.left, self.counting = descriptor, damage, at, facts
         self.data, self.damaged = b"", False
 
-    def readline(self, limit: int = -1) -> bytes:
-        """One line; as much as there is where the connection has broken."""
-        while b"\n" not in self.data and self._more():
+    def read(self) -> bytes:
+        """One line, or what there is of a longer one; b"" at the end."""
+        while b"\n" not in self.data and len(self.data) < 1 << 16 and self._more():
             pass
         line, end, self.data = self.data.partition(b"\n")
         return self._passed(line) + end
-
-    def read(self, length: int) -> bytes:
-        """As many bytes, or less at the end."""
-        while len(self.data) < length and self._more():
-            pass
-        data, self.data = self.data[:length], self.data[length:]
-        return self._passed(data)
 
     def _passed(self, data: bytes) -> bytes:
         self.counting = self.counting or data.startswith(b'{"event": {"agent"')
@@ -145,16 +138,19 @@ class Channel:
             env={"HOME": str(self.home), "PATH": str(self.home / "bin")},
         )
 
-    def makefile(self, mode: str) -> Answers:
-        """What it prints."""
         assert self.process.stdout
-        return self.answers(self.process.stdout.fileno())
+        self.printed = self.answers(self.process.stdout.fileno())
 
-    def sendall(self, data: bytes) -> None:
+    def recv(self, size: int) -> bytes:
+        """What it prints."""
+        return self.printed.read()
+
+    def send(self, data: bytes) -> int:
         """Type into it."""
         assert self.process.stdin
         self.process.stdin.write(data)
         self.process.stdin.flush()
+        return len(data)
 
     def settimeout(self, seconds: float | None) -> None:
         """Nothing: after damage it is `SILENCE`."""

@@ -60,10 +60,12 @@ class Host:
         self.answer: dict[str, Any] = {"files": [], "left": [], "skipped": [], "changed": []}
         self.answer |= answer
         self.requests: list[str] = []
+        self.written: list[Any] = []
 
     def call(self, op: str, on_event: Callable[..., None] | None = None, **options: Any) -> Any:
         """The answer to `read`, by the end of the path; nothing to all others."""
         self.requests.append(op)
+        self.written += options.get("files", ())
         if op != "read":
             return {}
         return {p: self.texts.get(p.rpartition("/")[2]) for p in options["paths"]}

@@ -62,7 +62,9 @@ class Chunks:
     """A file-like object: each write sends an event with the length, then the bytes."""
 
     def write(self, data: bytes) -> int:
-        """Send one piece."""
+        """Send one piece; the other side refuses an empty one."""
+        if not data:
+            return 0
         with WRITING:
             OUT.write(json.dumps({"event": {"chunk": len(data)}}).encode() + b"\n")
             OUT.write(data)

@@ -163,13 +163,17 @@ def one_fetch(cache: str) -> Iterator[None]:
 @contextlib.contextmanager
 def growth(watching: bool) -> Iterator[None]:
     """If `watching`, send every second how many bytes disk use has grown."""
+    if not watching:
+        yield
+        return
     done = threading.Event()
-    if watching:
-        threading.Thread(target=report_growth, args=(done, used()), daemon=True).start()
+    thread = threading.Thread(target=report_growth, args=(done, used()), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
+        thread.join()  # an event after the result would be of the next operation
 
 
 def report_growth(done: threading.Event, start: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap.console.text import clean, number
 from bootstrap.runs.metrics.options import MOST_METRICS
+from bootstrap.untrusted.decode import record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,14 +50,7 @@ def records(metrics: Path) -> list[Record]:
     if not metrics.is_file():
         return []
     lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [record for line in lines if isinstance(record := _parsed(line), dict)]
-
-
-def _parsed(line: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    return [found for line in lines if (found := record(line))]
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:

@@ -1,0 +1,185 @@
+"""A channel with a host in which each operation has bounds: a host may be silent, or never end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from paramiko.ssh_exception import SSHException
+
+from bootstrap.console import interrupts
+from bootstrap.console.output import ByteReporter
+from bootstrap.console.text import size
+from bootstrap.errors import RailheadError
+from bootstrap.inventory.hosts import Host
+
+PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
+
+
+ANSWER = 64_000_000  # bytes of a line of the agent: all file names of a run, or a log
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of one operation: the longest silence and the whole time in seconds, and the bytes that it
+    may send."""
+
+    silence: float
+    seconds: float
+    bytes: float = 2 * ANSWER
+
+
+QUICK = Bounds(60, 1800)  # no work on many files
+WORK = Bounds(600, 12 * 3600)
+LONG = Bounds(3600, 72 * 3600)  # compiles, installs, receives 100 GB
+BOUNDS = {
+    "open": Bounds(60, 60, 16_000_000),  # the shell's greeting, the facts, the agent's start
+    "sh": Bounds(600, 12 * 3600, 16_000_000),
+    "run": Bounds(600, 12 * 3600, 4 * ANSWER),
+    **dict.fromkeys(("tree", "place_folder", "get", "collect"), WORK),
+    **dict.fromkeys(("remove", "data_state", "paths_state"), WORK),
+    "receive_data": LONG,
+    "follow": Bounds(120, math.inf, math.inf),  # an event comes every 10 s; a run may take weeks
+}  # by operation; QUICK for all others
+
+
+class ConnectionLost(RailheadError):
+    """The channel closed before the result came; what the host did is unknown."""
+
+
+class Unresponsive(ConnectionLost):
+    """The host is connected, and an operation did not keep its bounds. The channel is closed."""
+
+
+class BoundedChannel:
+    """Sends and receives within the bounds of the current operation."""
+
+    def __init__(self, host: Host, channel: Any) -> None:
+        self.host, self._channel = host, channel
+        self._data = bytearray()  # received, not read yet
+        self._bounds, self._until, self._end = QUICK, math.inf, math.inf
+        self.sent = self.received = self._before = 0  # bytes; received before the operation
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All operations inside take at most `seconds` together."""
+        outer = self._end
+        self._end = min(outer, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._end = outer
+
+    @contextlib.contextmanager
+    def operation(
+        self, name: str, *, silence: float | None = None, bytes: float = 0
+    ) -> Iterator[None]:
+        """One operation within its BOUNDS; with another `silence`, and `bytes` more.
+
+        Raises:
+            Unresponsive: it did not keep them.
+        """
+        bounds = BOUNDS.get(name, QUICK)
+        silence = silence or bounds.silence
+        seconds = max(bounds.seconds, silence)
+        self._bounds = Bounds(silence, seconds, bounds.bytes + bytes)
+        begun, self._before = time.monotonic(), self.received
+        self._until = min(begun + seconds, self._end)
+        try:
+            yield
+        except TimeoutError:
+            raise self._unresponsive(begun) from None
+        except KeyboardInterrupt as end:
+            interrupts.name_awaited(end, [self.host.name])
+            raise
+
+    def _unresponsive(self, begun: float) -> Unresponsive:
+        self.close()
+        if self.received - self._before > self._bounds.bytes:
+            what = f"has sent more than {size(self._bounds.bytes)} in one answer"
+        elif time.monotonic() >= self._until:
+            what = f"has not answered to the end within {self._until - begun:.0f} s"
+        else:
+            what = f"has been silent for {self._bounds.silence:.0f} s"
+        return Unresponsive(f"{self.host} {what}")
+
+    def _limit_step(self) -> None:
+        """Limit the next step; TimeoutError when no time is left."""
+        remaining = self._until - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        self._channel.settimeout(min(self._bounds.silence, remaining))
+
+    def send(self, data: bytes, on_sent: ByteReporter | None = None) -> None:
+        """Send all of it; `on_sent` gets the bytes sent so far."""
+        try:
+            for start in range(0, len(data), PIECE):
+                piece = data[start : start + PIECE]
+                while piece:
+                    self._limit_step()
+                    count = self._channel.send(piece)
+                    if not count:
+                        raise self.lost()
+                    piece, self.sent = piece[count:], self.sent + count
+                if on_sent:
+                    on_sent(min(start + PIECE, len(data)))
+        except TimeoutError:
+            raise
+        except (OSError, EOFError, SSHException) as error:
+            raise self.lost() from error
+
+    def readline(self, limit: int) -> bytes:
+        """The next line, or `limit` bytes of a longer one; b"" at the end of the channel."""
+        end, seen = self._data.find(b"\n"), 0
+        while end < 0 and len(self._data) < limit:
+            seen = len(self._data)
+            if not self._receive():
+                return b""
+            end = self._data.find(b"\n", seen)
+        return self._take(min(end + 1 or limit, limit))
+
+    def read(self, most: int) -> bytes:
+        """Up to `most` bytes; b"" at the end of the channel."""
+        if not self._data:
+            self._receive()
+        return self._take(most)
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._data[:count])
+        del self._data[:count]
+        return taken
+
+    def _receive(self) -> int:
+        """Wait for bytes; returns their number, 0 at the end of the channel."""
+        try:
+            self._limit_step()
+            data = self._channel.recv(PIECE)
+        except TimeoutError:
+            raise
+        except OSError:
+            return 0
+        self._data += data
+        self.received += len(data)
+        if self.received - self._before > self._bounds.bytes:
+            raise TimeoutError
+        return len(data)
+
+    def lost(self) -> ConnectionLost:
+        """The error for a channel that closed, with what the host wrote to standard error."""
+        stderr = b""
+        with contextlib.suppress(Exception):
+            if self._channel.recv_stderr_ready():
+                stderr = self._channel.recv_stderr(4096)
+        detail = stderr.decode(errors="replace").strip()[-600:]
+        return ConnectionLost(
+            f"the connection to {self.host} broke" + (f": {detail}" if detail else "")
+        )
+
+    def close(self) -> None:
+        """Close the channel."""
+        with contextlib.suppress(Exception):
+            self._channel.close()

@@ -1,0 +1,91 @@
+"""The one decoder of JSON that a host or a bucket sent: its numbers and its memory are bounded.
+
+A number that is not finite, or of 2^63 and more, becomes None: what needs a number refuses that.
+
+A form is a type, a tuple of types, `[form]` for a list, `{str: form}` for any keys, or `{"key":
+form, ...}` for keys that must be there. Others are ignored. True and False are no numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bootstrap.untrusted.unpack import Hostile
+
+MARKS = (
+    1_000_000  # commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000
+)
+LARGEST = float(2**63)
+DIGITS = 20  # of such an integer with its sign
+
+
+def decoded(text: str | bytes) -> Any:
+    """The document.
+
+    Raises:
+        ValueError: it is no JSON, or has too many values: each takes up to 100 bytes of memory.
+    """
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if _marks(data) > MARKS and _marks(_without_strings(data)) > MARKS:
+        raise ValueError("too many values")
+    try:
+        return json.loads(
+            text, parse_int=_integer, parse_float=_number, parse_constant=lambda _: None
+        )
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """A JSON object; Hostile with `what` if the text is none."""
+    try:
+        document = decoded(text)
+    except ValueError:
+        raise Hostile(what) from None
+    if not isinstance(document, dict):
+        raise Hostile(what)
+    return document
+
+
+def record(line: str) -> dict[str, Any]:
+    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is no object."""
+    try:
+        found = json.loads(line, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def has_form(value: Any, form: Any) -> bool:
+    """Whether a value has a form."""
+    if isinstance(form, list):
+        return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
+    if not isinstance(form, dict):
+        return isinstance(value, form) and (form in (bool, object) or not isinstance(value, bool))
+    if not isinstance(value, dict):
+        return False
+    if str in form:
+        return all(has_form(item, form[str]) for item in value.values())
+    return all(key in value and has_form(value[key], form[key]) for key in form)
+
+
+def _integer(digits: str) -> int | None:
+    number = int(digits) if len(digits) <= DIGITS else LARGEST
+    return int(number) if abs(number) < LARGEST else None
+
+
+def _number(digits: str) -> float | None:
+    number = float(digits)
+    return number if abs(number) < LARGEST else None
+
+
+def _marks(data: bytes) -> int:
+    return sum(data.count(mark) for mark in (b",", b":", b"[", b"{"))
+
+
+def _without_strings(data: bytes) -> bytes:
+    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 2 * MARKS:
+        return plain
+    return b"".join(plain.split(b'"')[::2])
