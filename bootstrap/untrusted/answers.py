@@ -17,6 +17,7 @@ RESULTS: Mapping[str, Any] = {
     "read": {str: TEXT},
     "run": {"rc": int, "tail": [str]},
     "get": SENT,
+    "get_file": {"sha256": str},
     "collect": {**SENT, "skipped": list},
     "follow": {"lost": bool},
     "listen": {"port": int},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,12 +75,9 @@ class RecordedHost:
     def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int], None]) -> None:
         self.ran.append(["sent whole", dest])
 
-    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
-        self.ran.append(["fetched", root])
-        entry = tarfile.TarInfo(WHEEL)
-        entry.size = len(BUILT)
-        with tarfile.open(out, "w:gz") as tar:
-            tar.addfile(entry, io.BytesIO(BUILT))
+    def get_file(self, path: str, out: Path, *, limit: int) -> None:
+        self.ran.append(["fetched", path])
+        out.write_bytes(BUILT)
 
     def command(self, name: str) -> list[str]:
         """The command that was run by this program; empty when it was not."""

@@ -36,10 +36,10 @@ def folder() -> Path:
 @pytest.fixture
 def kept(world: World, folder: Path) -> str:
     """A wheel that another computer has brought; its url."""
-    there = folder.with_name("there") / folder.name / NAME
+    there = folder.with_name("there") / NAME
     there.parent.mkdir(parents=True)
     there.write_bytes(BUILT)
-    store_wheel(world.inventory, there)
+    store_wheel(world.inventory, there, folder.name)
     return f"{world.inventory.bucket}/wheels/{folder.name}"
 
 
@@ -88,7 +88,7 @@ def test_a_wheel_is_there_only_when_it_is_whole(
 
     monkeypatch.setattr(type(bucket.bucket_of(world.inventory).store), "write", killed)
     with pytest.raises(KeyboardInterrupt):
-        store_wheel(world.inventory, folder / NAME)
+        store_wheel(world.inventory, folder / NAME, folder.name)
     assert names[1] == f"wheels/{folder.name}/wheel.json" and world.names() == names[:1]
     (folder / NAME).unlink()
     found = find_cached_wheel(world.inventory, folder)
@@ -101,7 +101,7 @@ def after(world: World, folder: Path) -> CachedWheel:
     assert found and found.holds is False and content(folder) == []
     folder.mkdir()
     (folder / NAME).write_bytes(BUILT)
-    store_wheel(world.inventory, folder / NAME)
+    store_wheel(world.inventory, folder / NAME, folder.name)
     (folder / NAME).unlink()
     assert find_cached_wheel(world.inventory, folder) == CachedWheel(
         found.url, holds=True, taken=True
@@ -218,7 +218,7 @@ def test_what_one_has_built_the_other_finds(
     built = local_state.cache("wheels") / key / NAME
     built.parent.mkdir()
     built.write_bytes(BUILT)
-    store_wheel(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built)
+    store_wheel(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built, key)
 
     found = bo.fab("plan").ended(0, f"[h1] horovod: install the wheel kept in {url}{key} ({NAME})")
     assert "built here" not in found.out
