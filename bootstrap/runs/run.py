@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.hosts import Inventory, check_name
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.run_files import RunState
 from bootstrap.untrusted.unpack import Hostile
@@ -25,6 +25,9 @@ class Run:
     run_id: str
     results: Path
     hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.run_id, "a run's id")  # it becomes a part of paths and of commands
 
     @property
     def folder(self) -> str:

@@ -1,5 +1,5 @@
-"""Our repository over HTTP, from a mirror that has bad minutes. It is also a proxy: what is requested
-of another host comes from the repository too."""
+"""Our repository over HTTP, from a mirror that has bad minutes. It is also a proxy: a request for
+another host is answered from the repository too."""
 
 from __future__ import annotations
 
