@@ -19,6 +19,7 @@ from bootstrap.facts import egress, gpu, system
 from bootstrap.facts.egress import Egress
 from bootstrap.facts.gpu import BOUNDED, GpuFacts
 from bootstrap.facts.system import SystemFacts
+from bootstrap.inventory.hosts import is_name
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
 PYTHON_OF_APT = {"debian-12": "3.11", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
@@ -134,10 +135,9 @@ def _addresses(out: str) -> tuple[Address, ...]:
 
 
 def _run_processes(out: str) -> tuple[RunProcess, ...]:
-    return tuple(
-        RunProcess(int(pid), run_id, home)
-        for pid, run_id, home in (line.split(None, 2) for line in lines(out))
-    )
+    """Those of runs. Any process may call itself one, so an id that is not a name is left out."""
+    found = (line.split(None, 2) for line in lines(out))
+    return tuple(RunProcess(int(pid), id_, home) for pid, id_, home in found if is_name(id_))
 
 
 # python3 is most often a link to one of the others, which then is not started twice.
@@ -158,9 +158,12 @@ _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
   [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
 done"""
-# A process of a run has two variables in its environment, which its children inherit.
+# A process of a run has two variables in its environment, which its children inherit. root can read
+# those of other users too, who can set what they like: only this user's processes count.
 _RUN_PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
+u=$(id -u)
 for f in $(grep -lsa RAILHEAD_RUN= /proc/[0-9]*/environ); do
+  set -- $(ls -ldn "${f%/environ}"); [ "$3" = "$u" ] || continue
   p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v RAILHEAD_RUN); h=$(v RAILHEAD_HOME)
   [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
 done"""

@@ -27,7 +27,7 @@ from bootstrap.inventory.files import atomic_write
 from bootstrap.plan import runtimes
 from bootstrap.plan.runtimes import ROWS, Environment, Runtime
 from bootstrap.provision import uv
-from bootstrap.provision.wheel_store import wheels_of
+from bootstrap.provision.wheel_store import folder_of_built_here
 
 TRIED = "tried.json"
 PROMISED = frozenset({"sm_70", "sm_75", "sm_80"})  # V100; T4; A100, and with it A10G and L4
@@ -73,7 +73,7 @@ def make(environment: Environment, facts: HostFacts) -> Path:
         UsageError: a system package is missing.
         RailheadError: a download, the build or the test failed.
     """
-    kept = wheels_of(environment, facts)
+    kept = folder_of_built_here(environment, facts)
     if (kept / TRIED).exists():
         return next(kept.glob("horovod-*.whl"))
     refuse_missing(facts)

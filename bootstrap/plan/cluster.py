@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.internet import Internet
 from bootstrap.plan.runtimes import BucketClient, Environment
+
+HERE = "here"  # the origin of wheels that were built on this computer
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,17 @@ class Cluster:
             return complete, not host.builds_wheels, host.egress.apt.open is False, not chief
 
         return min(self.facts, key=preference)
+
+    @property
+    def wheel_origin(self) -> str:
+        """Names who builds this cluster's wheels, for whom alone they are kept: HERE for hosts on
+        this computer, else a digest of the stack's id. Other hosts are known by their verified
+        host keys, which nobody else can have; another set of hosts is another cluster."""
+        if self.inventory.kind.this_machine:
+            return HERE
+        stack = self.inventory.cluster_id
+        identity = [stack] if stack else sorted(peer.host_key for peer in self.peers)
+        return hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
 
     @property
     def incomplete(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from bootstrap.console.text import size
@@ -161,7 +162,8 @@ def _refuse_system_changes(cluster: Cluster, todo: Mapping[str, Changes], option
         facts, packages = cluster.facts[name], todo[name].packages
         if not facts.sudo or not facts.apt:
             lack = "sudo without a password" if facts.apt else "apt-get"
-            command = f"apt-get install {' '.join(packages)}" if packages else "what stands above"
+            install = shlex.join(["apt-get", "install", *packages])  # the facts name some of them
+            command = install if packages else "what stands above"
             raise UsageError(
                 f"system changes are needed and {name} has no {lack}:\n{listed}",
                 hint=f"ssh {name}, then as root: {command}",

@@ -12,6 +12,7 @@ from bootstrap.console.live import Board
 from bootstrap.console.text import size
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
+from bootstrap.inventory import local_state
 from bootstrap.plan.cluster import Cluster
 from bootstrap.plan.decide import cluster_line
 from bootstrap.plan.internet import CA
@@ -29,6 +30,7 @@ from bootstrap.ssh.bundle import pack_file
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import everywhere
 from bootstrap.ssh.session import Session
+from bootstrap.untrusted import unpack
 
 KEY = "~/.railhead/cluster/key"
 IMPORTS = "import tensorflow, keras, tf_keras"
@@ -102,11 +104,23 @@ class _Installation:
         self.cluster, self.plan, self.board = cluster, plan, board
         self.wheel = cluster.wheel
         self.built = threading.Event()
+        self.building = Path()  # a folder for a wheel that is built now
         self.environment = cluster.environment
         if self.wheel:
             self.built.set()
 
     def go(self) -> None:
+        """Carry out all steps. A wheel is kept only if the host that built it is ready."""
+        with unpack.stage(local_state.cache("wheels")) as self.building:
+            try:
+                self._go()
+            except HostsFailed as error:
+                if error.outcomes.get(self.cluster.builder) == "ok":
+                    self._keep_wheel()
+                raise
+            self._keep_wheel()
+
+    def _go(self) -> None:
         sessions = self.cluster.sessions
         working = {n: s for n, s in sessions.items() if _parts(self.plan, n)[1]}
         for name in sessions:
@@ -206,7 +220,7 @@ class _Installation:
     def _install_horovod(self, step_host: HostStep) -> None:
         builder = step_host.name == self.cluster.builder
         if builder and not self.wheel:
-            self.wheel = build(step_host)
+            self.wheel = build(step_host, self.building)
             self.built.set()
         while not self.built.wait(timeout=1):
             self.board.line(step_host.name, f"horovod: {self.cluster.builder} builds the wheel")
@@ -215,18 +229,21 @@ class _Installation:
         step_host.send("horovod", pack_file(self.wheel), "~/.railhead/wheels")
         step_host.install_wheel(f"~/.railhead/wheels/{self.wheel.name}")
         self._mark_complete(step_host, "horovod", IMPORTS_HOROVOD)
-        if builder:
-            self._store_in_bucket(step_host, self.wheel)
 
-    def _store_in_bucket(self, step_host: HostStep, wheel: Path) -> None:
-        """Store a tested wheel in the stack's bucket if the bucket has none. A failure is only
-        reported: the hosts are ready without it."""
+    def _keep_wheel(self) -> None:
+        """Keep the wheel that was installed: in the cache if it was built now, and in the stack's
+        bucket if this has none. A failure of the bucket is only reported: the hosts are ready
+        without it."""
+        if self.wheel is None or not self.plan.needs(self.cluster.builder, "horovod"):
+            return
+        folder = wheel_store.wheel_folder(self.cluster)
+        if self.cluster.wheel is None:
+            wheel_store.keep_wheel(self.wheel, folder)
         cached = self.cluster.cached_wheel
         if cached is None or cached.holds is not False:
             return
-        step_host.reporter("horovod")(f"the wheel goes to {cached.url}")
         try:
-            wheel_store.store_wheel(self.cluster.inventory, wheel)
+            wheel_store.store_wheel(self.cluster.inventory, self.wheel, folder.name)
         except (RailheadError, OSError) as error:
             reason = str(error).splitlines()[0]
             self.board.print_lines(f"the wheel was not kept in {cached.url}: {reason}")

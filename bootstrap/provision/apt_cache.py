@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPHandler, HTTPRedirectHandler, Request, build_opener
 
 from bootstrap.provision import apt_upstream
 
@@ -31,7 +31,21 @@ class _NoRedirects(HTTPRedirectHandler):
         """Follow no redirect."""
 
 
-OPENER = build_opener(_NoRedirects)
+class _CheckedConnection(HTTPConnection):
+    """Connects to an address that was checked, not to what the name resolves to now."""
+
+    def connect(self) -> None:
+        """Open the connection; OSError if no checked address answers."""
+        self.sock = apt_upstream.connect_directly(self.host, self.port)
+
+
+class _CheckedAddresses(HTTPHandler):
+    """Connects to checked addresses. This machine's own proxy may have any address."""
+
+    def http_open(self, request: Request) -> HTTPResponse:
+        """Send the request to the mirror, or to the proxy."""
+        kind = HTTPConnection if request.has_proxy() else _CheckedConnection
+        return self.do_open(kind, request)  # type: ignore[arg-type]
 
 
 class Download:
@@ -100,7 +114,8 @@ class Download:
         parts = urlsplit(url)
         apt_upstream.check_destination(parts.hostname or "", parts.port or 80, "http")
         request = Request(url, headers=dict(headers))
-        with OPENER.open(request, timeout=apt_upstream.SILENCE) as answer:
+        opener = build_opener(_NoRedirects, _CheckedAddresses)  # with the proxies of this moment
+        with opener.open(request, timeout=apt_upstream.SILENCE) as answer:
             length = _length(answer.headers)
             if shutil.disk_usage(self.path.parent).free < (length or 0) + ROOM:
                 raise OSError(f"its disk is full at {self.path.parent}")

@@ -1,11 +1,11 @@
-"""Outbound connections of the apt proxy: never to this machine or its link-local network, and
-through this machine's own proxy if it has one."""
+"""Outbound connections of the apt proxy: to public addresses that are not this machine's, and
+through this machine's own proxy if it has one, which then resolves the names."""
 
 from __future__ import annotations
 
 import socket
 from http.client import HTTPConnection
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -13,29 +13,59 @@ from urllib.request import getproxies, proxy_bypass
 SILENCE = 20  # seconds; apt itself gives up after 30
 
 
+# Each cloud's own services for its machines. Only Azure's are at a public address.
+CLOUD_SERVICES = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "fd00:ec2::254"})
+UNICAST6 = ip_network("2000::/3")
+NAT64 = ip_network("64:ff9b::/96")  # the last 32 bits are an address of IPv4
+
+
 class PrivateAddress(OSError):
-    """The name resolves to an address of this machine or of its link-local network."""
+    """The name resolves to an address that is not public, or is this machine's."""
 
 
 def resolve(host: str, port: int) -> list[Any]:
     """The socket addresses of a name.
 
     Raises:
-        PrivateAddress: an address is this machine's or link-local, where clouds serve credentials.
+        PrivateAddress: an address is not public, or is this machine's or a cloud's own service.
         OSError: the name does not resolve.
     """
     found = [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    if any(_is_private(str(address[0])) for address in found):
-        raise PrivateAddress(f"{host} resolves to this computer or its local link")
+    if private := [str(address[0]) for address in found if _is_private(str(address[0]))]:
+        raise PrivateAddress(f"{host} resolves to {private[0]}; hosts reach public addresses only")
     return found
 
 
 def _is_private(address: str) -> bool:
+    """Whether no host may reach this address through this computer."""
     found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address) and found.ipv4_mapped:
-        found = found.ipv4_mapped
-    inner = found.is_loopback or found.is_unspecified
-    return inner or found.is_link_local or found.is_multicast
+    if isinstance(found, IPv6Address) and (inner := found.ipv4_mapped or _of_nat64(found)):
+        return _is_private(str(inner))
+    if str(found) in CLOUD_SERVICES or not found.is_global or found.is_multicast:
+        return True
+    if isinstance(found, IPv6Address):
+        # 6to4 and Teredo lead to an IPv4 address that is in the IPv6 address.
+        if found not in UNICAST6 or found.sixtofour or found.teredo:
+            return True
+    elif found.is_reserved:
+        return True
+    return _is_own(str(found))
+
+
+def _of_nat64(address: IPv6Address) -> IPv4Address | None:
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
+
+
+def _is_own(address: str) -> bool:
+    """Whether an address is one of this machine's: from there it would be its own peer. Sends
+    nothing."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))
+        except OSError:  # there is no route to it
+            return False
+        return str(probe.getsockname()[0]) == address
 
 
 def check_destination(host: str, port: int, scheme: str) -> None:
@@ -61,8 +91,14 @@ def connect(host: str, port: int) -> socket.socket:
         tunnel.set_tunnel(host, port)
         tunnel.connect()
         return tunnel.sock
+    return connect_directly(host, port)
+
+
+def connect_directly(host: str, port: int) -> socket.socket:
+    """A TCP connection to one of the addresses that `resolve` checked: another look-up of the name
+    may have another answer."""
     failure: OSError = PrivateAddress(host)
-    for address in resolve(host, port):  # connect only to the addresses that `resolve` checked
+    for address in resolve(host, port):
         try:
             return socket.create_connection(address[:2], SILENCE)
         except OSError as error:

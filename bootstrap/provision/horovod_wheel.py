@@ -1,22 +1,22 @@
-"""Builds the Horovod wheel on one host, tests it there on two ranks and downloads it to here."""
+"""Builds the Horovod wheel on one host, tests it there on two ranks and fetches it to here, where
+nothing opens it: it is code of that host."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from bootstrap.console.text import size
+from bootstrap.console.text import clean, size
 from bootstrap.plan import downloads, runtimes
-from bootstrap.provision import wheel_store, wheels
+from bootstrap.provision import wheels
 from bootstrap.provision.apt_proxy import apt_proxy
 from bootstrap.provision.host_step import QUIET, HostStep
-from bootstrap.provision.wheel_store import wheel_folder
-from bootstrap.untrusted import unpack
+from bootstrap.provision.wheel_store import NAME
+from bootstrap.untrusted.unpack import Hostile
 
 BUILD = "~/.railhead/build"
-WHEEL_LIMIT = 1 << 30  # bytes; a wheel with NCCL has a few MB
+WHEEL_LIMIT = 1 << 28  # bytes; a wheel with NCCL has 21 MB
 APT = f"{BUILD}/apt.conf"
 # Replaces the host's own settings, which may name an unreachable proxy.
 APT_SETTINGS = """Dir::Etc::main "/dev/null";
@@ -26,11 +26,12 @@ Acquire::https::Proxy "{0}";
 """
 
 
-def build(step_host: HostStep) -> Path:
-    """Build the wheel, test it and download it into this machine's cache.
+def build(step_host: HostStep, into: Path) -> Path:
+    """Build the wheel, test it and fetch it into the folder `into` of this machine.
 
     Raises:
         RailheadError: the build or the test failed.
+        Hostile: what the host sent is not a file with the name of a wheel.
     """
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
@@ -39,9 +40,11 @@ def build(step_host: HostStep) -> Path:
     argv = ["sh", f"{BUILD}/horovod.sh", environment.folder, f"{BUILD}/out"]
     with supplied(step_host) as found:
         built = step_host.run("horovod", [*argv, f"{BUILD}/horovod.txt"], env=found)
-    step_host.install_wheel(built.tail[-1])
+    name = _wheel_name(built.tail)
+    step_host.install_wheel(f"{BUILD}/out/{name}")
     _test(step_host)
-    wheel = _download(step_host)
+    wheel = into / name
+    step_host.session.get_file(f"{BUILD}/out/{name}", wheel, limit=WHEEL_LIMIT)
     step_host.session.call("remove", paths=[BUILD])
     return wheel
 
@@ -84,22 +87,17 @@ def _wheel_folders(step_host: HostStep, with_nvcc: bool) -> Iterator[Path]:
             yield wheels.fetch([(runtimes.LOCKS / name).read_text()], python, report_bytes)
 
 
+def _wheel_name(tail: Sequence[str]) -> str:
+    """The name of the wheel, whose path is the last line of the build's output."""
+    name = PurePosixPath(tail[-1]).name if tail else ""
+    if not NAME.fullmatch(name):
+        raise Hostile(f"{clean(name)[:80]!r} as the name of a wheel")
+    return name
+
+
 def _test(step_host: HostStep) -> None:
     """Check the wheel's features and a sum over two ranks, before other hosts get the wheel."""
     environment = step_host.cluster.environment
     python = environment.interpreter
     argv = [*runtimes.TRY_WHEEL, python, f"{BUILD}/try_wheel.py", *environment.runtime.parts]
     step_host.run("horovod", argv, env={**QUIET, **runtimes.TRY_VARIABLES})
-
-
-def _download(step_host: HostStep) -> Path:
-    """Copy the wheel to this machine's cache, where it appears complete or not at all."""
-    folder = wheel_folder(step_host.cluster)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as part:
-        packed, files = Path(part) / "wheel.tar.gz", Path(part) / "files"
-        step_host.session.get(f"{BUILD}/out", ["horovod-*.whl"], packed, limit=WHEEL_LIMIT)
-        unpack.unpack(packed, files, WHEEL_LIMIT)
-        wheel = wheel_store.local_wheel(files)
-        assert wheel is not None, "the build ended well and left no wheel"
-        return wheel.replace(folder / wheel.name)

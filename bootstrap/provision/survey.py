@@ -133,9 +133,9 @@ def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCl
 
 
 def with_wheel(cluster: AnyCluster) -> AnyCluster:
-    """The cluster with the wheel in this machine's cache. If hosts need a wheel, the stack's
+    """The cluster with its wheel in this machine's cache. If hosts need a wheel, the stack's
     bucket is checked too; its wheel is downloaded if the cache has none."""
     needed = cluster.environment.runtime.horovod and cluster.incomplete
     folder = wheel_folder(cluster)
     cached = wheel_store.find_cached_wheel(cluster.inventory, folder) if needed else None
-    return replace(cluster, wheel=wheel_store.local_wheel(folder), cached_wheel=cached)
+    return replace(cluster, wheel=wheel_store.find_wheel(cluster), cached_wheel=cached)

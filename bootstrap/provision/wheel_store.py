@@ -1,8 +1,12 @@
 """Horovod wheels: this machine's cache, and the stack's bucket, which shares them with all users.
 
-`wheels/<key>/wheel.json` names the wheel for one kind of host, with its sha256, which is also in
-the object name of the wheel. It is written last, so nobody finds an incomplete wheel, and two
-concurrent uploads leave a valid one.
+A wheel is code of the host that built it. So the name of its folder begins with who built it
+(`Cluster.wheel_origin`): another cluster never gets it, and hosts on this computer only get what
+was built here. This computer keeps and sends the bytes; it opens no wheel of a host.
+
+`wheels/<key>/wheel.json` in a bucket names the wheel for one kind of host, with its sha256, which
+is also in the object name of the wheel. It is written last, so nobody finds an incomplete wheel,
+and two concurrent uploads leave a valid one.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Inventory
-from bootstrap.plan.cluster import CachedWheel, Cluster
+from bootstrap.plan.cluster import HERE, CachedWheel, Cluster
 from bootstrap.plan.runtimes import Environment
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
@@ -32,19 +36,36 @@ class CorruptWheel(RailheadError):
 
 
 def wheel_folder(cluster: Cluster) -> Path:
-    """The folder in this machine's cache with the wheel for these hosts."""
-    return wheels_of(cluster.environment, cluster.facts[cluster.builder])
+    """The folder in this machine's cache for the wheel that this cluster builds."""
+    return _folder(cluster.wheel_origin, cluster.environment, cluster.facts[cluster.builder])
 
 
-def wheels_of(environment: Environment, builder: HostFacts) -> Path:
-    """The folder in this machine's cache with the wheel that a host like `builder` builds."""
-    return local_state.cache("wheels") / environment.wheel_key(builder)
+def folder_of_built_here(environment: Environment, facts: HostFacts) -> Path:
+    """The folder in this machine's cache for the wheel that this computer builds for such hosts."""
+    return _folder(HERE, environment, facts)
+
+
+def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
+    return local_state.cache("wheels") / f"{origin}-{environment.wheel_key(builder)}"
+
+
+def find_wheel(cluster: Cluster) -> Path | None:
+    """The wheel for these hosts in this machine's cache: one that this cluster built, else one
+    that this computer built; None if there is none."""
+    here = folder_of_built_here(cluster.environment, cluster.facts[cluster.builder])
+    return local_wheel(wheel_folder(cluster)) or local_wheel(here)
+
+
+def keep_wheel(wheel: Path, folder: Path) -> None:
+    """Copy a wheel into a folder of this machine's cache."""
+    atomic_write(folder / wheel.name, wheel.read_bytes())
 
 
 def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
-    """The state of the wheel for `folder` in the stack's bucket; None without a bucket. Downloads
-    the wheel if the folder has none. Raises no error: without this wheel, a host builds one."""
-    if not inventory.bucket:
+    """The state of the wheel for `folder` in the stack's bucket; None without a bucket, and for
+    hosts on this computer. Downloads the wheel if the folder has none. Raises no error: without
+    this wheel, a host builds one."""
+    if not inventory.bucket or inventory.kind.this_machine:
         return None
     url = f"{inventory.bucket}/{WHEELS}{folder.name}"
     try:
@@ -62,8 +83,8 @@ def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
         )
 
 
-def store_wheel(inventory: Inventory, wheel: Path) -> None:
-    """Upload a wheel to the stack's bucket, under the name of its folder.
+def store_wheel(inventory: Inventory, wheel: Path, key: str) -> None:
+    """Upload a wheel to the stack's bucket, under `key`: the name of the cluster's folder.
 
     Raises:
         RailheadError: the upload failed.
@@ -71,8 +92,8 @@ def store_wheel(inventory: Inventory, wheel: Path) -> None:
     store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     entry = {"schema": 1, "name": wheel.name, "bytes": len(data), "sha256": digest}
-    store.write(f"{WHEELS}{wheel.parent.name}/{digest}/{wheel.name}", data)
-    store.write(f"{WHEELS}{wheel.parent.name}/wheel.json", json.dumps(entry).encode())
+    store.write(f"{WHEELS}{key}/{digest}/{wheel.name}", data)
+    store.write(f"{WHEELS}{key}/wheel.json", json.dumps(entry).encode())
 
 
 def local_wheel(folder: Path) -> Path | None:

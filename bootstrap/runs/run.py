@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.hosts import Inventory, check_name
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.decode import decoded
 from bootstrap.untrusted.run_files import RunState
@@ -25,6 +25,9 @@ class Run:
     run_id: str
     results: Path
     hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.run_id, "a run's id")  # it becomes a part of paths and of commands
 
     @property
     def folder(self) -> str:

@@ -48,7 +48,8 @@ def refuse_second(cluster: Cluster) -> None:
     """HostsBusy when a run or a health check is in progress on any of the hosts."""
     for name, facts in cluster.facts.items():
         for process in facts.run_processes:
-            of_run = f"fab attach --run {process.run_id}   # or: fab cancel --run {process.run_id}"
+            run_id = shlex.quote(process.run_id)
+            of_run = f"fab attach --run {run_id}   # or: fab cancel --run {run_id}"
             of_check = "wait until it has ended; fab teardown ends what a broken one has left"
             raise HostsBusy(
                 f"{name} is busy with run {process.run_id}: one run at a time",

@@ -40,7 +40,7 @@ BOUNDS = {
     "open": Bounds(60, 60, 16_000_000),  # the shell's greeting, the facts, the agent's start
     "sh": Bounds(600, 12 * 3600, 16_000_000),
     "run": Bounds(600, 12 * 3600, 4 * ANSWER),
-    **dict.fromkeys(("tree", "place_folder", "get", "collect"), WORK),
+    **dict.fromkeys(("tree", "place_folder", "get", "get_file", "collect"), WORK),
     **dict.fromkeys(("remove", "data_state", "paths_state"), WORK),
     "receive_data": LONG,
     "follow": Bounds(120, math.inf, math.inf),  # an event comes every 10 s; a run may take weeks

@@ -26,6 +26,7 @@ from bootstrap.console.output import ByteReporter, Reporter
 from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts, parse, script
 from bootstrap.inventory.hosts import Host
+from bootstrap.remote.run.manifest import size_and_sha256
 from bootstrap.ssh.bounded_channel import ANSWER, BOUNDS, BoundedChannel
 from bootstrap.ssh.bounded_channel import ConnectionLost as ConnectionLost
 from bootstrap.ssh.bundle import Bundle, tar
@@ -269,7 +270,18 @@ class Session:
     def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Any:
         """Fetch the matching files as one tar.gz into `out`, which must not exist; returns
         {"files": [...], "left": [...]}. Open it with `unpack.unpack`: its content is untrusted."""
-        return self._receive(out, limit, "get", root=root, patterns=list(patterns))
+        most = unpack.packed_limit(limit)
+        return self._receive(out, most, "get", root=root, patterns=list(patterns), limit=limit)
+
+    def get_file(self, path: str, out: Path, *, limit: int) -> None:
+        """Fetch one file of at most `limit` bytes, as it is, into `out`, which must not exist.
+
+        Raises:
+            Hostile: it is larger, or not what the host has the sha256 of.
+        """
+        answer = self._receive(out, limit, "get_file", path=path, limit=limit)
+        if size_and_sha256(str(out))[1] != answer["sha256"]:
+            raise unpack.Hostile("a file with another content than its sha256 says")
 
     def sizes(self, root: str, patterns: Sequence[str]) -> list[Any]:
         """The matching files of a folder, [path, bytes] each; untrusted, as all names of a host."""
@@ -279,22 +291,23 @@ class Session:
 
     def collect(self, folder: str, out: Path, *, limit: int) -> Any:
         """Fetch a run's results as `get` does; the result has also "skipped" and "changed"."""
-        return self._receive(out, limit, "collect", folder=folder)
+        most = unpack.packed_limit(limit)
+        return self._receive(out, most, "collect", folder=folder, limit=limit)
 
-    def _receive(self, out: Path, limit: int, op: str, **kw: Any) -> Any:
-        """The result of an operation that sends an archive of at most `limit` bytes of content.
+    def _receive(self, out: Path, most: int, op: str, **kw: Any) -> Any:
+        """The result of an operation that sends at most `most` bytes, which go to `out`.
 
         Raises:
-            Hostile: the host sent more than such an archive can have.
+            Hostile: the host sent more.
         """
-        remaining = unpack.packed_limit(limit)
+        remaining = most
         with unpack.new_file(out) as sink:
 
             def chunk(event: Mapping[str, Any]) -> None:
                 nonlocal remaining
                 left = event.get("chunk")
                 if type(left) is not int or not 0 < left <= remaining:
-                    raise unpack.Hostile(f"an archive of more than {limit} bytes")
+                    raise unpack.Hostile(f"more than {most} bytes")
                 remaining -= left
                 while left:
                     data = self._channel.read(left)
@@ -303,8 +316,8 @@ class Session:
                     sink.write(data)
                     left -= len(data)
 
-            more = 2 * remaining  # with the lines between the pieces
-            return self.call(op, on_event=chunk, bytes=more, limit=limit, **kw)
+            more = 2 * most  # with the lines between the pieces
+            return self.call(op, on_event=chunk, bytes=more, **kw)
 
     def close(self) -> None:
         """Close the channel and the connection; processes detached from them keep running."""

@@ -14,6 +14,7 @@ RESULTS: Mapping[str, Any] = {
     "read": {str: TEXT},
     "run": {"rc": int, "tail": [str]},
     "get": SENT,
+    "get_file": {"sha256": str},
     "collect": {**SENT, "skipped": list},
     "follow": {"lost": bool},
     "listen": {"port": int},
@@ -28,7 +29,7 @@ EVENTS: Mapping[str, tuple[Any, ...]] = {
     "agent": ({"agent": int},),
     "run": ({"line": str}, {"grown": int}),
     **dict.fromkeys(("tree", "place_folder", "receive_data"), ({"need": list},)),
-    **dict.fromkeys(("get", "collect"), ({"chunk": int},)),
+    **dict.fromkeys(("get", "get_file", "collect"), ({"chunk": int},)),
     "follow": (
         {"metrics": str, "offset": int},
         {"log": str, "log_offset": int},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import http.server
+import ipaddress
 import os
 import socket
 import ssl
@@ -380,11 +381,77 @@ def test_inward_addresses_are_refused_also_as_mirrors(
         assert get(at, f"http://{place}/a.deb")[0] == 403
         with (
             asking(at) as connection,
-            pytest.raises(OSError, match="403 .* resolves to this computer"),
+            pytest.raises(OSError, match="403 .* resolves to "),
         ):
             connection.set_tunnel(name, mirror.http.server_address[1])
             connection.request("GET", "/a.deb")
     assert mirror.requests == []
+
+
+PUBLIC = ["8.8.8.8", "2600::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+OTHERS = [
+    *("10.0.0.1", "192.168.1.1", "100.64.0.1", "192.0.2.9", "224.0.0.1", "240.0.0.1", "fd00::1"),
+    *("fe80::1%lo", "fec0::1", "ff0e::1", "2001:db8::1", "::127.0.0.1", "::ffff:10.0.0.1"),
+    *("64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:1::"),
+    *("168.63.129.16", "::ffff:168.63.129.16", "100.100.100.200", "fd00:ec2::254"),
+]
+
+
+@pytest.mark.parametrize("address", [*PUBLIC, *OTHERS])
+def test_only_public_addresses_are_outward_and_no_inward_one_of_a_cloud(address: str) -> None:
+    assert apt_upstream._is_private(address) is (address not in PUBLIC)
+
+
+def test_this_computers_addresses_are_inward_also_public_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Addresses of the loopback device stand for public ones of this computer."""
+    monkeypatch.setattr(ipaddress.IPv4Address, "is_global", True)
+    own = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    for address in ("127.0.0.1", *(found for found in own if ":" not in found)):
+        assert apt_upstream._is_private(address)
+    assert not apt_upstream._is_private("203.0.113.9")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_name_whose_address_changes_after_the_check_leads_nowhere(
+    proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Its first address, which may be reached, has no server."""
+    port = mirror.http.server_address[1]
+    answers = ["127.0.0.9"]
+
+    def resolve(host: str, *args: Any, **options: Any) -> Any:
+        if host == "changes.example":
+            host = answers.pop() if answers else "127.0.0.1"
+        return real(host, *args, **options)
+
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(apt_upstream, "_is_private", lambda address: address == "127.0.0.1")
+    place = f"changes.example:{port}"
+    with host(proxy, f"{scheme}://{place}") as at, asking(at) as connection:
+        if scheme == "https":
+            tunnel(connection, place)
+            with pytest.raises(OSError, match="Tunnel connection failed: 50"):
+                connection.request("GET", "/a.deb")
+        else:
+            connection.request("GET", f"http://{place}/a.deb")
+            assert connection.getresponse().status in (403, 502)
+    assert mirror.requests == [] and answers == []
+
+
+def test_http_by_a_proxy_of_this_computers_own(
+    proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have an inward address; a mirror whose name is one may not."""
+    monkeypatch.setattr(apt_upstream, "_is_private", lambda address: address == "127.0.0.1")
+    monkeypatch.setenv("http_proxy", mirror.origin)
+    monkeypatch.setenv("no_proxy", "")
+    with host(proxy, "http://known-there.invalid", "http://127.0.0.1") as at:
+        assert get(at, "http://known-there.invalid/a.deb")[:2] == (200, LARGE)
+        assert get(at, "http://127.0.0.1/a.deb")[0] == 403
+    assert mirror.requests == ["http://known-there.invalid/a.deb"]
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

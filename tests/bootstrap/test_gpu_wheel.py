@@ -16,7 +16,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.gpu_tools import wheel as gpu_wheel
 from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import RUNTIMES, Environment
-from bootstrap.provision.wheel_store import wheels_of
+from bootstrap.provision.wheel_store import folder_of_built_here
 
 from .test_fatbin import entry, fatbin
 
@@ -73,7 +73,7 @@ def test_this_machines_facts_are_read_as_a_hosts_are() -> None:
 def test_it_is_kept_where_bootstrap_looks_and_made_once(made: Made, debian: HostFacts) -> None:
     environment = gpu_wheel.environment_for(debian)
     kept = gpu_wheel.make(environment, debian)
-    assert kept == wheels_of(environment, debian) / NAME
+    assert kept == folder_of_built_here(environment, debian) / NAME
     assert made.done == ["install", "build", "attempt"]
     output = json.loads((kept.parent / "tried.json").read_text())
     assert output["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
@@ -84,7 +84,11 @@ def test_it_is_kept_where_bootstrap_looks_and_made_once(made: Made, debian: Host
 
 def test_what_a_killed_one_left_is_removed(made: Made, debian: HostFacts) -> None:
     environment = gpu_wheel.environment_for(debian)
-    left = local_state.cache("building") / wheels_of(environment, debian).name / "env/bin/python"
+    left = (
+        local_state.cache("building")
+        / folder_of_built_here(environment, debian).name
+        / "env/bin/python"
+    )
     left.mkdir(parents=True)
     gpu_wheel.make(environment, debian)
     assert not left.exists()
@@ -92,7 +96,7 @@ def test_what_a_killed_one_left_is_removed(made: Made, debian: HostFacts) -> Non
 
 def test_one_that_bootstrap_built_is_only_tried(made: Made, debian: HostFacts) -> None:
     environment = gpu_wheel.environment_for(debian)
-    there = wheel(wheels_of(environment, debian))
+    there = wheel(folder_of_built_here(environment, debian))
     assert gpu_wheel.make(environment, debian) == there
     assert made.done == ["install", "attempt"]
 
@@ -102,7 +106,7 @@ def test_without_code_for_a_gpu_it_is_not_kept(made: Made, debian: HostFacts) ->
     environment = gpu_wheel.environment_for(debian)
     with pytest.raises(RailheadError, match="^the wheel has no code for sm_70$"):
         gpu_wheel.make(environment, debian)
-    assert not wheels_of(environment, debian).exists()
+    assert not folder_of_built_here(environment, debian).exists()
 
 
 def test_what_is_missing_is_named_before_anything_is_fetched(made: Made, debian: HostFacts) -> None:

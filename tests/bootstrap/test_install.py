@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,12 +75,9 @@ class RecordedHost:
     def send_folder(self, bundle: Any, dest: str, *, on_sent: Callable[[int], None]) -> None:
         self.ran.append(["sent whole", dest])
 
-    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> None:
-        self.ran.append(["fetched", root])
-        entry = tarfile.TarInfo(WHEEL)
-        entry.size = len(BUILT)
-        with tarfile.open(out, "w:gz") as tar:
-            tar.addfile(entry, io.BytesIO(BUILT))
+    def get_file(self, path: str, out: Path, *, limit: int) -> None:
+        self.ran.append(["fetched", path])
+        out.write_bytes(BUILT)
 
     def command(self, name: str) -> list[str]:
         """The command that was run by this program; empty when it was not."""
@@ -129,6 +125,92 @@ def test_a_wheel_is_tried_where_it_was_built_before_others_get_it(cluster: Clust
     assert [path.name for path in wheel_folder(cluster).iterdir()] == [WHEEL]
 
 
+def with_keys(cluster: Cluster, *keys: str) -> Cluster:
+    """The cluster with these verified host keys."""
+    peers = zip(cluster.peers, keys, strict=True)
+    return replace(cluster, peers=tuple(replace(peer, host_key=key) for peer, key in peers))
+
+
+def of(cluster: Cluster, **inventory: Any) -> Cluster:
+    """The cluster with other properties of its inventory."""
+    return replace(cluster, inventory=replace(cluster.inventory, **inventory))
+
+
+OTHERS: Mapping[str, Callable[[Cluster], Cluster]] = {
+    "the same hosts": lambda c: c,
+    "the same hosts under another name": lambda c: of(c, name="other"),
+    "the same hosts in another order": lambda c: with_keys(c, "key 2", "key 1"),
+    "another host": lambda c: with_keys(c, "key 1", "key 3"),
+    "hosts on this computer": lambda c: of(c, cloud="local"),
+    "a stack": lambda c: of(c, cluster_id="dev-1"),
+    "another stack": lambda c: of(c, cluster_id="dev-2"),
+}
+AD_HOC = [name for name in OTHERS if name.startswith("the same hosts")]
+
+
+@pytest.mark.parametrize(
+    ("builder", "users"),
+    [
+        ("the same hosts", AD_HOC),
+        ("a stack", ["a stack"]),
+        ("hosts on this computer", [*OTHERS]),
+    ],
+)
+def test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_all(
+    cluster: Cluster, builder: str, users: list[str]
+) -> None:
+    keyed = with_keys(cluster, "key 1", "key 2")
+    apply(OTHERS[builder](keyed), {name: RecordedHost(name) for name in ("h1", "h2")}, "horovod")
+    found = {name: survey.with_wheel(other(keyed)).wheel for name, other in OTHERS.items()}
+    assert [name for name, wheel in found.items() if wheel] == users
+    assert {wheel.read_bytes() for wheel in found.values() if wheel} == {BUILT}
+
+
+def test_a_wheel_of_an_earlier_version_is_not_used(cluster: Cluster) -> None:
+    """Nobody knows who built it."""
+    old = local_state.cache("wheels") / cluster.environment.wheel_key(cluster.facts["h1"])
+    old.mkdir()
+    (old / WHEEL).write_bytes(BUILT)
+    assert [survey.with_wheel(other(cluster)).wheel for other in OTHERS.values()] == [None] * 7
+
+
+def test_hosts_on_this_computer_take_no_wheel_from_a_bucket(cluster: Cluster, world: World) -> None:
+    bucket = {"bucket": world.inventory.bucket, "region": world.inventory.region}
+    stack = of(cluster, **bucket, cloud=world.inventory.cloud, cluster_id="dev-1")
+    apply(survey.with_wheel(stack), {n: RecordedHost(n) for n in ("h1", "h2")}, "horovod")
+    assert len(world.names()) == 2
+    here = survey.with_wheel(of(stack, cloud="local"))
+    assert here.wheel is None and here.cached_wheel is None
+
+
+class Hostile(RecordedHost):
+    """A host that says another name of its wheel."""
+
+    wheel = ""
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], **options: Any) -> Reply:
+        return Reply(0, (self.wheel,)) if argv[0] == "sh" else super().run(argv, env, **options)
+
+
+@pytest.mark.parametrize(
+    "wheel",
+    ["", "/out/..", f"/out/{WHEEL}\n", "/out/horovod-1.whl/evil.pth", "/out/--target=x.whl"],
+    ids=["none", "above", "line", "path", "option"],
+)
+def test_what_has_not_the_name_of_a_wheel_is_not_fetched(cluster: Cluster, wheel: str) -> None:
+    hosts = {"h1": Hostile("h1"), "h2": RecordedHost("h2")}
+    hosts["h1"].wheel = wheel  # type: ignore[attr-defined]
+    with pytest.raises(HostsFailed, match="as the name of a wheel"):
+        apply(cluster, hosts, "horovod")
+    assert not hosts["h1"].command("fetched") and kept_wheels() == []
+
+
+def kept_wheels() -> list[str]:
+    """All files below the cache of wheels."""
+    files = local_state.cache("wheels").rglob("*")
+    return [path.name for path in files if path.is_file()]
+
+
 def test_commands_on_a_host_cache_in_our_folder_and_use_the_proxy(cluster: Cluster) -> None:
     host = RecordedHost("h1")
     internet = Internet(proxy="http://me:s3cret@p.example", ca="certificates")
@@ -171,6 +253,43 @@ def test_who_waits_for_a_wheel_gives_way_to_its_build_and_imports_meanwhile(
     again = {name: RecordedHost(name) for name in ("h1", "h2")}
     apply(there, again, "runtime", "horovod")
     assert not again["h2"].command("nice")
+
+
+class WithKeys(RecordedHost):
+    """A host on which one file cannot be written."""
+
+    fails_to_write = ""
+
+    def call(self, op: str, **kw: Any) -> Any:
+        if op == "read":
+            return dict.fromkeys(kw["paths"], "ssh-ed25519 AAAA")
+        super().call(op, **kw)
+        if self.fails_to_write in self.written:
+            raise RailheadError("the disk is full")
+        return None
+
+
+@pytest.mark.parametrize(
+    ("fails", "kept"),
+    [
+        ("imports on h1", []),
+        ("imports on h2", [WHEEL]),
+        ("keys on h1", []),
+        ("keys on h2", [WHEEL]),
+    ],
+)
+def test_a_wheel_is_kept_only_when_its_builder_is_ready(
+    cluster: Cluster, fails: str, kept: list[str]
+) -> None:
+    hosts = {name: WithKeys(name) for name in ("h1", "h2")}
+    step, _, name = fails.partition(" on ")
+    hosts[name].fails_to_write = {
+        "imports": f"{cluster.environment.folder}/.ok",
+        "keys": "~/.ssh/authorized_keys",
+    }[step]
+    with pytest.raises(HostsFailed):
+        apply(cluster, hosts, "horovod", "key")
+    assert kept_wheels() == kept
 
 
 @pytest.mark.parametrize("fails", ["sh", "mpirun"])

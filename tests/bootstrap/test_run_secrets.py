@@ -18,6 +18,7 @@ SECRETS = {
     "not ASCII": ("gr\u00fcn", "gr\u00fcn gr\\u00fcn", "[secret] [secret]"),
     "one within another": ("ab1\nab1cd2", "ab1cd2 ab1", "[secret] ab1"),
     "a pattern's characters": ("a.*b(", "a.*b( axxb(", "[secret] axxb("),
+    "one that begins with another": ("abcd\nabcd-rest", "abcd-rest abcd", "[secret] [secret]"),
     "nothing": ("", "as it was", "as it was"),
 }
 
@@ -33,6 +34,13 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 @pytest.mark.parametrize("value, text, shown", SECRETS.values(), ids=SECRETS)
 def test_secrets_are_taken_out(lines: ModuleType, value: str, text: str, shown: str) -> None:
     assert lines.Secrets([value]).redact(text.encode()).decode() == shown
+
+
+@pytest.mark.parametrize("values", [("pass", "pass-word"), ("pass-word", "pass")])
+def test_of_a_secret_that_begins_with_another_nothing_is_left(
+    lines: ModuleType, values: tuple[str, str]
+) -> None:
+    assert lines.Secrets(values).redact(b"pass-word pass word") == b"[secret] [secret] word"
 
 
 def test_no_secret_is_in_any_file(home: Path) -> None:

@@ -202,6 +202,31 @@ def test_an_agent_that_lies_is_refused(session: Session, tmp_path: Path, lines: 
     assert (tmp_path / "got").stat().st_size == 0
 
 
+def test_one_file_is_fetched_as_it_is(agent: Session, there: Path, tmp_path: Path) -> None:
+    (there / "w.whl").write_bytes(content := os.urandom(600_000))
+    agent.get_file("~/w.whl", tmp_path / "got", limit=600_000)
+    assert (tmp_path / "got").read_bytes() == content
+    (there / "link").symlink_to("w.whl")
+    for path, limit in (("~/w.whl", 599_999), ("~/link", 600_000), ("~/none", 600_000)):
+        with pytest.raises(RailheadError, match="^get_file: "):
+            agent.get_file(path, tmp_path / f"no {limit} {path[2:]}", limit=limit)
+    assert agent.run(["true"]).rc == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"event": {"chunk": 11}}', '{"event": {"chunk": 3}}\nabc{"ok": {"sha256": "0"}}'],
+    ids=["too large", "another sha256"],
+)
+def test_a_file_that_is_not_what_it_should_be_is_refused(
+    session: Session, tmp_path: Path, text: str
+) -> None:
+    session._agent = True
+    session._send(f"cat <<'END'\n\n@loop\n{text}\nEND\nexec cat >/dev/null\n@go\n".encode())
+    with pytest.raises(Hostile):
+        session.get_file("~/w.whl", tmp_path / "got", limit=10)
+
+
 def test_a_line_without_an_end_is_cut_off(session: Session, monkeypatch: Any) -> None:
     monkeypatch.setattr("bootstrap.ssh.session.ANSWER", 100_000)
     session._agent = True

@@ -1,4 +1,5 @@
-"""Our repository over HTTP, from a mirror that has bad minutes."""
+"""Our repository over HTTP, from a mirror that has bad minutes. It is also a proxy: a request for
+another host is answered from the repository too."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from hosts.packages import Repository
 from hosts.systemd import SystemdHost
@@ -18,6 +20,7 @@ class Mirror(http.server.SimpleHTTPRequestHandler):
     bad: list[str] = []
 
     def do_GET(self) -> None:
+        self.path = urlsplit(self.path).path
         if self.bad and self.path.endswith(self.bad[0]):
             if len(self.bad) > 1:
                 self.bad.pop(0)

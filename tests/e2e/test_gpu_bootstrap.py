@@ -29,7 +29,9 @@ PIN, DRIVER = "nvidia-driver-pinning-580", "nvidia-open-580"
 
 
 @pytest.fixture
-def shut_in(full_hosts_possible: None, repository: Repository) -> Iterator[SystemdHost]:
+def shut_in(
+    full_hosts_possible: None, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SystemdHost]:
     """A stock Debian with a T4. Debian's mirror is reached from here alone; NVIDIA's key, which
     comes from where nobody here gets, is there."""
     refuse(systemd.missing())
@@ -37,7 +39,9 @@ def shut_in(full_hosts_possible: None, repository: Repository) -> Iterator[Syste
     host = SystemdHost(network, "h1", binds={repository.folder: OURS})
     keyring = repository.add("cuda-keyring")
     with serving(elsewhere.gateway, repository) as address:
-        use_mirror(host, address)
+        # This computer reaches the mirror by a proxy: it leads no host to its own addresses.
+        monkeypatch.setenv("http_proxy", address)
+        use_mirror(host, "http://mirror.invalid")
         host.start()
         put_card(host, "0x1eb8")
         assert host.exec("dpkg", "--install", f"{OURS}/{keyring.name}").returncode == 0

@@ -18,7 +18,7 @@ from bootstrap.remote.agent.commands import run, start
 from bootstrap.remote.agent.data import data_state, paths_state, receive_data
 from bootstrap.remote.agent.files import place_folder, read, remove, text_of, tree, write
 from bootstrap.remote.agent.network import dial, listen, ports
-from bootstrap.remote.agent.packing import collect, get
+from bootstrap.remote.agent.packing import collect, get, get_file
 from bootstrap.remote.run.manifest import open_regular
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
@@ -117,6 +117,7 @@ OPS = {
         place_folder,
         run,
         get,
+        get_file,
         collect,
         read,
         follow,

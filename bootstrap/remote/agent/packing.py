@@ -6,7 +6,9 @@ Only regular files are opened. Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
+import hashlib
 import os
 import re
 import stat
@@ -16,6 +18,8 @@ from typing import IO, Any, cast
 
 from bootstrap.remote.agent.channel import Chunks
 from bootstrap.remote.run.manifest import GROWING, Listing, open_regular, tree
+
+PIECE = 1 << 18  # bytes
 
 
 def collect(folder: str, limit: int) -> dict[str, Any]:
@@ -35,6 +39,20 @@ def get(root: str, patterns: list[str], limit: int) -> dict[str, Any]:
     """Send matching files as tar chunks; files beyond `limit` bytes in total are only listed."""
     root = os.path.expanduser(root)
     return send(root, matching(root, patterns), limit)
+
+
+def get_file(path: str, limit: int) -> dict[str, Any]:
+    """Send one regular file as it is; returns its sha256. OSError if it is not a regular file or
+    has more than `limit` bytes."""
+    digest, chunks = hashlib.sha256(), Chunks()
+    with open_regular(os.path.expanduser(path)) as content:
+        size = os.fstat(content.fileno()).st_size
+        if size > limit:
+            raise OSError(errno.EFBIG, f"{size} bytes, at most {limit} are sent", path)
+        for piece in iter(lambda: content.read(PIECE), b""):
+            digest.update(piece)
+            chunks.write(piece)
+    return {"sha256": digest.hexdigest()}
 
 
 def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> dict[str, Any]:
