@@ -2,10 +2,11 @@
 
 from invoke import Collection
 
-from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli import executor, help
 
 executor.install()
-ns = Collection.from_module(tasks)
-for module in (machine_tasks, result_tasks, serving_tasks):
-    for task in Collection.from_module(module).tasks.values():
+help.install()
+ns = Collection()
+for module in help.GROUPS.values():
+    for task in help.tasks_of(module):
         ns.add_task(task)
