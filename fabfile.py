@@ -2,10 +2,17 @@
 
 from invoke import Collection
 
-from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
+from bootstrap.cli import executor, help, machine_tasks, result_tasks, serving_tasks, tasks
 
+GROUPS = {
+    "Train, and follow runs": tasks,
+    "Evaluate, compare and search": result_tasks,
+    "Serve models": serving_tasks,
+    "Machines": machine_tasks,
+}
 executor.install()
-ns = Collection.from_module(tasks)
-for module in (machine_tasks, result_tasks, serving_tasks):
-    for task in Collection.from_module(module).tasks.values():
+help.install(GROUPS)
+ns = Collection()
+for module in GROUPS.values():
+    for task in help.tasks_of(module):
         ns.add_task(task)

@@ -23,6 +23,7 @@ from invoke.exceptions import ParseError, UnknownFileType
 from invoke.parser.parser import ParseMachine
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from bootstrap.cli.core_options import refuse_without_effect
 from bootstrap.cli.hints import with_target
 from bootstrap.console import interrupts, log
 from bootstrap.console.output import printable
@@ -37,7 +38,11 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         if self.core.remainder:
             raise Exit("arguments after -- are not passed on: write --args='--epochs 3'", code=2)
         hosts = self.core[0].args.hosts.value
-        return [self._with_hosts(call, hosts) for call in calls]
+        expanded = [self._with_hosts(call, hosts) for call in calls]
+        if self.config.run.dry:  # also from a configuration file or the environment of Fabric
+            for call in expanded:
+                _require_dry_run(call.task)
+        return expanded
 
     def _with_hosts(self, task: Any, hosts: str | None) -> Call:
         call: Call = Call(task) if isinstance(task, Task) else task
@@ -49,6 +54,14 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
             raise Exit("--hosts is given twice, with different hosts", code=2)
         call.kwargs = {**call.kwargs, "hosts": hosts}
         return call
+
+
+def _require_dry_run(task: Task[Any]) -> None:
+    """Exit 2 if `--dry` would not keep a task from its changes."""
+    if not getattr(task, "dry", False):
+        name = _dashed(task.name)
+        rule = f"--dry is for tasks that have a plan, bootstrap and train: fab {name} has none"
+        raise Exit(f"fab: {rule}\n  next: fab --help {name}", code=2)
 
 
 # Invoke has no argument that is positional and may be left out.
@@ -87,6 +100,7 @@ def _parse_tasks() -> None:
     else:
         core.unparsed = name_first_argument(join_task_name(core.unparsed))
     _PARSE_TASKS()
+    refuse_without_effect(core[0].args.values())
 
 
 _PARSE_TASKS = program.parse_tasks
@@ -108,9 +122,9 @@ def install() -> None:
     """Make `fab` use this executor and its exit codes; fabfile.py calls it on import."""
     program.executor_class = ClusterExecutor
     ParseMachine.complete_flag = _complete_option  # type: ignore[assignment,method-assign]
-    program.parse_tasks = _usage_is_2(_parse_tasks)
-    program.parse_cleanup = _usage_is_2(program.parse_cleanup)
-    program.update_config = _usage_is_2(program.update_config)
+    program.parse_tasks = usage_is_2(_parse_tasks)
+    program.parse_cleanup = usage_is_2(program.parse_cleanup)
+    program.update_config = usage_is_2(program.update_config)
     program.no_tasks_given = _list_tasks
     if _debug_flag():
         # Invoke has set the root logger to DEBUG, where paramiko and botocore log signed
@@ -120,9 +134,8 @@ def install() -> None:
 
 def _list_tasks() -> None:
     """What `fab` alone prints: the tasks, where Fabric prints its own options."""
-    if not program.core.remainder:  # else the executor refuses it
-        program.list_tasks()
-        raise Exit(code=0)
+    program.list_tasks()
+    raise Exit(code=0)
 
 
 def _debug_flag() -> bool:
@@ -135,7 +148,9 @@ def _shows_log() -> bool:
     return _debug_flag() or os.environ.get("RAILHEAD_DEBUG", "0") not in ("", "0")
 
 
-def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
+def usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
+    """A step of `fab` before the tasks: the user's errors exit with 2, a closed stdout with 1."""
+
     def parse_or_exit() -> None:
         try:
             parse()
@@ -146,7 +161,7 @@ def _usage_is_2(parse: Callable[[], None]) -> Callable[[], None]:
         except BrokenPipeError:
             raise _output_closed() from None
         except (UnknownFileType, OSError, yaml.YAMLError) as wrong:
-            raise Exit(f"fab: --config or --ssh-config: {wrong}", code=2) from None
+            raise Exit(f"fab: a configuration of Fabric or ssh: {wrong}", code=2) from None
 
     return parse_or_exit
 

@@ -103,7 +103,10 @@ REPEATABLE = ()  # the default of an option that may be given several times
 
 
 class _Task(Task[Any]):
-    """An Invoke task whose options have the short forms of `SHORT` and no others."""
+    """An Invoke task whose options have the short forms of `SHORT` and no others. `dry`: with the
+    core option --dry it prints its plan and changes nothing."""
+
+    dry = False
 
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
         if default == REPEATABLE:  # Invoke would take its type for that of one value
@@ -115,15 +118,15 @@ class _Task(Task[Any]):
 
 
 def task(
-    *, name: str | None = None, positional: tuple[str, ...] = ()
+    *, name: str | None = None, positional: tuple[str, ...] = (), dry: bool = False
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task with the help texts of `HELP` and the exit codes of `report_errors`. An option
-    whose default is `()` may be given several times."""
+    whose default is `()` may be given several times. `dry`: its body obeys --dry."""
 
     def decorate(body: Callable[..., None]) -> Task[Any]:
         parameters = inspect.signature(body).parameters
         options = {name.replace("_", "-") for name in parameters}
-        return _Task(
+        made = _Task(
             report_errors(body),
             name=name,
             help={option: text for option, text in HELP.items() if option in options},
@@ -131,6 +134,8 @@ def task(
             positional=list(positional),
             auto_shortflags=False,
         )
+        made.dry = dry
+        return made
 
     return decorate
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fabric.exceptions import NothingToDo
 from fabric.main import program
 from invoke import Exit
+from invoke.exceptions import ParseError
 
 from bootstrap.console.output import printable
 
@@ -23,18 +22,20 @@ OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     program.parse_core = _checked(program.parse_core)
-    try:
-        program.run([sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())])
-    except NothingToDo:
-        sys.exit(_usage("a command after -- needs hosts", "fab exec --hosts a,b --cmd 'COMMAND'"))
-    except EOFError:  # of an option such as --prompt-for-passphrase
-        sys.exit(_usage("stdin is not a terminal: nobody can answer the prompt", "fab --list"))
+    program.print_help = _with_fabfile(program.print_help)
+    program.run([sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())])
 
 
-def _usage(what: str, hint: str) -> int:
-    """Print an error of the user; returns its exit code."""
-    print(f"fab: {what}\n  next: {hint}", file=sys.stderr)
-    return 2
+def _with_fabfile(print_help: Callable[[], None]) -> Callable[[], None]:
+    """Load the fabfile before the help is printed: ours has a page of its own, which replaces
+    Fabric's."""
+
+    def load_and_print() -> None:
+        program.print_help = print_help
+        program.load_collection()
+        program.print_help()
+
+    return load_and_print
 
 
 def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
@@ -46,23 +47,28 @@ def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
 
 
 def _checked(parse: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """Fabric's own options: a text in place of a number, or a missing file, is the user's error."""
+    """A core option with a wrong value is the user's error, and Fabric runs no command itself: it
+    would accept any host key."""
 
     def parse_or_exit(argv: list[str]) -> None:
         try:
             parse(argv)
+        except ParseError as wrong:
+            raise _usage(str(wrong), "fab --help") from None
         except ValueError as wrong:
-            message = f"fab: an option needs a number: {wrong}\n  next: fab --help"
-            raise Exit(message, code=2) from None
-        form = program.core[0].args["list-format"].value
+            raise _usage(f"an option needs a number: {wrong}", "fab --help") from None
+        core = program.core
+        form = core[0].args["list-format"].value
         if form not in FORMATS:
-            rule = f"--list-format {form}: one of {', '.join(FORMATS)}"
-            raise Exit(printable(f"fab: {rule}\n  next: fab --list"), code=2)
-        config = program.core[0].args.config.value
-        if config and not os.path.isfile(config):  # noqa: PTH113  no file has a name too long
-            raise Exit(printable(f"fab: --config {config}: there is no such file"), code=2)
+            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", "fab --list")
+        if core.remainder and not core.unparsed and not core[0].args.complete.value:
+            raise _usage("no task is named", "fab exec --hosts a,b --cmd 'COMMAND'")
 
     return parse_or_exit
+
+
+def _usage(rule: str, hint: str) -> Exit:
+    return Exit(printable(f"fab: {rule}\n  next: {hint}"), code=2)
 
 
 if __name__ == "__main__":

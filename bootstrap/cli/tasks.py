@@ -14,7 +14,7 @@ from bootstrap.cli.options import options_of, target_of, task
 from bootstrap.console.output import json_output
 
 
-@task()
+@task(dry=True)
 def train(
     c: Context,
     hosts: str | None = None,
@@ -56,6 +56,7 @@ def train(
     from bootstrap.lifecycle.stop_policy import read_stop_policy
     from bootstrap.runs.earlier_run import earlier_run
     from bootstrap.runs.request import TrainArgs
+    from bootstrap.workflows import plan as steps
     from bootstrap.workflows import train as workflow
     from bootstrap.workflows.resume import request_for
 
@@ -74,6 +75,9 @@ def train(
         runtime=used.runtime, launcher=request.options.launcher, mixed=allow_mixed,
         proxy=proxy, ca=ca,
     )  # fmt: skip
+    if c.config.run.dry:
+        steps.plan(target_of(hosts, stack, slots).running(), options)
+        return
     results = Path.cwd() / "results"
     workflow.train(
         target_of(hosts, stack, slots, start).running(),
@@ -83,7 +87,7 @@ def train(
     )
 
 
-@task()
+@task(dry=True)
 def plan(
     c: Context,
     hosts: str | None = None,
@@ -108,7 +112,7 @@ def plan(
         workflow.plan(target_of(hosts, stack).running(), options, out)
 
 
-@task()
+@task(dry=True)
 def bootstrap(
     c: Context,
     hosts: str | None = None,
@@ -124,13 +128,15 @@ def bootstrap(
 ) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing where they are ready."""
     from bootstrap.workflows import bootstrap as workflow
+    from bootstrap.workflows import plan as steps
 
     options = options_of(
         system=system, requirements=requirements, peer_address=peer_address, runtime=runtime,
         mixed=allow_mixed, proxy=proxy, ca=ca,
     )  # fmt: skip
     with json_output(json) as out:
-        workflow.bootstrap(target_of(hosts, stack).running(), options, out)
+        act = steps.plan if c.config.run.dry else workflow.bootstrap
+        act(target_of(hosts, stack).running(), options, out)
 
 
 @task()

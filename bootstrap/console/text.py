@@ -150,6 +150,12 @@ def clean(text: str) -> str:
     return "".join(_printable(char) for char in plain)
 
 
+def last_state(line: str) -> str:
+    """What a terminal shows of a line in the end: a progress bar goes back and writes over it."""
+    states = [state for state in re.split(r"[\r\b]+", line) if state.strip()]
+    return states[-1].rstrip() if states else ""
+
+
 def _printable(char: str) -> str:
     if char in "\t\n\r\v\f\x85\u2028\u2029":
         return " "

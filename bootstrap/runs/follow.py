@@ -9,7 +9,7 @@ from typing import Any
 
 from bootstrap.console import log
 from bootstrap.console.live import Board
-from bootstrap.console.text import clean, progress_line
+from bootstrap.console.text import clean, last_state, progress_line
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.run import Run
 from bootstrap.ssh.connect import open_sessions
@@ -80,37 +80,54 @@ def follow(
 ) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
-    hosts = _first_ranks(chief, run)
-    # Without a terminal the output is a log: it gets each line of rank 0, not only the latest.
-    log_name = None if board.live else "rank-0"
-    # The hosts whose last output line is not shown.
-    with_progress = {hosts["0"]} if log_name and "0" in hosts else set()
-
-    def show(event: Mapping[str, Any]) -> None:
-        if "log" in event:
-            state.log_offset = event["log_offset"]
-            board.print_lines(f"[{hosts.get('0')}] {clean(str(event['log']))}".rstrip())
-        if "metrics" in event:
-            state.offset = event["offset"]
-            show_record(event["metrics"], board, with_progress)
-            if watch and (found := record(event["metrics"])):
-                watch(found)
-        for rank, host in hosts.items():
-            line = (event.get("last") or {}).get(rank)
-            if line and host in board.names and host not in with_progress:
-                board.line(host, clean(line))
-
+    view = _View(board, _first_ranks(chief, run), state, watch)
     reply = chief.call(
         "follow",
-        on_event=show,
+        on_event=view.show,
         silence=SILENCE,
         folder=run.folder,
         offset=state.offset,
-        log=log_name,
+        log="rank-0",
         log_offset=state.log_offset,
     )
     state.lost, state.done = reply["lost"], True
     log.event(f"run {run.run_id}: {'lost' if state.lost else 'ended'}")
+
+
+class _View:
+    """Shows the events of a run: rank 0's lines above the board, all of them; in the line of each
+    host its progress, else the last line of its first rank. `hosts` are the hosts by first rank."""
+
+    def __init__(
+        self, board: Board, hosts: Mapping[str, str], state: FollowState, watch: Watch | None
+    ) -> None:
+        self.board, self.hosts, self.state, self.watch = board, hosts, state, watch
+        self.last_line = ""  # of rank 0, above the board
+        # The hosts whose last output line is not shown. A log has each line of rank 0 already.
+        first = {"0"} & {*hosts} if not board.live else ()
+        self.with_progress = {hosts[rank] for rank in first}
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Show one event of the agent."""
+        if "log" in event:
+            self.state.log_offset = event["log_offset"]
+            self.last_line = clean(last_state(str(event["log"])))
+            self.board.print_lines(f"[{self.hosts.get('0')}] {self.last_line}".rstrip())
+        if "metrics" in event:
+            self.state.offset = event["offset"]
+            show_record(event["metrics"], self.board, self.with_progress)
+            if self.watch and (found := record(event["metrics"])):
+                self.watch(found)
+        self._show_last(event.get("last") or {})
+
+    def _show_last(self, lines: Mapping[str, str]) -> None:
+        """In each host's line the last line of its first rank; of rank 0 only one that is not above
+        the board: a progress bar, until it ends its line."""
+        for rank, host in self.hosts.items():
+            line = clean(lines.get(rank, ""))
+            if line and host in self.board.names and host not in self.with_progress:
+                is_above = rank == "0" and line.strip() == self.last_line.strip()
+                self.board.line(host, "" if is_above else line)
 
 
 def mark_attached(session: Session, run: Run) -> None:
@@ -135,8 +152,8 @@ def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
 
 
 def show_record(line: str, board: Board, with_progress: set[str]) -> None:
-    """Show a line of metrics.jsonl: progress and messages in the host's line, others above. In a
-    log, which has no lines that are replaced, no message is left out.
+    """Show a line of metrics.jsonl: progress in the host's line, others above. A message of another
+    rank than 0 is in its host's line too, but in a log, where it would be left out.
 
     Lines that are not records, or of hosts not on the board, are ignored: the run's program can
     also write to that file. Hosts that report progress are added to `with_progress`.
@@ -149,7 +166,7 @@ def show_record(line: str, board: Board, with_progress: set[str]) -> None:
         board.print_lines(text)
     elif host not in board.names:
         return
-    elif kind == "message" and not board.live:
+    elif kind == "message" and (entry.get("rank") == 0 or not board.live):
         board.print_lines(f"[{host}] {text}")
     else:
         board.line(host, text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bootstrap.console.output import print_lines
+from bootstrap.console.text import last_state
 from bootstrap.errors import RunFailed, UsageError
 from bootstrap.inventory.hosts import Inventory, whole_number
 from bootstrap.runs.run import Run, find_run
@@ -24,7 +25,7 @@ def show(inventory: Inventory, run_id: str | None, rank: str) -> None:
         text = connection.chief.call("read", paths=[path])[path]
         if text is None:
             raise _missing(connection.chief, run, rank)
-    print_lines(*text.splitlines())
+    print_lines(*map(last_state, text.removesuffix("\n").split("\n")))
 
 
 def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
@@ -37,7 +38,7 @@ def follow(inventory: Inventory, run_id: str | None, rank: str) -> None:
 
     def show_line(event: Mapping[str, Any]) -> None:
         if "log" in event:
-            print_lines(str(event["log"]).rstrip("\n"))
+            print_lines(last_state(str(event["log"])))
 
     try:
         with connected(inventory, run) as connection:

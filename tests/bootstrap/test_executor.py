@@ -6,7 +6,6 @@ in a tenth of the time.
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import signal
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fabric.main import program
+from standins.forked_fab import Done, forked_fab
 
 ROOT = Path(__file__).parents[2]
 FAB = Path(sys.executable).with_name("fab")
@@ -63,39 +62,7 @@ def attach(c):
 """
 SPACE = "  next: free some disk space, then: fab status   # shows the hosts and the run\n"
 OWNER = "   # whose it is; its folder too\n"
-Done = subprocess.CompletedProcess[str]
 Fab = Callable[..., Done]
-
-
-def _type_command(folder: Path, args: tuple[str, ...], out: Path, err: Path) -> int:
-    """In the fork: run the command with its output in files; returns its exit code."""
-    os.chdir(folder)
-    for number, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True)
-    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
-    try:
-        program.run(["fab", *args])
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 99
-    return 0
-
-
-def forked(folder: Path, *args: str) -> Done:
-    """Run `fab ARGS` in a folder."""
-    out, err = folder / ".stdout", folder / ".stderr"
-    child = os.fork()
-    if not child:
-        code = 99  # whatever happens, the copy of the test runner ends here
-        try:
-            code = _type_command(folder, args, out, err)
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    output = out.read_text(), err.read_text()
-    out.unlink()
-    err.unlink()
-    return subprocess.CompletedProcess(["fab", *args], code, *output)
 
 
 @pytest.fixture
@@ -111,7 +78,7 @@ def fab(folder: Path) -> Fab:
     """Run a command in that folder."""
 
     def typed(*args: str) -> Done:
-        done = forked(folder, *args)
+        done = forked_fab(folder, *args)
         assert ("Traceback" in done.stdout + done.stderr) is ("ours" in args)
         return done
 
@@ -209,14 +176,15 @@ def test_an_unknown_task_or_option_is_answered_with_the_next_command(
     assert fab(*args.split()).stderr.endswith(f"\n  next: {hint}\n")
 
 
-@pytest.mark.parametrize(
-    "args", ["--config /etc/passwd train --hosts a", "-S /no/such train --hosts a"]
-)
-def test_a_wrong_config_file_is_a_usage_error(fab: Fab, args: str) -> None:
-    done = fab(*args.split())
-    assert done.returncode == 2
-    assert done.stderr.startswith("fab: --config or --ssh-config: ")
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("file", ["/etc/passwd", "broken.yaml", "/dev/null"])
+def test_a_configuration_that_cannot_be_read_is_an_error_of_the_user(
+    fab: Fab, folder: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "broken.yaml").write_text("a: [")
+    monkeypatch.setenv("INVOKE_RUNTIME_CONFIG", file)
+    done = fab("train")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fab: a configuration of Fabric or ssh: ")
 
 
 @pytest.mark.parametrize(
@@ -309,7 +277,7 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         ("data list --uri x", 2, "x is not s3://bucket/prefix"),
         ("data push none s3://b/p", 2, "there is no file or folder none here"),
         ("data-push none s3://b/p", 2, "there is no file or folder none here"),
-        ("--echo data push data push", 2, "there is no file or folder data here"),
+        ("--debug data push data push", 2, "there is no file or folder data here"),
         ("-H a data list", 2, "fab data-list takes no hosts"),
         ("data push", 2, "did not receive required positional arguments"),
         (
@@ -328,7 +296,7 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
 def test_data_push_and_data_list_may_be_two_words(
     tmp_path: Path, home: Path, args: str, code: int, expected: str
 ) -> None:
-    done = forked(tmp_path, "-r", str(ROOT), *args.split())
+    done = forked_fab(tmp_path, "-r", str(ROOT), *args.split())
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert expected in done.stdout + done.stderr
 
@@ -382,7 +350,7 @@ OURS = [
 def test_tasks_refuse_invalid_options_before_they_contact_a_host(
     tmp_path: Path, home: Path, args: str, expected: str
 ) -> None:
-    done = forked(tmp_path, "-r", str(ROOT), *args.split())
+    done = forked_fab(tmp_path, "-r", str(ROOT), *args.split())
     assert done.returncode == 2, done.stderr
     assert expected in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,24 +6,23 @@ The commands are typed: the real `fab`, with a fabfile whose tasks run commands 
 from __future__ import annotations
 
 import os
-import shlex
+import resource
+import shutil
+import signal
 import stat
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hosts.operator import Cluster
+from standins.forked_fab import Done, forked_fab
 
 from bootstrap.cli import shell
 from bootstrap.console import log, redact
 from bootstrap.inventory import local_state
 
-ROOT = Path(__file__).parents[2]
-FAB = Path(sys.executable).with_name("fab")
 FABFILE = """
 from invoke import task
 from bootstrap.cli import executor
@@ -52,7 +51,12 @@ def train(c, cmd="true"):
 def plan(c):
     raise UsageError("a rule")
 """
-Fab = Callable[..., "subprocess.CompletedProcess[str]"]
+Fab = Callable[..., Done]
+
+
+def ignore_ctrl_c() -> None:
+    """As the shell of a script does for `fab ... &`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture
@@ -60,14 +64,7 @@ def fab(tmp_path: Path) -> Fab:
     """Type a command beside the fabfile."""
     (tmp_path / "fabfile.py").write_text(FABFILE)
 
-    def typed(*argv: str, before: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-        command = f"{before} exec {shlex.join([str(FAB), *argv])}"
-        return subprocess.run(
-            ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-
-    return typed
+    return partial(forked_fab, tmp_path)
 
 
 def log_files(home: Path) -> list[Path]:
@@ -100,14 +97,14 @@ def test_a_program_is_logged_with_its_exit_code_or_as_still_running(home: Path) 
 
 def test_a_program_of_a_fab_that_ignores_ctrl_c_does_not_ignore_it(fab: Fab, home: Path) -> None:
     """In a script `fab ... &` starts with SIGINT ignored, and programs inherit that."""
-    done = fab("status", "--cmd", "kill -INT $$; echo not reached", before="trap '' INT;")
+    done = fab("status", "--cmd", "kill -INT $$; echo not reached", before=ignore_ctrl_c)
     assert (done.returncode, done.stdout) == (0, "")
     assert ": exit -2 (" in log_files(home)[0].read_text()
 
 
-@pytest.mark.parametrize(("before", "sessions"), [("trap '' INT;", 2), ("", 1)])
+@pytest.mark.parametrize(("before", "sessions"), [(ignore_ctrl_c, 2), (list, 1)])
 def test_ctrl_c_reaches_programs_only_where_it_reaches_fab(
-    fab: Fab, before: str, sessions: int
+    fab: Fab, before: Callable[[], object], sessions: int
 ) -> None:
     """The terminal sends it to the whole group of a script, `fab ... &` and its programs included.
     A program in a session of its own is in no such group."""
@@ -116,7 +113,7 @@ def test_ctrl_c_reaches_programs_only_where_it_reaches_fab(
 
 
 def test_only_its_owner_reads_the_log(fab: Fab, home: Path) -> None:
-    fab("status", before="umask 0;")
+    fab("status", before=lambda: os.umask(0))
     (file,) = log_files(home)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -153,43 +150,42 @@ def test_an_unexpected_error_names_the_log_that_has_its_traceback(fab: Fab, home
     assert "ZeroDivisionError: ours" in file.read_text()
 
 
-def unwritable_folder(home: Path) -> str:
+def unwritable_folder(home: Path) -> None:
     (home / ".railhead").mkdir()
     (home / ".railhead/logs").touch()
-    return ""
 
 
-def full_disk(home: Path) -> str:
-    return "ulimit -f 0;"
+def full_disk(home: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-def no_home(home: Path) -> str:
-    return "export HOME=/proc/no-home;"
+def no_home(home: Path) -> None:
+    os.environ["HOME"] = "/proc/no-home"
 
 
 @pytest.mark.parametrize("broken", [unwritable_folder, full_disk, no_home])
 def test_a_log_that_cannot_be_written_fails_no_command(
-    fab: Fab, home: Path, broken: Callable[[Path], str]
+    fab: Fab, home: Path, broken: Callable[[Path], None]
 ) -> None:
-    before = broken(home)
-    done = fab("status", "--cmd", "echo out", before=before)
+    done = fab("status", "--cmd", "echo out", before=partial(broken, home))
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "")
-    done = fab("train", before=before)
+    shutil.rmtree(home / ".railhead", ignore_errors=True)
+    done = fab("train", before=partial(broken, home))
     assert done.returncode == 1
     assert done.stderr.endswith(
         "ZeroDivisionError: ours\nthis is an error in Railhead, not in your command\n"
     )
 
 
-def test_two_commands_at_once_write_two_files(fab: Fab, home: Path) -> None:
-    commands = [f"echo {name}; sleep 0.5" for name in ("first", "second")]
-    threads = [threading.Thread(target=fab, args=("status", "--cmd", c)) for c in commands]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_two_commands_at_once_write_two_files(fab: Fab, home: Path, tmp_path: Path) -> None:
+    """The second ends after the first, which waits for what it writes."""
+    os.mkfifo(tmp_path / "pipe")
+    first = os.fork()
+    if not first:
+        os._exit(fab("status", "--cmd", "echo first; cat pipe").returncode)
+    assert fab("status", "--cmd", "echo second >pipe").returncode == 0
+    assert os.waitpid(first, 0)[1] == 0
     texts = [file.read_text() for file in log_files(home)]
-    assert len(texts) == 2
     assert sorted("first" in text for text in texts) == [False, True]
     assert all(text.count("exit 0 (") == 2 for text in texts)
 

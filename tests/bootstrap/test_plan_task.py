@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster, Operator
-from invoke import Context, Exit
+from invoke import Config, Context, Exit
 
 from bootstrap.cli import tasks
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -51,6 +51,19 @@ def test_stdout_holds_the_plan_alone(
     assert [step["name"] for step in document["hosts"][names[0]]] == STEPS
     assert output.err.startswith(f"{inventory(hosts).name} (hosts): ")
     assert f"[{names[0]}] uv: " in output.err
+
+
+@pytest.mark.parametrize(
+    ("task", "options"), [(tasks.bootstrap, {}), (tasks.train, {"preset": "smoke"})]
+)
+def test_with_dry_the_plan_is_printed_and_the_hosts_stay_bare(
+    hosts: str, home: Path, task: Any, options: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks.plan.body(Context(), hosts=hosts)
+    planned = capsys.readouterr().out
+    task.body(Context(Config(overrides={"run": {"dry": True}})), hosts=hosts, **options)
+    assert capsys.readouterr().out == planned
+    assert not list(home.glob(".railhead/clusters/*/runs"))
 
 
 def test_a_program_gets_the_plan_before_the_hosts_are_changed(hosts: str, tmp_path: Path) -> None:

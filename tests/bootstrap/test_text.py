@@ -12,6 +12,7 @@ from bootstrap.console.text import (
     count,
     duration,
     fit,
+    last_state,
     percent,
     progress_line,
     size,
@@ -216,3 +217,18 @@ def test_a_value_is_short_at_any_size(loss: float, text: str) -> None:
 @pytest.mark.parametrize("speed, text", [(9.9, "9.9 samples/s"), (10.0, "10 samples/s")])
 def test_a_slow_speed_has_a_decimal(speed: float, text: str) -> None:
     assert text in progress_line({**EPOCH, "samples_per_s": speed})
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("a line\n", "a line"),
+        ("1%\r2%\r 3%", " 3%"),
+        ("1%\r2%\r\r\n", "2%"),
+        ("12/12 [=\b\b=] - done  \n", "=] - done"),
+        ("\r\n", ""),
+        ("", ""),
+    ],
+)
+def test_of_a_line_that_is_written_over_the_last_state_is_shown(line: str, state: str) -> None:
+    assert last_state(line) == state

@@ -1,0 +1,69 @@
+"""The core options of Fabric and Invoke: those that work with our tasks, and those refused.
+
+Our tasks open their own connections, so most of these options would have no effect: a person who
+typed `--dry` would see the hosts changed. What is on neither list, such as an option of a newer
+Fabric, is refused too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from invoke import Argument, Exit
+
+# By name: what stands for its value, and the line of `fab --help`.
+WORKING = {
+    "hosts": ("HOSTS", "user@host:port*slots, comma-separated: --hosts of the task"),
+    "dry": ("", "bootstrap, train: print the plan, change nothing"),
+    "debug": ("", "also print the debug log on stderr"),
+    "help": ("[TASK]", "this page, or the options of a task"),
+    "list": ("", "each task with a line"),
+    "list-format": ("FORMAT", "flat, nested or json"),
+    "list-agent-keys": ("", "the keys in your ssh-agent"),
+    "search-root": ("FOLDER", "where the fabfile is; default: here, else Railhead"),
+    "collection": ("NAME", "a module other than fabfile"),
+    "complete": ("", "completions of a command, for the script of a shell"),
+    "print-completion-script": ("SHELL", "that script, for bash, zsh or fish"),
+    "write-pyc": ("", "let Python store the compiled fabfile"),
+    "version": ("", "the versions of Fabric, Paramiko and Invoke"),
+}
+_SSH_CONFIG = "~/.ssh/config, which every task reads"
+# By name: what to type or do instead.
+INSTEAD = {
+    "command-timeout": "fab train --max-hours 2   # ends the run",
+    "config": "fab --help TASK   # settings are options of tasks; a stack's: pulumi config",
+    "connect-timeout": "fab status   # a host that does not answer is named after some seconds",
+    "echo": "fab --debug TASK   # prints what runs where",
+    "hide": "fab TASK >/dev/null   # errors are still printed",
+    "identity": f"ssh-add KEYFILE   # or: IdentityFile in {_SSH_CONFIG}",
+    "list-depth": "fab --list   # the tasks have one level",
+    "no-dedupe": "fab TASK TASK   # each task that is named runs, also twice",
+    "prompt-for-login-password": "ssh-copy-id USER@HOST   # hosts are reached with keys",
+    "prompt-for-passphrase": "ssh-add   # the ssh-agent then holds the key",
+    "prompt-for-sudo-password": "fab ssh HOST   # --system needs root, or sudo without a password",
+    "pty": "fab ssh HOST   # a shell with a terminal",
+    "ssh-config": f"ssh -G HOST   # shows what applies; put the settings into {_SSH_CONFIG}",
+    "warn-only": "fab TASK || true   # a task reports every host before it fails",
+}
+
+
+def refuse_without_effect(arguments: Iterable[Argument]) -> None:
+    """Exit 2 if one of these core options was typed and has no effect on our tasks."""
+    for argument in arguments:
+        name = name_of(argument)
+        if argument.got_value and name not in WORKING:
+            hint = INSTEAD.get(name, "fab --help   # the options that work")
+            rule = "this option of Fabric has no effect on Railhead's tasks"
+            raise Exit(f"fab: --{name}: {rule}\n  next: {hint}", code=2)
+
+
+def name_of(argument: Argument) -> str:
+    """The long name of an option; Fabric's own have their letter first."""
+    return max(argument.names, key=len)
+
+
+def flags_of(argument: Argument) -> str:
+    """How a working option is typed, such as `-H, --hosts HOSTS`; the short form first."""
+    names = sorted(argument.names, key=len)
+    flags = ", ".join(f"-{name}" if len(name) == 1 else f"--{name}" for name in names)
+    return f"{flags} {WORKING[name_of(argument)][0]}".rstrip()

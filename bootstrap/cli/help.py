@@ -1,0 +1,57 @@
+"""The page of `fab --help`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from fabric.main import program
+from invoke import Argument, Collection, Task
+
+from bootstrap.cli.core_options import WORKING, flags_of, name_of
+from bootstrap.cli.executor import usage_is_2
+
+TASKS_PER_LINE = 6
+
+
+def install(groups: Mapping[str, ModuleType]) -> None:
+    """Make `fab --help` print our page; fabfile.py calls it on import, with the modules of tasks by
+    the titles of their groups."""
+    names = {title: task_names(module) for title, module in groups.items()}
+    program.print_help = usage_is_2(
+        lambda: print(page(names, program.initial_context.args.values()))
+    )
+
+
+def tasks_of(module: ModuleType) -> list[Task[Any]]:
+    """The tasks of a module."""
+    return list(Collection.from_module(module).tasks.values())
+
+
+def task_names(module: ModuleType) -> list[str]:
+    """The names of a module's tasks on the command line."""
+    return [str(task.name).replace("_", "-") for task in tasks_of(module)]
+
+
+def page(groups: Mapping[str, list[str]], arguments: Iterable[Argument]) -> str:
+    """What `fab --help` prints: the groups of tasks and, of the core options, those that work."""
+    known = {name_of(argument): argument for argument in arguments}
+    options = {flags_of(known[name]): WORKING[name][1] for name in WORKING if name in known}
+    width = max(map(len, options))
+    return "\n".join(
+        [
+            "Usage: fab TASK [OPTION ...]",
+            *(line for title, names in groups.items() for line in _group(title, names)),
+            "",
+            "Options before or after the task:",
+            *(f"  {flags:{width}}  {text}" for flags, text in options.items()),
+            "",
+            "next: fab --help TASK   # its options; docs/tasks.md describes them",
+        ]
+    )
+
+
+def _group(title: str, names: list[str]) -> list[str]:
+    starts = range(0, len(names), TASKS_PER_LINE)
+    return ["", f"{title}:", *(f"  {', '.join(names[i : i + TASKS_PER_LINE])}" for i in starts)]
