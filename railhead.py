@@ -187,7 +187,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """`succeeded`, `failed` or `cancelled`; `not fetched` before its results are here."""
+        """`succeeded`, `failed` or `cancelled`; `ended early` for a trial that its sweep has
+        cancelled; `not fetched` before its results are here."""
         return self._facts().state
 
     def wait(self) -> Run:
