@@ -18,7 +18,6 @@ from bootstrap.serving.rest import Signature, Tensor
 
 FORMATS = ("PNG", "JPEG")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-NO_ARRAY = "the samples are no array of numbers"
 
 
 def read_file(path: Path, signature: Signature) -> Any:
@@ -135,9 +134,9 @@ def as_array(value: Any) -> Any:
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{NO_ARRAY}: {error}") from None
+        raise UsageError(f"the samples are no array of numbers: {error}") from None
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
-        raise UsageError(f"{NO_ARRAY}: objects, or rows of unequal lengths")
+        raise UsageError("the samples are no array of numbers: objects, or rows of unequal lengths")
     return array
 
 

@@ -13,6 +13,7 @@ from bootstrap.untrusted.decode import record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Record = dict[str, Any]
 LARGEST = 1e100
@@ -130,11 +131,11 @@ def draw(panels: Sequence[Panel], out: Path, title: str) -> None:
     FigureCanvasAgg(figure)
     figure.suptitle(title, parse_math=False)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, panel)
+        _draw_panel(figure, axes, panel)
     figure.savefig(out, format="png")
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(figure: Figure, axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for index, curve in enumerate(panel.curves):
@@ -155,7 +156,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.grid(alpha=0.3)
     many = len(panel.curves) > INSIDE
     below = {"loc": "outside lower center", "ncols": COLUMNS, "fontsize": 6}
-    legend = axes.get_figure(root=True).legend(**below) if many else axes.legend()
+    legend = figure.legend(**below) if many else axes.legend()
     for text in legend.get_texts():
         text.set_parse_math(False)
 
