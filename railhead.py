@@ -13,9 +13,8 @@ Every method calls what the task of `fab` with its name calls: docs/python.md. E
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,12 @@ from bootstrap.report.facts import RunFacts, object_in, read_run
 from bootstrap.runs.earlier_run import earlier_run
 from bootstrap.runs.metrics.plots import Record
 from bootstrap.runs.request import TrainArgs
+from bootstrap.serving.rest import Signature
 from bootstrap.serving.source import source_of
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
+from bootstrap.workflows.endpoint import OpenEndpoint
 from bootstrap.workflows.resume import request_for
 
 __all__ = [
@@ -75,8 +76,7 @@ class Cluster:
         allow_mixed: bool = False,
         results: str | Path = "results",
     ) -> None:
-        text = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
-        self._target = Target(text, slots=slots, start=True)
+        self._target = Target(_hosts_text(hosts), slots=slots, start=True)
         self._system, self._requirements, self._runtime = system, requirements, runtime
         self._peer_address, self._allow_mixed = peer_address, allow_mixed
         self._results = Path(results).expanduser().resolve()
@@ -187,7 +187,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """`succeeded`, `failed` or `cancelled`; `not fetched` before its results are here."""
+        """`succeeded`, `failed` or `cancelled`; `ended early` for a trial that its sweep has
+        cancelled; `not fetched` before its results are here."""
         return self._facts().state
 
     def wait(self) -> Run:
@@ -250,16 +251,35 @@ class Run:
         port: int | None = None,
         here: bool = False,
         server: str | None = None,
+        update: bool = False,
+        model: str | Path | None = None,
+        max_batch: int | None = None,
+        max_delay: float | None = None,
+        hosts: str | Sequence[str] | None = None,
+        stack: str | None = None,
     ) -> Endpoint:
-        """Serve the model of the run until its time-to-live is over: `fab deploy`."""
+        """Serve the model of the run until its time-to-live is over: `fab deploy`.
+
+        Args:
+            model: a SavedModel or a .keras file of this computer, in place of the run's model.
+            hosts, stack: where it is served, in place of the hosts of the run.
+            Each of the others is the option of `fab deploy` with its name.
+
+        Raises:
+            UsageError: a wrong option, no model, or an endpoint of this name serves already.
+        """
         from bootstrap.serving.request import read_request as read_deployment
 
-        request = read_deployment(name, _text(port), _text(hours), None, None, server, update=False)
-        source = source_of(self.run_id, None)
+        request = read_deployment(
+            name, _text(port), _text(hours), _text(max_batch), _text(max_delay), server,
+            update=update,
+        )  # fmt: skip
+        source = source_of(self.run_id, _text(model))
         if here:
             serving.deploy_here(request, source)
         else:
-            serving.deploy_on_host(self._status(), request, source)
+            status = self._status(_hosts_text(hosts), stack)
+            serving.deploy_on_host(status, request, source)
         return Endpoint(name)
 
     def report(self, *others: Run, to: str | Path | None = None) -> Path:
@@ -273,36 +293,60 @@ class Run:
     def _hosts(self) -> Inventory:
         return Target(run=self.run_id, start=True).running()
 
-    def _status(self) -> ClusterStatus:
-        return Target(run=self.run_id).status()
+    def _status(self, hosts: str | None = None, stack: str | None = None) -> ClusterStatus:
+        return Target(hosts, stack, run=self.run_id).status()
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A served model, by its name. As a context manager it is deleted at the end."""
+    """A served model, by its name. As a context manager it is deleted at the end.
+
+    The first call opens an SSH connection to its host, and the endpoint keeps it: a later call
+    costs a round trip. One that broke is opened again, once for each call.
+    """
 
     name: str
+    _open: OpenEndpoint = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_open", OpenEndpoint(self.name))
 
     def predict(self, samples: Any) -> Any:
-        """The outputs of the model for samples: an array [batch, ...], or the path of a file.
+        """The outputs of the model for samples.
+
+        Args:
+            samples: an array [batch, ...], or for a model with named inputs {input: array}; or the
+                path of a file: a PNG or JPEG, .npy, .csv or .json.
+
+        Returns:
+            For NumPy arrays an array, or {output: array} of a model with several outputs. For lists
+            and files lists; {output: list} where the samples have names.
 
         Raises:
-            UsageError: the samples are no array, or the endpoint does not serve.
+            UsageError: the samples are no array, the model does not take them, or the endpoint does
+                not serve. RailheadError: it does not answer.
         """
         if isinstance(samples, (str, Path)):
-            return serving.predict(self.name, str(samples), None).outputs
-        import numpy as np
+            return self._open.predict_file(Path(samples).expanduser())
+        return self._open.predict(samples)
 
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "samples.npy"
-            try:
-                np.save(path, np.asarray(samples), allow_pickle=False)
-            except ValueError as error:
-                raise UsageError(f"the samples are no array of numbers: {error}") from None
-            return serving.predict(self.name, str(path), None).outputs
+    @property
+    def signature(self) -> Signature:
+        """The inputs and outputs of the model: for each its `dtype` and its `shape`."""
+        return self._open.metadata().signature
+
+    @property
+    def version(self) -> int:
+        """The version that serves now."""
+        return self._open.metadata().version
+
+    def close(self) -> None:
+        """End the connection to the host. The endpoint serves on, and another call opens one."""
+        self._open.close()
 
     def delete(self) -> None:
         """End the endpoint, and verify that nothing of it is left: `fab undeploy`."""
+        self.close()
         serving.undeploy(self.name)
 
     def __enter__(self) -> Endpoint:
@@ -314,6 +358,11 @@ class Endpoint:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _hosts_text(hosts: str | Sequence[str] | None) -> str | None:
+    """Hosts as --hosts takes them."""
+    return hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
 
 
 def _assignments(values: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -39,17 +39,19 @@ ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 # What a room may use besides the standard library and itself. `bootstrap` runs where a person
 # types, `training` where the hosts' runtime is; neither has what the other is made of.
 FOREIGN = {
-    "bootstrap": {"boto3", "botocore", "google", "horovod", "keras", "numpy", "pulumi"}
+    "bootstrap": {"PIL", "boto3", "botocore", "google", "horovod", "keras", "numpy", "pulumi"}
     | {"pulumi_aws", "pulumi_gcp", "tensorflow", "tf_keras", "training", "stacks"},
     "training": {"boto3", "fabric", "google", "invoke", "matplotlib", "paramiko", "pulumi"}
     | {"pulumi_aws", "pulumi_gcp", "bootstrap", "stacks"},
     "stacks": {"bootstrap", "fabric", "horovod", "invoke", "keras", "paramiko"}
     | {"tensorflow", "training"},
 }
-# The clouds' own SDKs, each in one module; and what runs on a host in an environment of its own.
+# The clouds' own SDKs, each in one module; what reads samples, by packages that matplotlib brings;
+# and what runs on a host in an environment of its own.
 SDKS = {
     "bootstrap/clouds/aws/client.py": {"boto3", "botocore"},
     "bootstrap/clouds/gcp/client.py": {"google"},
+    "bootstrap/serving/samples.py": {"PIL", "numpy"},
     "bootstrap/remote/run/upload.py": {"boto3", "botocore", "google"},
     "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
     "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},

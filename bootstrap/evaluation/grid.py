@@ -17,8 +17,9 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.runs.request import TrainArgs
 
 MOST = 100  # trials
-EARLIEST = 1 / 3  # of the epochs, before which no trial is hopeless
-FINISHED = 2  # trials that must have ended before another one can be hopeless
+# A trial can be hopeless after this part of its epochs, if so many others have ended: few tell
+# little about an early epoch.
+NEEDED = ((1 / 3, 4), (1 / 2, 2))
 METRICS = ("val_accuracy", "val_loss", "val_mae")
 
 
@@ -117,9 +118,9 @@ class Course:
 def is_hopeless(course: Course, finished: Sequence[Course]) -> bool:
     """Whether a trial is worse than the median of those that have ended, at the same epoch: the
     median stopping rule."""
-    if not course.values or len(finished) < FINISHED:
+    if not course.values:
         return False
     epoch = max(course.values)
     others = [o.values[epoch] for o in finished if epoch in o.values and o.metric == course.metric]
-    late = epoch >= course.epochs * EARLIEST and epoch < course.epochs
-    return late and len(others) >= FINISHED and course.values[epoch] < median(others)
+    enough = any(epoch >= course.epochs * part and len(others) >= n for part, n in NEEDED)
+    return enough and epoch < course.epochs and course.values[epoch] < median(others)

@@ -210,6 +210,11 @@ def record_stops(run_id: str, stops: Mapping[str, str]) -> None:
     _add_to_records(run_id, {"stops": dict(stops)})
 
 
+def record_ended_early(run_id: str) -> None:
+    """Record that a sweep has cancelled this run, as it was worse than the other trials."""
+    _add_to_records(run_id, {"ended_early": True})
+
+
 def _add_to_records(run_id: str, more: Mapping[str, Any]) -> None:
     for path in _records(run_id):
         atomic_write(path, json.dumps({**_read_record(path), **more}) + "\n")

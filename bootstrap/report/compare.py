@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from bootstrap.console.text import duration
 from bootstrap.errors import UsageError
 from bootstrap.report import svg
+from bootstrap.report.comparable import comparison
 from bootstrap.report.facts import METRICS, RunFacts, better
-from bootstrap.report.html import Markup, element, joined, page, section, table
+from bootstrap.report.html import Markup, element, joined, page, section, table, text
 from bootstrap.report.page import figure, state_of
 from bootstrap.runs.metrics.plots import Curve, Panel, points
 
@@ -33,14 +34,11 @@ def metric_for(runs: Sequence[RunFacts], wanted: str | None = None) -> str:
 
 
 def best_of(runs: Sequence[RunFacts], metric: str) -> RunFacts | None:
-    """The run with the best value of a metric; the first of several; None if none has it."""
+    """The run with the best value of a metric, among those on the same data; the first of several;
+    None if none has it, or each has other data."""
     best = None
-    for run in runs:
-        if (
-            metric in run.metrics
-            and run.state in ("succeeded", "cancelled", "not fetched")
-            and (best is None or better(metric, run.metrics[metric], best.metrics[metric]))
-        ):
+    for run in comparison(runs, metric).runs:
+        if best is None or better(metric, run.metrics[metric], best.metrics[metric]):
             best = run
     return best
 
@@ -70,7 +68,7 @@ def comparison_panels(runs: Sequence[RunFacts]) -> list[Panel]:
         pairs = zip(names, runs, strict=True)
         curves = [Curve(name, points(run.epochs, "epoch", key)) for name, run in pairs]
         if kept := tuple(curve for curve in curves if curve.points):
-            found.append(Panel(label, "epoch", kept))
+            found.append(Panel(label, "epoch", kept, from_zero=key == "samples_per_s"))
     return found
 
 
@@ -80,6 +78,7 @@ def comparison_page(runs: Sequence[RunFacts], metric: str, title: str = "Compari
     return page(title, [
         element("h1", f"{title} of {len(runs)} runs"),
         element("p", sentence(best, metric, runs)),
+        section("Not compared", _left_out(runs, metric)),
         section("Figures", _figures(runs, best)),
         section("Settings that differ", _settings(runs, best)),
         section("Curves", element("div", *(
@@ -91,7 +90,7 @@ def comparison_page(runs: Sequence[RunFacts], metric: str, title: str = "Compari
 def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Markup:
     """Which run is best, by which metric."""
     if best is None:
-        return Markup("No run has a metric to compare.")
+        return text("No best run: " + ("none can be compared." if metric else "none has a metric."))
     what = [f"{name}={best.settings.get(name, '')}" for name in differing(runs)[:4]]
     with_ = f", with {', '.join(what)}" if what else ""
     value = figure(metric, best.metrics[metric])
@@ -99,6 +98,11 @@ def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Ma
         Markup("Best run: "), element("b", best.run_id),
         element("span", f" with {metric} {value}{with_}."),
     ])  # fmt: skip
+
+
+def _left_out(runs: Sequence[RunFacts], metric: str) -> Markup:
+    """The runs that cannot be the best one, and why."""
+    return table(("run", "why"), comparison(runs, metric).left_out.items())
 
 
 def _figures(runs: Sequence[RunFacts], best: RunFacts | None) -> Markup:

@@ -26,6 +26,7 @@ from bootstrap.untrusted.unpack import Hostile
 LIMIT = 50_000_000  # bytes of a file that is read
 LOWER_IS_BETTER = ("loss", "mae", "mse", "error", "seconds", "duration")
 NO_METRIC = ("samples", "threshold", "worst_of")
+EARLY = "ended early"
 METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
 
 
@@ -33,7 +34,8 @@ METRICS = ("accuracy", "loss", "mae", "precision", "recall", "f1")
 class RunFacts:
     """One run. `document` is run.json; `given` are the options of its command; `evaluations` are
     those of `fab evaluate`, by id; `stops` are the times at which the cloud reported a host as
-    stopped, by host; `price` is in the currency of `currency`, per hour."""
+    stopped, by host; `ended_early`: a sweep has cancelled it; `price` is in the currency of
+    `currency`, per hour."""
 
     run_id: str
     folder: Path
@@ -44,6 +46,7 @@ class RunFacts:
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stops: Mapping[str, Any] = field(default_factory=dict)
+    ended_early: bool = False
     price: float | None = None
     currency: str = "USD"
 
@@ -66,8 +69,10 @@ class RunFacts:
 
     @property
     def state(self) -> str:
-        """The state of the result; `not fetched` if there is none here."""
-        return text_of(self.result, "state") or "not fetched"
+        """The state of the result, but `ended early` for a trial that its sweep has cancelled;
+        `not fetched` if there is none here."""
+        state = text_of(self.result, "state") or "not fetched"
+        return EARLY if self.ended_early and state == "cancelled" else state
 
     @property
     def seconds(self) -> float | None:
@@ -141,7 +146,8 @@ def read_run(run: str) -> RunFacts:
     entry = local_state.recorded_run(run)
     given = entry.get("given") or {}
     facts = _facts(run, Path(entry["results"]), entry.get("document") or {}, given)
-    return replace(facts, stops=object_of(entry, "stops"))
+    early = entry.get("ended_early") is True
+    return replace(facts, stops=object_of(entry, "stops"), ended_early=early)
 
 
 def _facts(

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console.text import count, duration, number, percent
+from bootstrap.console.text import clean, count, duration, number, percent
 from bootstrap.report import svg
 from bootstrap.report.facts import (
     METRICS,
@@ -128,7 +128,12 @@ def throughput_panels(facts: RunFacts) -> list[Panel]:
     """Samples per second and the learning rate, by epoch."""
     names = {"samples_per_s": "samples/s over all ranks", "learning_rate": "learning rate"}
     found = [
-        Panel(label, "epoch", (Curve(label, points(facts.epochs, "epoch", key)),))
+        Panel(
+            label,
+            "epoch",
+            (Curve(label, points(facts.epochs, "epoch", key)),),
+            from_zero=key == "samples_per_s",
+        )
         for key, label in names.items()
     ]
     return [panel for panel in found if panel.curves[0].points]
@@ -177,7 +182,7 @@ def timeline(facts: RunFacts) -> list[tuple[float, str]]:
     found = [
         (moment(text_of(facts.document, "created")), "hosts ready; the run is sent to them"),
         (moment(text_of(facts.result, "started")), "the supervisor starts the ranks"),
-        (moment(text_of(facts.result, "ended")), f"the run has {facts.state}"),
+        (moment(text_of(facts.result, "ended")), f"the run ends: {facts.state}"),
     ]
     for record in facts.records:
         kind, at = record.get("kind"), finite(record, "time")
@@ -278,33 +283,16 @@ def confusion_of(found: Mapping[str, Any]) -> list[list[float]]:
 
 
 def _confusion(found: Mapping[str, Any]) -> Markup:
-    """The matrix as a table whose cells are the darker, the larger their part of the row is."""
+    """The matrix as a picture, which fits a telephone and paper."""
     rows = confusion_of(found)
     if not rows:
         return Markup("")
-    names = [str(name) for name in list_of(found, "classes")] or [str(n) for n in range(len(rows))]
-    head = element("tr", element("th", "label \\ predicted"), *(element("th", n) for n in names))
-    lines = []
-    for index, row in enumerate(rows):
-        total = sum(row) or 1.0
-        cells = [
-            element("td", f"{value:.0f}", style=_shade(value / total, right=index == column))
-            for column, value in enumerate(row)
-        ]
-        name = names[index] if index < len(names) else str(index)
-        lines.append(element("tr", element("th", name), *cells))
-    body = element("table", head, *lines, class_="matrix")
+    given = [str(name) for name in list_of(found, "classes")]
+    names = [given[n] if n < len(given) else str(n) for n in range(len(rows))]
     return joined([
         element("p", "Confusion matrix: a row for each label, a column for each prediction."),
-        element("div", body, class_="scroll"),
+        svg.matrix([clean(name) for name in names], rows),
     ])  # fmt: skip
-
-
-def _shade(part: float, *, right: bool) -> str:
-    part = min(max(part, 0.0), 1.0)
-    colour = "26,127,55" if right else "180,35,24"
-    ink = "#fff" if part > 0.6 else "#1b1f24"
-    return f"background:rgba({colour},{part:.2f});color:{ink}" if part else "color:#afb8c1"
 
 
 def _worst(found: Mapping[str, Any], folder: Path) -> Markup:

@@ -108,7 +108,7 @@ def panels_of(points: Sequence[Point]) -> list[Panel]:
     single = points[0].speed / points[0].ranks
     measured = Curve("measured", tuple((float(p.ranks), p.speed) for p in points))
     linear = Curve("linear", tuple((float(p.ranks), single * p.ranks) for p in points))
-    return [Panel("samples/s over all ranks", "ranks", (measured, linear))]
+    return [Panel("samples/s over all ranks", "ranks", (measured, linear), from_zero=True)]
 
 
 def scaling_page(points: Sequence[Point]) -> str:

@@ -12,16 +12,22 @@ WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 58
 Projection = Callable[[tuple[float, float]], tuple[float, float]]  # data to pixels
 COLOURS = ("#0b5cad", "#c2410c", "#1a7f37", "#7e22ce", "#b7791f", "#0f766e", "#be185d", "#57606a")
-DASHES = ("", "6 3", "2 2", "8 3 2 3")
+DASHES = (
+    "", "6 3", "2 2", "8 3 2 3", "12 3", "4 6", "1 3", "12 3 2 3 2 3", "6 6", "2 6", "16 4", "4 2",
+    "8 8",
+)  # fmt: skip
 MOST = 400  # points of a curve
-LEGENDS = 8
+CELL, CELL_NAME, LETTER = 26, 14, 6.4  # side of a cell; letters of a name, width of a letter
+LEAST = 0.7
+RIGHT_CELL, WRONG_CELL = "#1a7f37", "#b42318"
 SMALLEST = 1e-100  # below it a span counts as none: its ticks cannot be computed
 
 
 def chart(panel: Panel) -> Markup:
-    """The curves of a panel with axes and a legend."""
+    """The curves of a panel with axes and a legend that names each of several."""
     points = [point for curve in panel.curves for point in curve.points]
-    (left, right), (low, high) = (_range([p[axis] for p in points]) for axis in (0, 1))
+    left, right = _range([x for x, _ in points])
+    low, high = _range([y for _, y in points], from_zero=panel.from_zero)
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         x = LEFT + (point[0] - left) / (right - left) * (WIDTH - LEFT - RIGHT)
@@ -35,7 +41,7 @@ def chart(panel: Panel) -> Markup:
     drawn = [_curve(number, curve, place) for number, curve in enumerate(panel.curves)]
     along = _text(panel.along, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 28, "middle")
     title = element("text", panel.what, x=LEFT, y=14, font_size=13, font_weight=600, fill="#1b1f24")
-    several = panel.curves[:LEGENDS] if len(panel.curves) > 1 else ()
+    several = panel.curves if len(panel.curves) > 1 else ()
     columns = _columns([curve.name for curve in several])
     legend = [_legend(n, curve.name, columns=columns) for n, curve in enumerate(several)]
     rows = max(0, (len(legend) - 1) // columns)
@@ -67,6 +73,63 @@ def stacked(
     return _svg(bottom + 16 * len(parts), title, head, *found)
 
 
+def matrix(names: Sequence[str], rows: Sequence[Sequence[float]]) -> Markup:
+    """A confusion matrix: a row for each label, a column for each prediction. Its cells are the
+    darker, the larger their part of the row is. It shrinks as a whole, on a screen to LEAST of its
+    size."""
+    shown = [_shortened(name, CELL_NAME) for name in names]
+    room = 8 + LETTER * max(len("label"), *map(len, shown))
+    size = CELL * len(rows)
+    found = [_text("label", room - 4, room - 4, "end")]
+    for index, (name, row) in enumerate(zip(shown, rows, strict=True)):
+        at = room + index * CELL
+        found.append(_text(name, room - 4, at + CELL / 2 + 4, "end"))
+        found.append(_upright(name, at + CELL / 2 + 4, room - 4))
+        total = sum(row) or 1.0
+        found += [
+            _cell(room + column * CELL, at, value, value / total, right=index == column)
+            for column, value in enumerate(row)
+            if value
+        ]
+    what = "confusion matrix, a row for each label, a column for each prediction"
+    found.append(_frame(room, room, size))
+    side = room + size + 2
+    drawn = element("div", _svg(side, what, *found, width=side), class_="matrix",
+                    style=f"--least:{side * LEAST:.0f}px;--most:{side * 1.4:.0f}px")  # fmt: skip
+    return element("div", drawn, class_="scroll")
+
+
+def _cell(x: float, y: float, value: float, part: float, *, right: bool) -> Markup:
+    part = min(max(part, 0.0), 1.0)
+    colour = RIGHT_CELL if right else WRONG_CELL
+    figure = f"{value:.0f}"
+    size = min(11.0, (CELL - 3) / len(figure) / 0.6)
+    ink = "#fff" if part > 0.6 else "#1b1f24"
+    return joined([
+        element("rect", x=x, y=y, width=CELL, height=CELL, fill=colour, fill_opacity=f"{part:.2f}"),
+        element("text", figure, x=x + CELL / 2, y=y + CELL / 2 + size * 0.35, fill=ink,
+                font_size=round(size, 1), text_anchor="middle"),
+    ])  # fmt: skip
+
+
+def _frame(x: float, y: float, size: float) -> Markup:
+    return element(
+        "rect", x=x, y=y, width=size, height=size, fill="none", stroke="#d0d7de", stroke_width=1
+    )
+
+
+def _upright(content: str, x: float, y: float) -> Markup:
+    turn = f"rotate(-90 {round(x, 1)} {round(y, 1)})"
+    return element(
+        "text", content, x=round(x, 1), y=round(y, 1), font_size=11, transform=turn, fill="#57606a"
+    )
+
+
+def _shortened(name: str, most: int) -> str:
+    """A name in so many letters: its end is what tells it from others."""
+    return name if len(name) <= most else f"...{name[3 - most :]}"
+
+
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round numbers from `low` to `high`, about five; `whole`: no parts of 1."""
     span = max(high - low, 4.0 if whole else 0.0)
@@ -83,8 +146,10 @@ def label(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _range(values: Sequence[float], *, from_zero: bool = False) -> tuple[float, float]:
     low, high = min(values), max(values)
+    if from_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= max(abs(high) * 1e-12, SMALLEST):
         pad = abs(high) * 0.1 if abs(high) > SMALLEST else 1.0
         return low - pad, high + pad
@@ -100,8 +165,9 @@ def _curve(number: int, curve: Curve, place: Projection) -> Markup:
     colour, dash = _look(number)
     path = " ".join(f"{x},{y}" for x, y in placed)
     line = element(
-        "polyline", points=path, fill="none", stroke=colour, stroke_width=1.8, stroke_dasharray=dash
-    )
+        "polyline", element("title", curve.name), points=path, fill="none", stroke=colour,
+        stroke_width=1.8, stroke_dasharray=dash,
+    )  # fmt: skip
     dots = [
         element("circle", cx=x, cy=y, r=2.4, fill=colour) for x, y in placed if len(placed) <= 30
     ]
@@ -126,7 +192,7 @@ def _legend(number: int, name: str, y: float = HEIGHT - 14, columns: int = 3) ->
         "line", x1=x, x2=x + 16, y1=y - 4, y2=y - 4, stroke=colour, stroke_width=3,
         stroke_dasharray=dash,
     )  # fmt: skip
-    return joined([line, _text(name if len(name) <= room else f"...{name[-room:]}", x + 20, y)])
+    return joined([line, _text(_shortened(name, room), x + 20, y)])
 
 
 def _grid_y(value: float, y: float) -> Markup:
@@ -164,8 +230,8 @@ def _rect(x: float, y: float, width: float, height: float, colour: str, title: s
     )
 
 
-def _svg(height: float, what: str, *content: Markup) -> Markup:
-    opened = f'<svg viewBox="0 0 {WIDTH} {round(height)}" role="img" '
+def _svg(height: float, what: str, *content: Markup, width: float = WIDTH) -> Markup:
+    opened = f'<svg viewBox="0 0 {round(width)} {round(height)}" role="img" '
     font = 'font-family="system-ui,Liberation Sans,sans-serif"'
     body = joined([element("title", what), *content])
     return Markup(f'{opened}{font} xmlns="http://www.w3.org/2000/svg">{body}</svg>')

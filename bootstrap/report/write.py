@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.console.output import print_lines
@@ -21,6 +22,14 @@ PAGE = "report.html"
 MOST = 50  # runs on one page
 
 
+@dataclass(frozen=True)
+class Report:
+    """A page that is not written yet: its HTML, and the charts that lie beside it as PNG files."""
+
+    html: str
+    charts: Sequence[Panel]
+
+
 def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> Path:
     """Write the report of these runs; returns the page.
 
@@ -30,20 +39,32 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
         UsageError: no run is named, one is not known or has no results here, or none has the
             metric `by`.
     """
+    runs = read_runs(names)
+    one = len(runs) == 1
+    default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
+    folder = folder_of(to, "--to") if to else default
+    require_writable(folder)
+    return write(folder, composed(runs, by))
+
+
+def read_runs(names: Sequence[str]) -> list[RunFacts]:
+    """The facts of these runs, each once; UsageError as for `report`."""
     if not names:
         raise UsageError("name a run, or several with commas between", hint="fab runs")
     runs = [read_run(name) for name in dict.fromkeys(names)]
     refuse_empty(runs)
     if len(runs) > MOST:
         raise UsageError(f"{len(runs)} runs: at most {MOST} on one page")
-    one = len(runs) == 1
-    default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
-    folder = folder_of(to, "--to") if to else default
-    require_writable(folder)
+    return runs
+
+
+def composed(runs: Sequence[RunFacts], by: str | None = None) -> Report:
+    """The report of one run, or of several that are compared by the metric `by`. Draws nothing."""
     metric = metric_for(runs, by)
-    html = run_page(runs[0], command_of(runs[0])) if one else comparison_page(runs, metric)
-    found = [*panels(runs[0].records), *throughput_panels(runs[0])] if one else None
-    return write(folder, html, comparison_panels(runs) if found is None else found)
+    if len(runs) > 1:
+        return Report(comparison_page(runs, metric), comparison_panels(runs))
+    charts = [*panels(runs[0].records), *throughput_panels(runs[0])]
+    return Report(run_page(runs[0], command_of(runs[0])), charts)
 
 
 def refuse_empty(runs: Sequence[RunFacts]) -> None:
@@ -56,12 +77,12 @@ def refuse_empty(runs: Sequence[RunFacts]) -> None:
             )
 
 
-def write(folder: Path, html: str, charts: Sequence[Panel]) -> Path:
+def write(folder: Path, found: Report) -> Path:
     """Write a page, and each chart as a PNG file beside it."""
     path = folder / PAGE
-    atomic_write(path, html, mode=0o644)
+    atomic_write(path, found.html, mode=0o644)
     with tempfile.TemporaryDirectory() as part:
-        for panel in charts[:12]:
+        for panel in found.charts[:12]:
             name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".png"
             draw([panel], Path(part) / name, "")
             atomic_write(folder / name, (Path(part) / name).read_bytes(), mode=0o644)

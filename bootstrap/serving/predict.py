@@ -1,13 +1,13 @@
 """Sends files or held-out samples through an endpoint, from its own host.
 
-The client (training/serving/client.py) runs there, beside the data and with the runtime that reads
-pictures: nothing of the model's format is known here.
+The client (training/serving/client.py) runs there, beside the data and the classes of the model:
+nothing of the model's format is known here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from typing import Any
 
 from bootstrap.console.text import clean, number
 from bootstrap.errors import RailheadError, UsageError
+from bootstrap.serving import rest
 from bootstrap.serving.environment import CLIENT, Environment
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
@@ -82,23 +83,27 @@ def _line(place: int, row: Row) -> str:
     return f"{place:>4}  {row.prediction}{score}{right}{wrong}"
 
 
-def check_file(path: Path) -> None:
-    """UsageError for a file that cannot be sent to a model."""
+def check_file(path: Path, option: str = "--file ") -> None:
+    """UsageError for a file that cannot be sent to a model; `option` is before its name."""
     if not path.is_file():
-        raise UsageError(f"--file {path}: there is no such file")
+        raise UsageError(f"{option}{path}: there is no such file")
     if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--file {path}: one of {', '.join(ENDINGS)}")
+        raise UsageError(f"{option}{path}: one of {', '.join(ENDINGS)}")
     if path.stat().st_size > MOST_BYTES:
-        raise UsageError(f"--file {path} has more than {MOST_BYTES // 1_000_000} MB")
+        raise UsageError(f"{option}{path} has more than {MOST_BYTES // 1_000_000} MB")
 
 
 def predict_file(
     place: Place, endpoint: Deployed, environment: Environment, path: Path
 ) -> Predictions:
-    """The predictions for a file of this machine."""
+    """The predictions for a file of this machine, which is read here: pictures need no
+    TensorFlow."""
+    from bootstrap.serving import samples
+
+    with contextlib.closing(rest.client(place.session, endpoint.name, endpoint.port)) as client:
+        found = samples.read_file(path, client.metadata().signature)
     with tempfile.TemporaryDirectory() as folder:
-        name = f"input{path.suffix.lower()}"
-        shutil.copy(path, Path(folder) / name)
+        name = samples.write(found, Path(folder))
         place.session.send_tree(pack_folder(Path(folder)), f"{endpoint.folder}/input")
     return _predict(place, endpoint, environment, ["--file", f"{endpoint.folder}/input/{name}"])
 

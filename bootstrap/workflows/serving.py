@@ -139,6 +139,24 @@ def _found(name: str, inventory: Inventory | None) -> Iterator[tuple[Deployed, P
 
 
 @contextlib.contextmanager
+def serving(name: str, inventory: Inventory | None = None) -> Iterator[tuple[Deployed, Place]]:
+    """An endpoint that serves, and its place, with open sessions: `inventory` as for `predict`.
+
+    Raises:
+        UsageError: there is none, it does not serve, or its machine does not run.
+    """
+    with _found(name, inventory) as (endpoint, place):
+        state = read_state(place.session, endpoint.folder)
+        if state is None or state.state not in ALIVE:
+            raise UsageError(
+                status_line(place.session, endpoint),
+                hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)} && "
+                f"fab deploy{place.option} --name {endpoint.name}",
+            )
+        yield endpoint, place
+
+
+@contextlib.contextmanager
 def _recorded_place(endpoint: Deployed) -> Iterator[Place]:
     if endpoint.cluster is None:
         with place_here() as place:
@@ -178,14 +196,7 @@ def predict(
         raise UsageError("give --file or --samples", hint=hint)
     if file is not None:
         prediction.check_file(Path(file))
-    with _found(name, inventory) as (endpoint, place):
-        state = read_state(place.session, endpoint.folder)
-        if state is None or state.state not in ALIVE:
-            raise UsageError(
-                status_line(place.session, endpoint),
-                hint=f"fab undeploy {endpoint.name}{place.option_for(endpoint.name)} && "
-                f"fab deploy{place.option} --name {endpoint.name}",
-            )
+    with serving(name, inventory) as (endpoint, place):
         environment = place_environment(place, _served_python(place, endpoint))
         if file is not None:
             return prediction.predict_file(place, endpoint, environment, Path(file))

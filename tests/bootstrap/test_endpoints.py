@@ -26,7 +26,7 @@ from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
-from bootstrap.serving.environment import Server
+from bootstrap.serving.environment import Environment, Server
 from bootstrap.serving.model import (
     copy_on_chief,
     local_model,
@@ -34,7 +34,7 @@ from bootstrap.serving.model import (
     send_model,
 )
 from bootstrap.serving.place import Place, place_here
-from bootstrap.serving.predict import Predictions, check_file
+from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, run_data, source_of
@@ -173,6 +173,29 @@ def test_a_damaged_record_of_the_run_is_no_traceback(
         if isinstance(document, dict) and "data" in document:
             with pytest.raises(UsageError, match="the record of run r1 is damaged"):
                 run_data("r1")
+
+
+def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path: Path) -> None:
+    data = [
+        {"name": name, "uri": f"~/{name}", "paths": paths}
+        for name, paths in (("train", ["/h1/train", "/h2/train"]), ("test", None))
+    ]
+    document = {"run_id": "r1", "cluster": "c", "data": data}
+    local_state.save_run(document, tmp_path / "r1")
+    sent: list[list[str]] = []
+
+    def run(argv: list[str], **_: Any) -> Reply:
+        sent.append(argv)
+        return Reply(0, ['{"rows": [], "accuracy": null, "outputs": []}'])
+
+    place: Any = SimpleNamespace(
+        session=SimpleNamespace(run=run), absolute=lambda path: path, keras_home=dict
+    )
+    predict_samples(
+        place, Deployed("m", "c", "h1", 8501, "r1"), Environment("p", "c", "l"), 7, run_data("r1")
+    )
+    argv = sent[0][sent[0].index("--samples") :]
+    assert argv == ["--samples", "7", "--data", "train=/h1/train", "--data", "test=~/test"]
 
 
 def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(

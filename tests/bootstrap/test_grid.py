@@ -110,17 +110,21 @@ ACCURACY, LOSS = "val_accuracy", "val_loss"
 @pytest.mark.parametrize(
     ("values", "metric", "others", "of", "hopeless"),
     [
-        ((0.1, 0.1), ACCURACY, GOOD, ACCURACY, True),
-        ((0.1,), ACCURACY, GOOD, ACCURACY, False),  # too early
-        ((0.65, 0.6), ACCURACY, GOOD, ACCURACY, False),  # its best value counts
-        ((0.1, 0.1), ACCURACY, GOOD[:1], ACCURACY, False),  # nothing to compare with
+        ((0.1, 0.1), ACCURACY, GOOD * 2, ACCURACY, True),  # a third of the epochs, four others
+        ((0.1, 0.1), ACCURACY, [*GOOD, GOOD[0]], ACCURACY, False),  # three others
+        ((0.1,) * 3, ACCURACY, GOOD, ACCURACY, True),  # half of the epochs, two others
+        ((0.1,) * 3, ACCURACY, GOOD[:1], ACCURACY, False),
+        ((0.1,), ACCURACY, GOOD * 2, ACCURACY, False),  # too early
+        ((0.65, 0.6), ACCURACY, GOOD * 2, ACCURACY, False),  # its best value counts
         ((), ACCURACY, GOOD, ACCURACY, False),
         ((0.1,) * 6, ACCURACY, GOOD, ACCURACY, False),  # it has ended anyway
-        ((2, 2), LOSS, GOOD, ACCURACY, False),  # another metric
-        ((2, 2), LOSS, ONES, LOSS, True),
-        ((0.5, 0.5), LOSS, ONES, LOSS, False),
-        ((1, 1), LOSS, ONES, LOSS, False),  # as good as the median
-        ((0.1, math.nan), ACCURACY, GOOD, ACCURACY, False),
+        ((2,) * 3, LOSS, GOOD, ACCURACY, False),  # another metric
+        ((2,) * 3, LOSS, ONES, LOSS, True),
+        ((2,) * 3, "val_mae", ONES, "val_mae", True),
+        ((0.5,) * 3, "val_mae", ONES, "val_mae", False),
+        ((0.5,) * 3, LOSS, ONES, LOSS, False),
+        ((1,) * 3, LOSS, ONES, LOSS, False),  # as good as the median
+        ((0.1, math.nan), ACCURACY, GOOD * 2, ACCURACY, False),
     ],
 )
 def test_a_trial_is_hopeless_below_the_median(

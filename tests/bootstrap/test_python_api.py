@@ -10,16 +10,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import railhead
+from bootstrap.cli import serving_tasks
 from bootstrap.cli.targets import Target
 from bootstrap.console.live import Board
 from bootstrap.inventory import local_state
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.request import TrainArgs, split
-from bootstrap.serving.predict import Predictions
+from bootstrap.serving.request import DeployRequest
 from bootstrap.workflows import attach, serving
 from bootstrap.workflows import teardown as tearing_down
 from bootstrap.workflows import train as training
@@ -40,7 +40,7 @@ class Workflows:
             tearing_down, "teardown", lambda inventory, _: self.torn_down.append(inventory.name)
         )
         for hosts in ("_hosts", "_status"):
-            patch.setattr(railhead.Run, hosts, lambda run: None)
+            patch.setattr(railhead.Run, hosts, lambda run, *where: None)
 
     def train(self, inventory: Any, options: Any) -> Any:
         self.trained.append(options)
@@ -142,55 +142,37 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
     assert (default.name, source.run_id) == ("model", "r1")
 
 
-class Endpoints:
-    """Records what `predict` and `undeploy` are called with; the model doubles."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.sent: list[Path] = []
-        self.ended: list[str] = []
-        patch.setattr(serving, "predict", self.predict)
-        patch.setattr(serving, "undeploy", self.ended.append)
-
-    def predict(self, name: str, file: str, samples: None) -> Predictions:
-        assert (name, samples) == ("digits", None)
-        self.sent.append(Path(file))
-        return Predictions((), None, (np.load(file) * 2).tolist())
-
-
-@pytest.fixture
-def endpoints(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
-    return Endpoints(monkeypatch)
-
-
-@pytest.mark.parametrize("samples", [[[1.0, 2.0], [3.0, 4.0]], ((1, 2), (3, 4))])
-def test_an_array_is_sent_to_the_model_and_nothing_of_it_stays(
-    endpoints: Endpoints, samples: Any
+def test_every_option_of_the_task_deploys_from_python(
+    workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = railhead.Endpoint("digits").predict(samples)
-    assert found == [[2, 4], [6, 8]] == railhead.Endpoint("digits").predict(np.array(samples))
-    assert {path.suffix for path in endpoints.sent} == {".npy"}
-    assert not any(path.exists() for path in endpoints.sent)
+    local_state.save_run({"run_id": "r1", "cluster": "c"}, Path.cwd() / "results/r1")
+    Path("other.keras").write_bytes(b"a model")
+    deployed: list[Any] = []
+    places: list[Any] = []
+    monkeypatch.setattr(serving, "deploy_on_host", lambda *args: deployed.extend(args[1:]))
+    monkeypatch.setattr(railhead.Run, "_status", lambda run, *where: places.append(where))
+    railhead.Run("r1").deploy(
+        "digits", update=True, model="other.keras", max_batch=8, max_delay=0.5, hosts=["x", "y"],
+        server="tensorflow-serving", hours=2, port=9001,
+    )  # fmt: skip
+    request, source = deployed
+    assert request == DeployRequest(
+        "digits", 9001, 2.0, update=True, max_batch=8, max_delay_ms=0.5, server="tensorflow-serving"
+    )
+    assert source.path == Path("other.keras") and places == [("x,y", None)]
+    given = {*inspect.signature(railhead.Run.deploy).parameters} - {"self"}
+    assert given == {*inspect.signature(serving_tasks.deploy.body).parameters} - {"c", "run"}
 
 
-def test_a_file_is_sent_as_it_is(endpoints: Endpoints, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones(2))
-    for given in (tmp_path / "x.npy", str(tmp_path / "x.npy")):
-        assert railhead.Endpoint("digits").predict(given) == [2, 2]
-    assert endpoints.sent == [tmp_path / "x.npy"] * 2 and (tmp_path / "x.npy").exists()
-
-
-@pytest.mark.parametrize("samples", [[{}, {}], [[1], [2, 3]], None])
-def test_what_is_no_array_is_refused(endpoints: Endpoints, samples: Any) -> None:
-    with pytest.raises(railhead.UsageError, match="the samples are no array of numbers"):
-        railhead.Endpoint("digits").predict(samples)
-    assert endpoints.sent == []
-
-
-def test_an_endpoint_is_deleted_by_name_and_at_the_end_of_a_block(endpoints: Endpoints) -> None:
+def test_an_endpoint_is_deleted_by_name_and_at_the_end_of_a_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(serving, "undeploy", ended.append)
     railhead.Endpoint("digits").delete()
     with pytest.raises(ZeroDivisionError), railhead.Endpoint("other"):
         _ = 1 / 0
-    assert endpoints.ended == ["digits", "other"]
+    assert ended == ["digits", "other"]
 
 
 def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:

@@ -28,7 +28,7 @@ from bootstrap.report.facts import RunFacts, better, read_run
 from bootstrap.report.html import element, table, text
 from bootstrap.report.page import confusion_of, timeline
 from bootstrap.report.svg import ticks
-from bootstrap.report.write import report
+from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import TrainArgs
 
 if TYPE_CHECKING:
@@ -91,12 +91,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def page_of(*runs: str) -> str:
+    """The page, without its charts as files: they take half a second each."""
+    return composed(read_runs(runs)).html
+
+
+def written(*runs: str) -> str:
+    """The page as `fab report` writes it."""
     return report(runs, None, None, Path.cwd() / "results").read_text()
 
 
 def test_the_page_of_a_run_has_everything(project: Path) -> None:
     folder = record_run()
-    html = page_of(FIRST)
+    html = written(FIRST)
     for shown in (
         "90.00 %", "Curves", "held out", "Throughput", "Timeline", "checkpoint at step 9",
         "Confusion matrix", "data:image/png;base64,", "Environment", "Digests", "feed", "beef",
@@ -206,7 +212,7 @@ def test_a_damaged_file_is_no_traceback(project: Path, file: str, content: str) 
     folder = record_run()
     (folder / f"{file}.{'jsonl' if file == 'metrics' else 'json'}").write_text(content)
     assert page_of(FIRST)
-    assert report([str(folder)], None, None, project)
+    assert page_of(str(folder))
 
 
 def test_a_picture_with_a_name_that_is_too_long_is_left_out(project: Path) -> None:
@@ -233,7 +239,7 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
 def test_a_record_that_cannot_be_drawn_is_no_traceback(project: Path, name: str) -> None:
     folder = record_run()
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, RECORDS[name])))
-    assert page_of(FIRST)
+    assert written(FIRST)
 
 
 def test_no_run_at_all_is_refused(project: Path) -> None:
@@ -383,11 +389,18 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--no-first-run",
     "--enable-logging=stderr",
 )  # fmt: skip
-NARROW = """<!DOCTYPE html>
+# The page as a telephone shows it, and as paper does: 360 and 700 pixels wide.
+FRAMES = """<!DOCTYPE html>
 <iframe style="width:360px;height:900px;border:0" srcdoc="{page}"></iframe>
-<script>onload = () => {{ const inner = document.querySelector("iframe").contentDocument;
-document.body.dataset.width = inner.documentElement.scrollWidth + " of " +
-inner.documentElement.clientWidth + ", " + inner.images.length; }}</script>"""
+<iframe style="width:700px;height:900px;border:0" srcdoc="{printed}"></iframe>
+<script>onload = () => {{ const seen = [...document.querySelectorAll("iframe")].map((frame) => {{
+const inner = frame.contentDocument, top = inner.documentElement;
+const boxes = [...inner.querySelectorAll(".scroll")].filter((e) => e.querySelector(".matrix"));
+const right = (e) => e.getBoundingClientRect().right;
+const cut = boxes.filter((e) => right(e.querySelector("svg")) > right(e) + 1).length;
+const sizes = [top.scrollWidth, top.clientWidth, inner.images.length, boxes.length, cut];
+return sizes.join(" "); }});
+document.body.dataset.seen = seen.join(","); }}</script>"""
 
 
 def browse(tmp_path: Path, page: Path, *flags: str) -> tuple[str, str]:
@@ -404,17 +417,25 @@ def browse(tmp_path: Path, page: Path, *flags: str) -> tuple[str, str]:
 def test_a_browser_shows_the_page_and_asks_for_nothing(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         evil = EVIL.format(port=server.getsockname()[1])
-        record_run(name=evil)
+        folder = record_run(name=evil)
         record_run(SECOND, learning_rate=0.1, model=evil)
+        evaluation = json.loads((folder / "evaluation.json").read_text())
+        evaluation |= {"classes": [evil] * 10, "confusion": [[9999] * 10] * 10}
+        (folder / "evaluation.json").write_text(json.dumps(evaluation))
         results = project / "results"
         for runs in ([FIRST], [FIRST, SECOND]):
-            page = report(runs, None, None, results)
-            narrow = project / "narrow.html"
-            narrow.write_text(NARROW.format(page=escape(page.read_text())))
-            dom, log = browse(project, narrow, "--dump-dom")
-            width = re.search(r'data-width="(\d+) of (\d+), (\d+)"', dom)
-            assert width and width[1] == width[2] == "360", "it scrolls to the side"
-            assert width[3] == ("1" if len(runs) == 1 else "0"), "only the picture is an image"
+            page = results / "page.html"
+            page.write_text(page_of(*runs))
+            frames, html = project / "frames.html", page.read_text()
+            on_paper = html.replace("@media print", "@media all")
+            frames.write_text(FRAMES.format(page=escape(html), printed=escape(on_paper)))
+            dom, log = browse(project, frames, "--dump-dom")
+            seen = re.search(r'data-seen="([\d ,]+)"', dom)
+            assert seen
+            for wide, shown in zip(("360", "700"), seen[1].split(","), strict=True):
+                one = "1" if len(runs) == 1 else "0"
+                # It does not scroll to the side, only the picture is an image, no matrix is cut.
+                assert shown.split() == [wide, wide, one, one, "0"]
             assert "CONSOLE" not in log
             printed = project / "printed.pdf"
             browse(project, page, f"--print-to-pdf={printed}")

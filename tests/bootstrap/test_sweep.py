@@ -25,6 +25,7 @@ from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import stop
 from bootstrap.lifecycle.teardown import unfetched
 from bootstrap.plan.cluster import Options
+from bootstrap.report.facts import read_run
 from bootstrap.report.sweep_file import alone
 from bootstrap.runs import start
 from bootstrap.runs.request import TrainArgs
@@ -61,6 +62,38 @@ def test_trials_run_one_after_another_and_the_best_is_named(
     assert "best of 3 trials: learning_rate=0.9, accuracy 90.00 %" in out
     assert hosts.cancelled == [hosts.started[2]], "the last one was hopeless"
     assert hosts.started[1] in page.read_text()
+    assert [read_run(run_id).state for run_id in hosts.started] == [
+        "succeeded", "succeeded", "ended early",
+    ]  # fmt: skip
+    run_trials(INVENTORY, of_rates(0.5, 0.9, 0.1))
+    assert f"learning_rate=0.1  ended early, run {hosts.started[2]}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("metric", "rates", "best"),
+    [
+        ("val_accuracy", (0.5, 0.9, 0.1), 0.9),
+        ("val_loss", (0.5, 0.1, 0.9), 0.1),
+        ("val_mae", (0.5, 0.1, 0.9), 0.1),
+    ],
+)
+def test_the_metric_decides_whether_higher_is_better(
+    hosts: Runs,
+    capsys: pytest.CaptureFixture[str],
+    metric: str,
+    rates: tuple[float, ...],
+    best: float,
+) -> None:
+    """For the trial that is ended early, and for the best one."""
+    hosts.metric = metric
+    run_trials(INVENTORY, of_rates(*rates))
+    assert f"best of 3 trials: learning_rate={best}, " in capsys.readouterr().out
+    assert hosts.cancelled == [hosts.started[2]]
+    hosts.cancelled.clear()
+    others = replace(of_rates(*sorted(rates, key=lambda rate: abs(rate - best), reverse=True)),
+                     folder=Path("results/sweep-2").resolve())  # fmt: skip
+    run_trials(INVENTORY, others)
+    assert hosts.cancelled == [], "each is better than those before"
 
 
 def test_hopeless_trials_may_run_to_their_end(hosts: Runs) -> None:

@@ -30,8 +30,10 @@ endpoint = run.deploy("digits", port=PORT)
 right = 0
 for first in range(0, HELD_OUT, 100):
     outputs = endpoint.predict(images[first:first + 100])
-    right += sum(max(range(10), key=row.__getitem__) == digit
-                 for row, digit in zip(outputs, digits[first:first + 100]))
+    right += int((outputs.argmax(1) == digits[first:first + 100]).sum())
+assert endpoint.version == 1 and [t.shape for t in endpoint.signature.inputs.values()] == [
+    (None, 8, 8, 1)
+]
 assert right == round(trained["accuracy"] * HELD_OUT), (right, trained)
 endpoint.delete()
 print("all is well")

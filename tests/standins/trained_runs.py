@@ -29,6 +29,7 @@ class Runs:
         self.fault: dict[str, Callable[[], Exception]] = {}
         self.hosts: dict[str, str] = {}
         self.whole = INVENTORY
+        self.metric = "val_accuracy"
         self.lock = threading.Lock()
         self.before_records: Callable[[], object] = lambda: None
         patch.setattr(bootstrap, "bootstrap_idle", lambda *_: None)
@@ -77,12 +78,12 @@ class Runs:
         self.write(run.results, settings, connection.watch or (lambda record: None))
 
     def write(self, folder: Path, settings: Any, watch: Callable[[Any], None]) -> None:
-        """The results of a run, whose accuracy is its learning rate."""
+        """The results of a run, whose metric is its learning rate."""
         folder.mkdir(parents=True)
         rate = settings["learning_rate"]
         state, records = "succeeded", []
         for epoch in range(1, 5):
-            record = {"kind": "epoch", "epoch": epoch, "epochs": 4, "val_accuracy": rate}
+            record = {"kind": "epoch", "epoch": epoch, "epochs": 4, self.metric: rate}
             speed = {"samples_per_s": 100.0 * rate, "time": 1000.0 + 10 * epoch}
             records.append({**record, **speed})
             try:

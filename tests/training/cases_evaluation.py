@@ -17,6 +17,7 @@ from training.config import resolve
 from training.data.uri import Given
 from training.evaluation.exported import evaluate_exported, load
 from training.results import Records
+from training.serving import client
 from training.serving import model as serving
 
 
@@ -111,3 +112,22 @@ def every_task_is_evaluated_as_it_was_trained(folder: Path) -> None:
         plain = folder / f"{task}.keras"  # without the names of its classes
         load(folder / task / "model.keras").save(plain)
         assert evaluated(folder / f"{task}-plain", plain, **settings).get("f1") == found.get("f1")
+
+
+@case
+def predicted_samples_are_those_of_the_evaluation(folder: Path) -> None:
+    """Test data where there is some, as in evaluation.json; else validation data. A folder's labels
+    say which it is."""
+    given = []
+    for label, name in enumerate(("train", "validation", "test")):
+        x = np.full((12, 8, 8, 1), label / 4, np.float32)
+        y = np.arange(12) % 3 if name == "train" else np.full(12, label)
+        with folder_with(folder / name, x=x, y=y) as source:
+            given.append(f"{name}={source}")
+    settings = {**DEFAULTS, "data": "numpy"}
+    for data, split in ((given, "test"), (given[:2], "validation")):
+        found = client.held_out(5, settings, data)
+        label = ("train", "validation", "test").index(split)
+        assert list(found.labels or ()) == [label] * 5, split
+        assert np.asarray(found.instances).shape == (5, 8, 8, 1)
+        assert np.all(np.asarray(found.instances) == label / 4), split

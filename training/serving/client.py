@@ -54,12 +54,6 @@ class Client:
             raise ClientError(f"refused with {reply.status}: {found.get('error')}")
         return found
 
-    def inputs(self) -> dict[str, Any]:
-        """The inputs of the model: {name: its `dtype` and `tensor_shape`}."""
-        metadata = self.call("GET", "/metadata")["metadata"]["signature_def"]["signature_def"]
-        found: dict[str, Any] = metadata["serving_default"]["inputs"]
-        return found
-
     def predict(self, instances: Sequence[Any]) -> list[Any]:
         """The predictions for instances, in several requests if they are many."""
         found: list[Any] = []
@@ -77,81 +71,15 @@ class Samples:
     labels: Sequence[Any] | None = None
 
 
-def read_file(path: Path, inputs: Mapping[str, Any]) -> Samples:
-    """The samples in a file, for a model with these inputs."""
-    if path.suffix == ".json":
-        return Samples(_json_instances(path))
-    if len(inputs) != 1:
-        raise ClientError(f"the model has the inputs {', '.join(inputs)}: send them as .json")
-    shape = [int(dim["size"]) for dim in next(iter(inputs.values()))["tensor_shape"]["dim"]]
-    readers = {".npy": _numpy_array, ".csv": _csv_array}
-    reader = readers.get(path.suffix)
-    array = reader(path) if reader else _picture(path, shape)
-    return Samples(_shaped(array, shape[1:], path).tolist())
-
-
-def _json_instances(path: Path) -> list[Any]:
+def read_file(path: Path) -> Samples:
+    """The samples in a file, which are as the model takes them: a list of instances (.json), or an
+    array."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ClientError(f"{path.name} is not JSON: {error}") from None
-    found = document.get("instances") if isinstance(document, dict) else document
-    if not isinstance(found, list) or not found:
-        raise ClientError(f"{path.name} must be a list of instances, or have one as 'instances'")
-    return found
-
-
-def _numpy_array(path: Path) -> Any:
-    try:
-        array = np.load(path, allow_pickle=False)
+        if path.suffix == ".json":
+            return Samples(json.loads(path.read_text(encoding="utf-8")))
+        return Samples(np.load(path, allow_pickle=False).tolist())
     except (ValueError, OSError, EOFError) as error:
-        raise ClientError(f"{path.name} is no array: {error}") from None
-    return array / np.float32(255) if array.dtype == np.uint8 else array
-
-
-def _csv_array(path: Path) -> Any:
-    """Numbers, a sample per line; a first line with names is left out."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    try:
-        [float(text) for text in lines[0].split(",")]
-    except (ValueError, IndexError):
-        lines = lines[1:]
-    try:
-        return np.loadtxt(lines, delimiter=",", dtype=np.float64, ndmin=2)
-    except ValueError as error:
-        raise ClientError(f"{path.name} must have numbers, separated by commas: {error}") from None
-
-
-def _picture(path: Path, shape: Sequence[int]) -> Any:
-    """A picture of 0..1 in the size and the colors of the model's input."""
-    if len(shape) != 4:
-        raise ClientError(f"the model takes no pictures: its input has the shape {list(shape)}")
-    import tensorflow as tf
-
-    try:
-        channels = shape[3] if shape[3] in (1, 3, 4) else 3
-        picture = tf.io.decode_image(path.read_bytes(), channels=channels, expand_animations=False)
-    except tf.errors.InvalidArgumentError as error:
-        reason = str(error).splitlines()[0].rpartition("}} ")[2]  # behind the name of a function
-        raise ClientError(f"{path.name} is no picture: {reason}") from None
-    size = [
-        wanted if wanted > 0 else had
-        for wanted, had in zip(shape[1:3], picture.shape[:2], strict=True)
-    ]
-    return (tf.image.resize(picture, size).numpy() / np.float32(255))[None]
-
-
-def _shaped(array: Any, shape: Sequence[int], path: Path) -> Any:
-    """Rows of the model's shape: a flat row is folded, a single sample becomes one row."""
-    known = all(size > 0 for size in shape)
-    if known and array.size == math.prod(shape):
-        return array.reshape(1, *shape)
-    if known and array.ndim > 1 and math.prod(array.shape[1:]) == math.prod(shape):
-        return array.reshape(-1, *shape)
-    if array.ndim != len(shape) + 1:
-        wanted = [-1, *shape]
-        raise ClientError(f"{path.name}: expected the shape {wanted}, got {list(array.shape)}")
-    return array
+        raise ClientError(f"{path.name} cannot be read: {error}") from None
 
 
 def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]) -> Samples:
@@ -245,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         training = training_of(options.versions)
         settings = training["settings"] if training else None
         if options.file:
-            samples = read_file(options.file, client.inputs())
+            samples = read_file(options.file)
         else:
             samples = held_out(options.samples, settings, options.data)
         print(json.dumps(report(samples, client.predict(samples.instances), training)))
@@ -262,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--name", required=True)
     options.add_argument("--versions", type=Path, required=True, help="the served folder")
     what = options.add_mutually_exclusive_group(required=True)
-    what.add_argument("--file", type=Path, help=".json, .npy, .csv or a picture")
+    what.add_argument("--file", type=Path, help="samples as the model takes them: .json or .npy")
     what.add_argument("--samples", type=int, help="so many held-out samples")
     options.add_argument("--data", action="append", default=[], metavar="NAME=URI")
     return options

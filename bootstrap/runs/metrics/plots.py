@@ -13,9 +13,13 @@ from bootstrap.untrusted.decode import record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Record = dict[str, Any]
 LARGEST = 1e100
+INSIDE, COLUMNS = 8, 2  # curves that are named inside the axes; columns of more names, below them
+COLOURS = 10  # of matplotlib; a curve that has the colour of another one has other dashes
+LINES = ("-", "--", ":", "-.", *((0, (n, 2, 1, 2)) for n in range(4, 24, 3)))
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: labels of y (`what`) and x (`along`), and the curves."""
+    """One pair of axes: labels of y (`what`) and x (`along`), and the curves. `from_zero`: the axis
+    of y begins at 0, so that heights can be compared."""
 
     what: str
     along: str
     curves: tuple[Curve, ...]
+    from_zero: bool = False
 
 
 def curves(metrics: Path, out: Path, title: str) -> bool:
@@ -119,27 +125,39 @@ def draw(panels: Sequence[Panel], out: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8 * len(panels), 3.6), dpi=120, layout="constrained")
+    names = max(len(panel.curves) for panel in panels)
+    height = 3.6 if names <= INSIDE else 3.6 + 0.2 * -(-names // COLUMNS)
+    figure = Figure(figsize=(4.8 * len(panels), height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, parse_math=False)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, panel)
+        _draw_panel(figure, axes, panel)
     figure.savefig(out, format="png")
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(figure: Figure, axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    for curve in panel.curves:
+    for index, curve in enumerate(panel.curves):
         xs, ys = zip(*curve.points, strict=True)
         axes.plot(
-            xs, ys, marker="o" if len(xs) <= 30 else "", markersize=4, label=_label(curve.name)
+            xs,
+            ys,
+            marker="o" if len(xs) <= 30 else "",
+            markersize=4,
+            linestyle=LINES[index // COLOURS % len(LINES)],
+            label=_label(curve.name),
         )
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
     axes.set_xlabel(panel.along)
     axes.set_ylabel(_label(panel.what), parse_math=False)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    for text in axes.legend().get_texts():
+    many = len(panel.curves) > INSIDE
+    below = {"loc": "outside lower center", "ncols": COLUMNS, "fontsize": 6}
+    legend = figure.legend(**below) if many else axes.legend()
+    for text in legend.get_texts():
         text.set_parse_math(False)
 
 

@@ -84,4 +84,4 @@ def report(runs: Sequence[RunFacts], results: Path) -> Path:
     points = points_of(runs)
     print_lines(sentence(points))
     folder = results / f"scale-{points[0].run.run_id}"
-    return write.write(folder, scaling_page(points), panels_of(points))
+    return write.write(folder, write.Report(scaling_page(points), panels_of(points)))

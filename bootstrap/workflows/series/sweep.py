@@ -16,6 +16,7 @@ from bootstrap.evaluation.grid import Trial, slices_of
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.plan.cluster import Options
 from bootstrap.report import write
+from bootstrap.report.comparable import comparison
 from bootstrap.report.compare import best_of, comparison_page, comparison_panels, metric_for
 from bootstrap.report.facts import RunFacts, object_of, read_run, text_of
 from bootstrap.report.page import figure
@@ -65,12 +66,17 @@ def report(chosen: Sweep) -> Path:
         raise UsageError("no trial of the sweep has results", hint="fab runs")
     metric = metric_for(runs)
     page = comparison_page(runs, metric, "Sweep")
+    names = {run_id: name for name, run_id in known.items()}
     if best := best_of(runs, metric):
-        name = next(name for name, run_id in known.items() if run_id == best.run_id)
         value = figure(metric, best.metrics[metric])
-        print_lines(f"best of {count(len(runs), 'trial')}: {name}, {metric} {value}")
+        of = count(len(runs), "trial")
+        print_lines(f"best of {of}: {names[best.run_id]}, {metric} {value}")
         print_lines(f"  run {best.run_id}")
-    return write.write(chosen.folder, page, comparison_panels(runs))
+    left_out = comparison(runs, metric).left_out
+    for run in runs:
+        if run.state == "succeeded" and run.run_id in left_out:
+            print_lines(f"not compared: {names[run.run_id]}: {left_out[run.run_id]}")
+    return write.write(chosen.folder, write.Report(page, comparison_panels(runs)))
 
 
 def forget_unusable(folder: Path) -> None:

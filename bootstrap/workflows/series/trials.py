@@ -282,9 +282,9 @@ class Trials:
         except Hopeless:
             print_lines(f"run {run_id} is worse than the median of the trials before: it is ended")
             attach.cancel(part, run_id)
+            local_state.record_ended_early(run_id)
             with attach.connected(part, find_run(part, run_id)) as connection:
                 attach.fetch_ended(connection)
-            return f"ended early, run {run_id}"
         return _outcome(run_id)
 
     def others(self, trial: Trial) -> list[Course]:

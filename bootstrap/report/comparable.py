@@ -1,0 +1,67 @@
+"""Which runs may be compared: those whose figures were computed on the same data. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bootstrap.report.facts import EARLY, RunFacts, list_of, object_of, text_of
+
+FORM = ("image_size", "vocabulary", "text_length")  # settings by which one sample looks different
+CHOOSE = ("data", "held_out", "seed", "synthetic_samples")  # those that choose the samples
+ENDED = ("succeeded", "cancelled", "not fetched")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs that may be compared, and for each other one why not, by its id."""
+
+    runs: tuple[RunFacts, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def comparison(runs: Sequence[RunFacts], metric: str) -> Comparison:
+    """Choose the runs that have the metric, on the data that most of them were evaluated on; with
+    as many on other data, those of the run that is named first."""
+    left_out = {run.run_id: why for run in runs if (why := _unfit(run, metric))}
+    fit = [run for run in runs if run.run_id not in left_out]
+    looks = {tuple(_settings(run).get(name) for name in FORM) for run in fit}
+    data = {run.run_id: _data(run, by_digest=len(looks) < 2) for run in fit}
+    if not fit:
+        return Comparison((), left_out)
+    [(most, times)] = Counter(data.values()).most_common(1)
+    for run in fit:
+        if times < 2 <= len(fit) or data[run.run_id] != most:
+            left_out[run.run_id] = f"figures on other data: {data[run.run_id]}"
+    return Comparison(tuple(run for run in fit if run.run_id not in left_out), left_out)
+
+
+def _unfit(run: RunFacts, metric: str) -> str:
+    """Why a run cannot be the best one, whatever its data; "" if it can."""
+    if run.state == EARLY:
+        return "ended early by its sweep"
+    if run.state not in ENDED:
+        return run.state
+    return "" if metric in run.metrics else f"no {metric}"
+
+
+def _data(run: RunFacts, *, by_digest: bool) -> str:
+    """The data of the figures, so that equal texts mean equal data: the digest of the held-out
+    samples; without it, or where the samples look different, where they come from."""
+    split = text_of(run.evaluation, "split") or ("evaluation" if run.evaluation else "training")
+    digest = text_of(run.evaluation, "data")
+    if digest and by_digest:
+        return f"{split} data {digest[:16]}"
+    inputs = [
+        f"{item.get('name')}={item.get('uri')} {(list_of(item, 'paths') or [''])[0]}".strip()
+        for item in list_of(run.document, "data")
+        if isinstance(item, dict)
+    ]
+    chosen = [f"{name}={value}" for name in CHOOSE if (value := _settings(run).get(name))]
+    return ", ".join([f"{split} data", *inputs, *chosen])
+
+
+def _settings(run: RunFacts) -> dict[str, str]:
+    program = object_of(run.document, "program")
+    return {str(name): str(value) for name, value in object_of(program, "settings").items()}

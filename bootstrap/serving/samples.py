@@ -1,0 +1,250 @@
+"""Files and arrays that become samples of a model, and its outputs as arrays. The only module of
+this side that uses NumPy and Pillow, which matplotlib brings; import it where it is needed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from bootstrap.errors import UsageError
+from bootstrap.serving.rest import Signature, Tensor
+
+FORMATS = ("PNG", "JPEG")
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def read_file(path: Path, signature: Signature) -> Any:
+    """The samples in a file, for a model with this signature: an array [batch, ...], or the list of
+    instances of a .json file.
+
+    Raises:
+        UsageError: the file has another form, or other shapes than the model takes.
+    """
+    if path.suffix.lower() == ".json":
+        return _json_instances(path)
+    if len(signature.inputs) != 1:
+        raise UsageError(
+            f"the model has the inputs {', '.join(signature.inputs)}: send them as .json"
+        )
+    tensor = next(iter(signature.inputs.values()))
+    readers = {".npy": _numpy_array, ".csv": _csv_array}
+    reader = readers.get(path.suffix.lower())
+    array = reader(path) if reader else _picture(path, tensor)
+    return shaped(array, tensor, path.name)
+
+
+def rows_of_file(path: Path, signature: Signature) -> list[Any]:
+    """The samples in a file as instances of JSON; UsageError as for `read_file`."""
+    found = read_file(path, signature)
+    return found if isinstance(found, list) else listed(found)
+
+
+def write(samples: Any, folder: Path) -> str:
+    """Write samples into a folder as the client on the host reads them; returns the file's name."""
+    if isinstance(samples, list) or samples.dtype.kind in "SO":
+        rows = samples if isinstance(samples, list) else listed(samples)
+        (folder / "input.json").write_text(json.dumps(rows))
+        return "input.json"
+    np.save(folder / "input.npy", samples, allow_pickle=False)
+    return "input.npy"
+
+
+def check(given: Any) -> None:
+    """UsageError if what is given is neither an array nor {input: array}."""
+    for value in given.values() if isinstance(given, Mapping) else (given,):
+        as_array(value)
+
+
+def has_array(given: Any) -> bool:
+    """Whether NumPy arrays are given, and not lists."""
+    values = given.values() if isinstance(given, Mapping) else (given,)
+    return any(isinstance(value, np.ndarray) for value in values)
+
+
+def body_of(given: Any, signature: Signature) -> Any:
+    """The JSON of a request: the rows of an array for a model with one input, or a column for each
+    input of a mapping.
+
+    Raises:
+        UsageError: the inputs or their shapes are not those of the signature.
+    """
+    inputs = signature.inputs
+    if isinstance(given, Mapping):
+        if {*map(str, given)} != {*inputs}:
+            names = ", ".join(map(str, given)) or "none"
+            raise UsageError(f"inputs {names}: the model takes {', '.join(inputs)}")
+        return {
+            str(name): listed(shaped(value, inputs[str(name)], f"input {name}"))
+            for name, value in given.items()
+        }
+    if len(inputs) != 1:
+        several = ", ".join(f'"{name}": ...' for name in inputs)
+        raise UsageError(
+            f"the model has {len(inputs)} inputs", hint=f"endpoint.predict({{{several}}})"
+        )
+    return listed(shaped(given, next(iter(inputs.values())), "the samples"))
+
+
+def shaped(value: Any, tensor: Tensor, name: str) -> Any:
+    """An array as an input takes it: whole numbers of pixels become 0..1, a flat row is folded, a
+    single sample becomes one row.
+
+    Raises:
+        UsageError: it is no array, or has another shape.
+    """
+    array = as_array(value)
+    if array.dtype == np.uint8 and tensor.dtype.startswith(("float", "bfloat")):
+        array = array / np.float32(255)
+    if tensor.shape is None:
+        return array
+    if not tensor.shape:
+        return _fitting(array, (), name)
+    return _rows(array, tensor.shape[1:], name)
+
+
+def _rows(array: Any, shape: tuple[int | None, ...], name: str) -> Any:
+    known = [size for size in shape if size is not None]
+    if len(known) == len(shape):
+        if array.size == math.prod(known):
+            return array.reshape(1, *known)
+        if array.ndim > 1 and math.prod(array.shape[1:]) == math.prod(known):
+            return array.reshape(-1, *known)
+    return _fitting(array, (None, *shape), name)
+
+
+def _fitting(array: Any, shape: tuple[int | None, ...], name: str) -> Any:
+    fits = array.ndim == len(shape) and all(
+        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = [-1 if size is None else size for size in shape]
+        raise UsageError(f"{name}: expected the shape {wanted}, got {list(array.shape)}")
+    return array
+
+
+def as_array(value: Any) -> Any:
+    """Numbers or text as an array; UsageError for anything else."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"the samples are no array of numbers: {error}") from None
+    if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
+        raise UsageError("the samples are no array of numbers: objects, or rows of unequal lengths")
+    return array
+
+
+def listed(array: Any) -> Any:
+    """An array as JSON has it; bytes as the contract has them."""
+    return _encoded(array.tolist()) if array.dtype.kind in "SO" else array.tolist()
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_encoded(item) for item in value]
+    return {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def arrays_of(outputs: Any, signature: Signature) -> Any:
+    """What a model answered, as an array; of several outputs {name: array}. Rows or columns.
+
+    Raises:
+        ValueError: the outputs are not those of the signature.
+    """
+    tensors = signature.outputs
+    if len(tensors) == 1:
+        return _array(outputs, next(iter(tensors.values())))
+    if isinstance(outputs, Mapping):
+        return {name: _array(outputs.get(name), tensor) for name, tensor in tensors.items()}
+    rows = [row if isinstance(row, Mapping) else {} for row in outputs]
+    return {
+        name: _array([row.get(name) for row in rows], tensor) for name, tensor in tensors.items()
+    }
+
+
+def _array(values: Any, tensor: Tensor) -> Any:
+    kind = {"string": None, "bfloat16": "float32", "unknown": None}.get(tensor.dtype, tensor.dtype)
+    return np.asarray(values, dtype=kind)
+
+
+def _json_instances(path: Path) -> list[Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path.name} is not JSON: {error}") from None
+    found = document.get("instances") if isinstance(document, dict) else document
+    if not isinstance(found, list) or not found:
+        raise UsageError(f"{path.name} must be a list of instances, or have one as 'instances'")
+    return found
+
+
+def _numpy_array(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise UsageError(f"{path.name} is no array: {error}") from None
+
+
+def _csv_array(path: Path) -> Any:
+    """Numbers, a sample per line; a first line with names is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        if not all(map(_is_number, lines[0].split(","))) if lines else False:
+            lines = lines[1:]
+        return np.loadtxt(lines, delimiter=",", dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise UsageError(f"{path.name} must have numbers, separated by commas: {error}") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _picture(path: Path, tensor: Tensor) -> Any:
+    """A picture as [1, height, width, channels] of 0..1, in the size and the colours of the input;
+    of an input that takes whole numbers, 0 to 255."""
+    shape = tensor.shape
+    if shape is None or len(shape) != 4:
+        wanted = "any" if shape is None else [-1 if size is None else size for size in shape]
+        raise UsageError(f"the model takes no pictures: its input has the shape {wanted}")
+    try:
+        with Image.open(path, formats=FORMATS) as found:
+            picture = np.asarray(_eight_bits(found).convert(MODES.get(shape[3] or 3, "RGB")))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        why = "not a PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
+        raise UsageError(f"{path.name} is no picture: {why}") from None
+    picture = picture.reshape(*picture.shape[:2], -1)
+    sized = resized(picture, shape[1] or picture.shape[0], shape[2] or picture.shape[1])
+    whole = tensor.dtype.startswith(("int", "uint"))
+    return (sized.round() if whole else sized / np.float32(255))[None]
+
+
+def _eight_bits(picture: Any) -> Any:
+    """Pillow cuts 16 bits at 255; TensorFlow, with which models are trained, drops the lower 8."""
+    if not picture.mode.startswith("I"):
+        return picture
+    return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+
+
+def resized(picture: Any, height: int, width: int) -> Any:
+    """A picture [h, w, channels] in another size, as float32: bilinear between the nearest pixels,
+    as tf.image.resize does it when a model is trained. (Pillow's smooths when it shrinks.)"""
+    found = picture.astype(np.float32)
+    for axis, size in enumerate((height, width)):
+        place = (np.arange(size) + 0.5) * found.shape[axis] / size - 0.5
+        low = np.floor(place).astype(int)
+        part = (place - low).astype(np.float32).reshape([-1 if n == axis else 1 for n in range(3)])
+        last = found.shape[axis] - 1
+        below, above = (found.take(np.clip(low + n, 0, last), axis) for n in (0, 1))
+        found = below + (above - below) * part
+    return found

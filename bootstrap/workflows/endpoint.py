@@ -1,0 +1,139 @@
+"""An endpoint that is called many times: the connection with its host stays open between calls."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bootstrap.errors import UsageError
+from bootstrap.serving import rest
+from bootstrap.serving.predict import check_file
+from bootstrap.serving.rest import Broken, Client, Metadata, Signature
+from bootstrap.untrusted.unpack import Hostile
+from bootstrap.workflows import serving
+
+T = TypeVar("T")
+BYTES, ROWS = 8_000_000, 1024  # of a request, about; a larger one is sent in parts
+
+
+class OpenEndpoint:
+    """Calls the endpoint `name` through one SSH connection, opened by the first call; the calls of
+    several threads follow each other."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._opened = ExitStack()
+        self._client: Client | None = None
+        self._known: Metadata | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End the connection; the next call opens one."""
+        with self._lock:
+            self._close()
+
+    def metadata(self) -> Metadata:
+        """The version that serves now, and its signature."""
+        with self._lock:
+            self._known = self._ask(lambda client: client.metadata())
+            return self._known
+
+    def predict_file(self, path: Path) -> Any:
+        """The predictions for a file, as lists.
+
+        Raises:
+            UsageError: the file cannot be sent, or the model refuses it.
+        """
+        from bootstrap.serving import samples
+
+        check_file(path, "")
+        return self._predicted(partial(samples.rows_of_file, path))[0]
+
+    def predict(self, given: Any) -> Any:
+        """The outputs for an array of samples, or for {input: array}: as arrays if one of them is a
+        NumPy array, else as lists.
+
+        Raises:
+            UsageError: they are no arrays, or the model refuses them.
+        """
+        from bootstrap.serving import samples
+
+        samples.check(given)
+        outputs, signature = self._predicted(partial(samples.body_of, given))
+        if not samples.has_array(given):
+            return outputs
+        try:
+            return samples.arrays_of(outputs, signature)
+        except (ValueError, TypeError, OverflowError):
+            what = f"outputs of endpoint {self.name} that are not those of its signature"
+            raise Hostile(what) from None
+
+    def _predicted(self, body: Callable[[Signature], Any]) -> tuple[Any, Signature]:
+        """The answer to what `body` makes for a signature, and that signature. The model may have
+        been replaced by one with another signature since it was read: then it is read again."""
+        with self._lock:
+            known = self._known
+            if known is None:
+                known = self._known = self._ask(lambda client: client.metadata())
+            try:
+                return self._sent(body(known.signature)), known.signature
+            except UsageError:
+                self._known = self._ask(lambda client: client.metadata())
+                if self._known.signature == known.signature:
+                    raise
+                return self._sent(body(self._known.signature)), self._known.signature
+
+    def _sent(self, body: Any) -> Any:
+        """Rows as instances, in several requests if they are many; columns as inputs."""
+        if isinstance(body, dict):
+            return self._post({"inputs": body}, "outputs")
+        found: list[Any] = []
+        for part in parts(body):
+            predictions = self._post({"instances": part}, "predictions")
+            if not isinstance(predictions, list) or len(predictions) != len(part):
+                raise Hostile(f"predictions of endpoint {self.name} that are not one per sample")
+            found += predictions
+        return found
+
+    def _post(self, document: Mapping[str, Any], key: str) -> Any:
+        answer = self._ask(lambda client: client.call("POST", ":predict", document))
+        if key not in answer:
+            raise Hostile(f"an answer of endpoint {self.name} without {key}")
+        return answer[key]
+
+    def _ask(self, question: Callable[[Client], T]) -> T:
+        """The answer; a connection that broke is opened again, once."""
+        if self._client is not None:
+            try:
+                return question(self._client)
+            except Broken:
+                self._close()
+        try:
+            return question(self._open())
+        except Broken:
+            self._close()
+            raise
+
+    def _open(self) -> Client:
+        endpoint, place = self._opened.enter_context(serving.serving(self.name))
+        self._client = rest.client(place.session, endpoint.name, endpoint.port)
+        self._opened.callback(self._client.close)
+        return self._client
+
+    def _close(self) -> None:
+        self._client = self._known = None
+        self._opened.close()
+
+
+def parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
+    """Rows in parts of a request each."""
+    if not rows:
+        return [rows]
+    size = len(json.dumps(rows[0])) + 1
+    many = max(1, min(ROWS, BYTES // size))
+    return [rows[start : start + many] for start in range(0, len(rows), many)]
