@@ -249,13 +249,14 @@ class Run:
         hours: float = 1.0,
         port: int | None = None,
         here: bool = False,
+        trust_model: bool = False,
         server: str | None = None,
     ) -> Endpoint:
         """Serve the model of the run until its time-to-live is over: `fab deploy`."""
         from bootstrap.serving.request import read_request as read_deployment
 
         request = read_deployment(name, _text(port), _text(hours), None, None, server, update=False)
-        source = source_of(self.run_id, None)
+        source = source_of(self.run_id, None, trusted=trust_model)
         if here:
             serving.deploy_here(request, source)
         else:

@@ -38,7 +38,7 @@ def deploy(
     if trust_model and not here:
         raise UsageError("--trust-model goes with --here: a host loads the model without it")
     if here:
-        serving.deploy_here(request, source_of(run, model), trust_model=trust_model)
+        serving.deploy_here(request, source_of(run, model, trusted=trust_model))
     else:
         source = source_of(run, model) if run or model else None
         status = target_of(hosts, stack, run=run).status()

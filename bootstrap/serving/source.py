@@ -29,11 +29,12 @@ SAFE_FIRST = (KERAS, SAVED_MODEL, H5)  # on this computer: Keras loads its files
 @dataclass(frozen=True)
 class Source:
     """The model of `run`, of which `name` names one of several, or what is at `path`. A notebook
-    has neither where there is no run."""
+    has neither where there is no run. `trusted`: it may be loaded here without a safe mode."""
 
     run: Run | None
     path: Path | None = None
     name: str | None = None
+    trusted: bool = False
 
     @property
     def run_id(self) -> str | None:
@@ -94,7 +95,13 @@ def shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def source_of(run_id: str | None, model: str | None, inventory: Inventory | None = None) -> Source:
+def source_of(
+    run_id: str | None,
+    model: str | None,
+    inventory: Inventory | None = None,
+    *,
+    trusted: bool = False,
+) -> Source:
     """The run with this id, else the last one of these hosts; or what --model names: a model of
     the run, without a run a file or folder here.
 
@@ -105,20 +112,20 @@ def source_of(run_id: str | None, model: str | None, inventory: Inventory | None
     if run_id is not None:
         record = local_state.recorded_run(run_id)
         run = Run(record["run_id"], Path(record["results"]))
-        return Source(run, name=_name_in(run.results, path) or model)
+        return Source(run, name=_name_in(run.results, path) or model, trusted=trusted)
     if model is not None:
         if path is None:
             raise UsageError(
                 f"--model {model}: there is no such file or folder",
                 hint=f"fab deploy RUN --model {shlex.quote(model)}   # for a model of a run",
             )
-        return Source(None, path)
+        return Source(None, path, trusted=trusted)
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
     evaluated = local_state.document_of_run(last).get("evaluates")
     if isinstance(evaluated, str):  # it has no model of its own
-        return source_of(evaluated, None)
-    return Source(Run(last, results))
+        return source_of(evaluated, None, trusted=trusted)
+    return Source(Run(last, results), trusted=trusted)
 
 
 def _name_in(results: Path, path: Path | None) -> str | None:

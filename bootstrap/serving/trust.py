@@ -42,13 +42,13 @@ def needs_trust(model: Path) -> bool:
         return True
 
 
-def confirm_model(path: Path, source: Source, trusted: bool) -> None:
+def confirm_model(path: Path, source: Source) -> None:
     """Ask before a model is loaded here that needs trust.
 
     Raises:
         UsageError: the answer is not yes, or nobody can answer.
     """
-    if trusted or not needs_trust(path):
+    if source.trusted or not needs_trust(path):
         return
     named = f" {source.run_id}" if source.run_id else ""
     wanted = source.name or (str(source.path) if source.path else None)

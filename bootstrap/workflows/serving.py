@@ -38,7 +38,7 @@ from bootstrap.serving.trust import confirm_model
 from bootstrap.ssh.local_session import HERE
 
 
-def deploy_here(request: DeployRequest, source: Source, *, trust_model: bool = False) -> None:
+def deploy_here(request: DeployRequest, source: Source) -> None:
     """Serve a model on this machine.
 
     Raises:
@@ -48,7 +48,7 @@ def deploy_here(request: DeployRequest, source: Source, *, trust_model: bool = F
     if path is None:
         raise source.no_model_error(HERE)
     print_lines(f"model: {shown(path)}")
-    confirm_model(path, source, trust_model)
+    confirm_model(path, source)
     endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
     refuse_elsewhere(endpoint)
     with place_here() as place:

@@ -131,8 +131,8 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
             serving, name, lambda *args, name=name: deployed.append((name, *args[-2:]))
         )
     endpoint = railhead.Run("r1").deploy("digits", hours=0.5, port=9000)
-    railhead.Run("r1").deploy(here=True)
-    (on_host, request, source), (here, default, _) = deployed
+    railhead.Run("r1").deploy(here=True, trust_model=True)
+    (on_host, request, source), (here, default, trusted) = deployed
     assert (on_host, here, endpoint) == (
         "deploy_on_host",
         "deploy_here",
@@ -140,6 +140,7 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
     )
     assert (request.name, request.hours, request.port) == ("digits", 0.5, 9000)
     assert (default.name, source.run_id) == ("model", "r1")
+    assert (source.trusted, trusted.trusted) == (False, True)
 
 
 class Endpoints:
