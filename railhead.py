@@ -23,6 +23,7 @@ from bootstrap.cli.options import options_of
 from bootstrap.cli.targets import Target
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation import here as evaluation_here
+from bootstrap.evaluation.recorded import is_recorded, judge_recorded
 from bootstrap.evaluation.request import FOLDER, read_evaluation
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.power import ClusterStatus
@@ -222,9 +223,12 @@ class Run:
         script: str | Path | None = None,
         args: Arguments = None,
         metrics: Mapping[str, str] | None = None,
+        model: str | None = None,
         here: bool = False,
     ) -> dict[str, Any]:
         """Evaluate the model of the run on held-out data: `fab evaluate`; returns evaluation.json.
+
+        For a run of a script, without `script` and `data`: judges what the script has reported.
 
         Raises:
             BelowThreshold: the evaluation missed a threshold.
@@ -234,7 +238,9 @@ class Run:
             metrics=_assignments(metrics), mins=_assignments(minimum), maxs=_assignments(maximum),
         )  # fmt: skip
         earlier = earlier_run(self.run_id)
-        request = read_evaluation(earlier, given)
+        if is_recorded(earlier, given):
+            return judge_recorded(earlier, given)
+        request = read_evaluation(earlier, given, model)
         if here:
             return object_in(evaluation_here.evaluate(earlier, request) / "evaluation.json")
         options = options_of(launcher=request.options.launcher, mixed=True)
