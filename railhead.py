@@ -22,6 +22,7 @@ from bootstrap.cli.options import options_of
 from bootstrap.cli.targets import Target
 from bootstrap.errors import BelowThreshold, RailheadError, RunFailed, UsageError
 from bootstrap.evaluation import here as evaluation_here
+from bootstrap.evaluation.recorded import is_recorded, judge_recorded
 from bootstrap.evaluation.request import FOLDER, read_evaluation
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle.power import ClusterStatus
@@ -223,9 +224,12 @@ class Run:
         script: str | Path | None = None,
         args: Arguments = None,
         metrics: Mapping[str, str] | None = None,
+        model: str | None = None,
         here: bool = False,
     ) -> dict[str, Any]:
         """Evaluate the model of the run on held-out data: `fab evaluate`; returns evaluation.json.
+
+        For a run of a script, without `script` and `data`: judges what the script has reported.
 
         Raises:
             BelowThreshold: the evaluation missed a threshold.
@@ -235,7 +239,9 @@ class Run:
             metrics=_assignments(metrics), mins=_assignments(minimum), maxs=_assignments(maximum),
         )  # fmt: skip
         earlier = earlier_run(self.run_id)
-        request = read_evaluation(earlier, given)
+        if is_recorded(earlier, given):
+            return judge_recorded(earlier, given)
+        request = read_evaluation(earlier, given, model)
         if here:
             return object_in(evaluation_here.evaluate(earlier, request) / "evaluation.json")
         options = options_of(launcher=request.options.launcher, mixed=True)
@@ -250,6 +256,7 @@ class Run:
         hours: float = 1.0,
         port: int | None = None,
         here: bool = False,
+        trust_model: bool = False,
         server: str | None = None,
         update: bool = False,
         model: str | Path | None = None,
@@ -261,7 +268,8 @@ class Run:
         """Serve the model of the run until its time-to-live is over: `fab deploy`.
 
         Args:
-            model: a SavedModel or a .keras file of this computer, in place of the run's model.
+            model: the one of the run's models to serve, as its results name it.
+            trust_model: with `here`, also a model whose file may run code when it is loaded.
             hosts, stack: where it is served, in place of the hosts of the run.
             Each of the others is the option of `fab deploy` with its name.
 
@@ -274,7 +282,7 @@ class Run:
             name, _text(port), _text(hours), _text(max_batch), _text(max_delay), server,
             update=update,
         )  # fmt: skip
-        source = source_of(self.run_id, _text(model))
+        source = source_of(self.run_id, _text(model), trusted=trust_model)
         if here:
             serving.deploy_here(request, source)
         else:

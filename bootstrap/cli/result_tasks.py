@@ -24,6 +24,7 @@ def evaluate(
     data: Sequence[str] = (),
     min: Sequence[str] = (),
     max: Sequence[str] = (),
+    model: str | None = None,
     script: str | None = None,
     workdir: str | None = None,
     args: str | None = None,
@@ -43,6 +44,7 @@ def evaluate(
 ) -> None:
     """Evaluate the model of a run on held-out data; exit 3 if it misses --min or --max."""
     from bootstrap.evaluation import here as evaluate_here
+    from bootstrap.evaluation.recorded import is_recorded, judge_recorded
     from bootstrap.evaluation.request import FOLDER, read_evaluation
     from bootstrap.lifecycle.stop_policy import read_stop_policy
     from bootstrap.runs.earlier_run import earlier_run
@@ -51,15 +53,16 @@ def evaluate(
 
     stop_policy = read_stop_policy(keep, no_stop, max_hours)
     earlier = earlier_run(run)
-    request = read_evaluation(
-        earlier,
-        TrainArgs(
-            launcher=launcher, strategy=strategy, script=script, workdir=workdir, args=args,
-            keras=keras, env=tuple(env), secrets=tuple(secret),
-            data=tuple(data), metrics=tuple(metric), requirements=requirements,
-            runtime=runtime, mins=tuple(min), maxs=tuple(max),
-        ),
+    given = TrainArgs(
+        launcher=launcher, strategy=strategy, script=script, workdir=workdir, args=args,
+        keras=keras, env=tuple(env), secrets=tuple(secret), data=tuple(data),
+        metrics=tuple(metric), requirements=requirements, runtime=runtime,
+        mins=tuple(min), maxs=tuple(max),
     )  # fmt: skip
+    if is_recorded(earlier, given):
+        judge_recorded(earlier, given)
+        return
+    request = read_evaluation(earlier, given, model)
     if here:
         evaluate_here.evaluate(earlier, request)
         return

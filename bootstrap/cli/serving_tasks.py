@@ -9,6 +9,7 @@ from invoke import Context
 
 from bootstrap.cli.options import target_of, task
 from bootstrap.console.output import json_output, print_lines
+from bootstrap.errors import UsageError
 
 
 @task()
@@ -19,6 +20,7 @@ def deploy(
     run: str | None = None,
     here: bool = False,
     model: str | None = None,
+    trust_model: bool = False,
     name: str | None = None,
     port: str | None = None,
     hours: str | None = None,
@@ -33,8 +35,10 @@ def deploy(
     from bootstrap.workflows import serving
 
     request = read_request(name, port, hours, max_batch, max_delay, server, update=update)
+    if trust_model and not here:
+        raise UsageError("--trust-model goes with --here: a host loads the model without it")
     if here:
-        serving.deploy_here(request, source_of(run, model))
+        serving.deploy_here(request, source_of(run, model, trusted=trust_model))
     else:
         source = source_of(run, model) if run or model else None
         status = target_of(hosts, stack, run=run).status()

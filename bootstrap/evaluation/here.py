@@ -13,8 +13,9 @@ from typing import Any
 from bootstrap.console import log
 from bootstrap.console.output import print_lines
 from bootstrap.data.inputs import DataInput
-from bootstrap.errors import BelowThreshold, RailheadError, UsageError
-from bootstrap.evaluation.request import FOLDER, MODEL, NAME
+from bootstrap.errors import RailheadError, UsageError
+from bootstrap.evaluation.recorded import require_passed
+from bootstrap.evaluation.request import FOLDER, NAME
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.plan.runtimes import REPO
@@ -45,8 +46,7 @@ def evaluate(earlier: EarlierRun, request: RunRequest) -> Path:
     judgement = judged(found, thresholds)
     atomic_write(folder / FILE, json.dumps(judgement, indent=1) + "\n")
     print_lines(f"results: {folder}")
-    if not judgement["passed"]:
-        raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
+    require_passed(judgement)
     return folder
 
 
@@ -55,12 +55,19 @@ def _of_training(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict
     options = [_data_option(item) for item in request.data if item.spec.name != NAME]
     settings = [item for text in setting_texts(earlier.document) for item in ("--set", text)]
     argv = [str(runtime_here()), "-m", "training", "--results", str(folder)]
-    argv += ["--evaluate", str(earlier.run.results / MODEL), *settings]
+    argv += ["--evaluate", str(_model_file(request)), *settings]
     argv += [item for text in options for item in ("--data", text)]
     for line in _lines(argv, REPO, {}):
         print_lines(line)
     found: dict[str, Any] = json.loads((folder / FILE).read_text())
     return found
+
+
+def _model_file(request: RunRequest) -> Path:
+    """The model among the data of an evaluation."""
+    (model,) = (item.files for item in request.data if item.spec.name == NAME)
+    assert model
+    return model.root / model.files[0].path
 
 
 def _of_script(earlier: EarlierRun, request: RunRequest, folder: Path) -> dict[str, Any]:
@@ -147,6 +154,8 @@ def _lines(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> I
             _end(process)
             raise
         process.wait()
+    if process.returncode < 0:
+        raise RailheadError(f"the evaluation was killed by signal {-process.returncode}")
     if process.returncode:
         raise RailheadError(f"the evaluation failed with exit code {process.returncode}")
 

@@ -16,6 +16,7 @@ from bootstrap.plan.runtimes import REPO
 from bootstrap.runs.earlier_run import EarlierRun, setting_texts, working_folder
 from bootstrap.runs.launch import Program
 from bootstrap.runs.metrics.options import require_metrics
+from bootstrap.runs.model_files import KERAS, ModelSearch, names_below
 from bootstrap.runs.request import (
     RunRequest,
     TrainArgs,
@@ -26,23 +27,25 @@ from bootstrap.runs.request import (
 )
 from bootstrap.ssh.bundle import pack_training
 
-MODEL = "model.keras"
 NAME = "model"  # the run document's name for the model; RAILHEAD_DATA_MODEL
 FOLDER = "evaluations"
 
 
-def read_evaluation(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
-    """The request for an evaluation; `args` without data: that of the run.
+def read_evaluation(earlier: EarlierRun, args: TrainArgs, model: str | None = None) -> RunRequest:
+    """The request for an evaluation; `args` without data: that of the run. `model` names one of
+    several .keras files of the run.
 
     Raises:
-        UsageError: the run has no model here, or an option is not valid.
+        UsageError: the run has no model here, or several, or an option is not valid.
     """
     if evaluated := earlier.document.get("evaluates"):
         raise UsageError(
             f"run {earlier.run.run_id} is an evaluation", hint=f"fab evaluate {evaluated}"
         )
     args = replace(args, launcher=args.launcher or _launcher(earlier, args))
-    request = _of_script(earlier, args) if args.script else _of_training(earlier, args)
+    if args.script and model is not None:
+        raise UsageError("--model goes without --script: a script gets all results of the run")
+    request = _of_script(earlier, args) if args.script else _of_training(earlier, args, model)
     options = replace(request.options, evaluates=earlier.run.run_id)
     return replace(request, options=options)
 
@@ -62,7 +65,7 @@ def _of_script(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
     return replace(request, data=(*data, *_model(earlier.run.results, script=True)))
 
 
-def _of_training(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
+def _of_training(earlier: EarlierRun, args: TrainArgs, model: str | None) -> RunRequest:
     """Our own evaluation, with the settings of the run."""
     if args.args or args.metrics:
         raise UsageError("--args and --metric go with --script", hint=_with_script(earlier))
@@ -72,9 +75,7 @@ def _of_training(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
             " model",
             hint=_with_script(earlier),
         )
-    path = earlier.run.results / MODEL
-    if not path.is_file():
-        raise _no_model(earlier, f"run {earlier.run.run_id} has no model here: {path}")
+    path = _keras_file(earlier, model)
     texts = setting_texts(earlier.document)
     options = run_options(args)
     require_metrics(options.thresholds, check_settings(None, texts)["metrics"])
@@ -84,6 +85,16 @@ def _of_training(earlier: EarlierRun, args: TrainArgs) -> RunRequest:
     return RunRequest(
         options, program, pack_training(REPO), read_secrets(args.secrets), data, args.record()
     )
+
+
+def _keras_file(earlier: EarlierRun, name: str | None) -> Path:
+    """The model of our own training: the built-in evaluation loads no other format."""
+    results, run_id = earlier.run.results, earlier.run.run_id
+    search = ModelSearch(f"run {run_id}", f"fab evaluate {run_id}", name, formats=(KERAS,))
+    found = search.choose(name for name in names_below(results) if name.endswith(KERAS))
+    if found is None:
+        raise _no_model(earlier, f"run {run_id} has no model here: no .keras file in {results}")
+    return results / found.path
 
 
 def _recorded_data(earlier: EarlierRun, *, script: bool) -> tuple[DataInput, ...]:

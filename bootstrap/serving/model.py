@@ -1,24 +1,23 @@
-"""Finds the model of a run: in its results here, else on its chief."""
+"""The model that is served: packed from files here, or copied on the chief of its run."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
+from bootstrap.runs.model_files import (
+    SAVED_MODEL,
+    SAVED_MODEL_FILE,
+    ModelSearch,
+    names_below,
+)
 from bootstrap.ssh.bundle import Bundle, pack_every_file, pack_file
 from bootstrap.ssh.session import Session
-from bootstrap.untrusted.unpack import Hostile
+from bootstrap.untrusted.manifest import Manifest
 
 LIMIT = 4_000_000_000  # bytes of a model
-SAVED_MODEL = "saved_model.pb"
-# Prints the folder or file of the model below the folder in $1.
-_SEARCH = """cd "$1" 2>/dev/null || exit 0
-for f in saved_model/saved_model.pb saved_model.pb */saved_model.pb *.keras */*.keras; do
-  [ -f "$f" ] || continue
-  case $f in *.keras) echo "$f";; */*) echo "${f%/*}";; *) echo .;; esac
-  exit 0
-done"""
 
 _REMOVE_UNUSED = """cd "$HOME/.railhead/models" 2>/dev/null || exit 0
 used=$(readlink "$HOME"/.railhead/endpoints/*/versions/*)
@@ -29,7 +28,7 @@ done"""
 
 @dataclass(frozen=True)
 class Model:
-    """A model here. `bundle`: a SavedModel's files, or a .keras file in a folder."""
+    """A model here. `bundle`: a SavedModel's files, or the one Keras file."""
 
     path: Path
     bundle: Bundle
@@ -40,28 +39,24 @@ class Model:
         return f"~/.railhead/models/{self.bundle.digest[:32]}"
 
 
-def local_model(results: Path) -> Model | None:
-    """The model in a folder here, or the .keras file; None if there is none."""
-    found = _find(results)
-    if found is None:
-        return None
-    if found.is_dir():
-        return Model(found, pack_every_file(found, LIMIT))
-    return Model(found, pack_file(found))
+def pack_model(path: Path) -> Model:
+    """The model in the folder of a SavedModel, or in a file."""
+    if path.is_dir():
+        return Model(path, pack_every_file(path, LIMIT))
+    return Model(path, pack_file(path))
 
 
-def _find(results: Path) -> Path | None:
-    if results.suffix == ".keras" and results.is_file():
-        return results
-    if not results.is_dir():
-        return None
-    saved = [results / "saved_model" / SAVED_MODEL, results / SAVED_MODEL]
-    saved += sorted(results.glob(f"*/{SAVED_MODEL}"))
-    keras = [*sorted(results.glob("*.keras")), *sorted(results.glob("*/*.keras"))]
-    for path in saved:
-        if path.is_file():
-            return path.parent
-    return next((path for path in keras if path.is_file()), None)
+def find_model(place: Path, search: ModelSearch) -> Path | None:
+    """The model in a folder here, or the file itself; None if there is none.
+
+    Raises:
+        UsageError: there are several, or none is the one that is named.
+    """
+    if place.is_file():
+        found, folder = search.choose([place.name]), place.parent
+    else:
+        found, folder = search.choose(names_below(place)), place
+    return folder / found.path if found else None
 
 
 def send_model(session: Session, model: Model) -> str:
@@ -81,20 +76,33 @@ def remove_unused_models(session: Session) -> None:
     session.run(["sh", "-c", _REMOVE_UNUSED])
 
 
-def copy_on_chief(chief: Session, run_folder: str, run_id: str) -> str | None:
-    """Copy the model of a run on its chief; returns its folder there, None if the run has none."""
-    results = f"{run_folder}/results"
-    reply = chief.run(["sh", "-c", _SEARCH, "find_model", results])
-    if not reply.tail:
+def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str | None:
+    """The path of a run's model on its chief; None if the run has none, or has not ended.
+
+    Raises:
+        UsageError: there are several, or none is the one that is named, or only checkpoints.
+        Hostile: the chief's list of the run's files is not valid.
+    """
+    path = f"{run_folder}/results/manifest.json"
+    text = chief.call("read", paths=[path])[path]
+    files = {entry.home: entry.path for entry in Manifest.read(text).files} if text else {}
+    found = search.choose(files)
+    if found is None:
+        search.refuse_checkpoints(files)
         return None
-    name = reply.tail[-1].strip()
-    if name.startswith("/") or ".." in name.split("/"):
-        raise Hostile("a model's path that is not valid")
-    dest = f"~/.railhead/models/run-{run_id}"
+    if found.format != SAVED_MODEL:
+        return f"{run_folder}/{files[found.path]}"
+    inside = SAVED_MODEL_FILE if found.path == "." else f"{found.path}/{SAVED_MODEL_FILE}"
+    return f"{run_folder}/{files[inside]}".rpartition("/")[0]
+
+
+def copy_on_chief(chief: Session, source: str, run_id: str) -> str:
+    """Copy the model of a run on its chief, once; returns its folder there."""
+    dest = f"~/.railhead/models/run-{run_id}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
     copy = """[ -d "$2" ] && exit 0; mkdir -p "$2.part" && cp -R "$1" "$2.part/model" || exit 1
 if [ -d "$2.part/model" ]; then mv "$2.part/model" "$2" && rmdir "$2.part"
 else mv "$2.part/model" "$2.part/${1##*/}" && mv "$2.part" "$2"; fi"""
-    done = chief.run(["sh", "-c", copy, "copy_model", f"{results}/{name}", dest])
+    done = chief.run(["sh", "-c", copy, "copy_model", source, dest])
     if done.rc:
         raise UsageError(f"the model of run {run_id} could not be copied: {'; '.join(done.tail)}")
     return dest
@@ -103,7 +111,7 @@ else mv "$2.part/model" "$2.part/${1##*/}" && mv "$2.part" "$2"; fi"""
 def no_model(run_id: str, chief: str) -> UsageError:
     """The error for a run that has left no model."""
     return UsageError(
-        f"run {run_id} has no model: no SavedModel and no .keras file in its results, neither here "
-        f"nor on {chief}",
+        f"run {run_id} has no model: no SavedModel, no .keras and no .h5 file in its results, "
+        f"neither here nor on {chief}",
         hint="in a script: model.export(os.environ['RAILHEAD_RESULTS'] + '/saved_model')",
     )

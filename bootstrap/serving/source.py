@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bootstrap.console.output import print_lines
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import existing_path
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch, names_below
 from bootstrap.runs.run import Run
-from bootstrap.serving.model import Model, copy_on_chief, local_model, no_model, send_model
+from bootstrap.serving.model import (
+    copy_on_chief,
+    find_model,
+    find_on_chief,
+    no_model,
+    pack_model,
+    send_model,
+)
 from bootstrap.serving.place import Place
+
+SAFE_FIRST = (KERAS, SAVED_MODEL, H5)  # on this computer: Keras loads its files in a safe mode
 
 
 @dataclass(frozen=True)
 class Source:
-    """The model of `run`, or what is at `path`. A notebook has neither where there is no run."""
+    """The model of `run`, of which `name` names one of several, or what is at `path`. A notebook
+    has neither where there is no run. `trusted`: it may be loaded here without a safe mode."""
 
     run: Run | None
     path: Path | None = None
+    name: str | None = None
+    trusted: bool = False
 
     @property
     def run_id(self) -> str | None:
@@ -32,53 +47,92 @@ class Source:
         found = local_state.document_of_run(self.run.run_id).get("runtime", {}) if self.run else {}
         return found.get("digest") if isinstance(found, dict) else None
 
-    def model_here(self) -> Model | None:
-        """The model, if it is on this machine."""
-        found = self.path or (self.run.results if self.run else None)
-        return local_model(found) if found else None
+    @property
+    def search(self) -> ModelSearch:
+        """How the model is searched."""
+        if self.run:
+            run_id = self.run.run_id
+            return ModelSearch(f"run {run_id}", f"fab deploy {run_id}", self.name)
+        return ModelSearch(f"--model {self.path}", "fab deploy", prefix=f"{self.path}/")
 
-    def place_model(self, place: Place) -> str:
-        """The folder on a host that has the model, sent there unless it has it.
+    def found_here(self, *, safe_first: bool = False) -> Path | None:
+        """The model, if it is on this machine: a file, or the folder of a SavedModel.
 
         Raises:
-            UsageError: there is no model, neither here nor there.
+            UsageError: there are several, or none is the one that is named.
         """
-        if model := self.model_here():
-            return place.absolute(send_model(place.session, model))
-        folder = None
-        if self.run:
-            folder = copy_on_chief(place.session, self.run.folder, self.run.run_id)
-        if folder is None:
+        place = self.path or (self.run.results if self.run else None)
+        search = replace(self.search, formats=SAFE_FIRST) if safe_first else self.search
+        return find_model(place, search) if place else None
+
+    def place_model(self, place: Place) -> str:
+        """The folder on a host that has the model, sent there unless it has it; prints which.
+
+        Raises:
+            UsageError: there is no model, neither here nor there, or there are several.
+        """
+        if path := self.found_here():
+            print_lines(f"model: {shown(path)}")
+            return place.absolute(send_model(place.session, pack_model(path)))
+        if self.run is None:
             raise self.no_model_error(place.host)
-        return place.absolute(folder)
+        on_chief = find_on_chief(place.session, self.run.folder, self.search)
+        if on_chief is None:
+            raise self.no_model_error(place.host)
+        print_lines(f"model: {on_chief} on {place.host}")
+        return place.absolute(copy_on_chief(place.session, on_chief, self.run.run_id))
 
     def no_model_error(self, host: str) -> UsageError:
         """The error for a source without a model."""
         if self.run:
+            self.search.refuse_checkpoints(names_below(self.run.results))
             return no_model(self.run.run_id, host)
-        return UsageError(f"--model {self.path}: no SavedModel and no .keras file")
+        return UsageError(f"--model {self.path}: no SavedModel, no .keras and no .h5 file")
 
 
-def source_of(run_id: str | None, model: str | None, inventory: Inventory | None = None) -> Source:
-    """The run with this id, else the last one of these hosts; or what --model names.
+def shown(path: Path) -> str:
+    """A path as it is printed: from the current folder, where it is below that."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def source_of(
+    run_id: str | None,
+    model: str | None,
+    inventory: Inventory | None = None,
+    *,
+    trusted: bool = False,
+) -> Source:
+    """The run with this id, else the last one of these hosts; or what --model names: a model of
+    the run, without a run a file or folder here.
 
     Raises:
         UsageError: no such run is recorded, or there is no such file.
     """
-    if model is not None:
-        path = existing_path(model)
-        if path is None:
-            raise UsageError(f"--model {model}: there is no such file or folder")
-        return Source(None, path)
+    path = existing_path(model) if model is not None else None
     if run_id is not None:
         record = local_state.recorded_run(run_id)
-        return Source(Run(record["run_id"], Path(record["results"])))
+        run = Run(record["run_id"], Path(record["results"]))
+        return Source(run, name=_name_in(run.results, path) or model, trusted=trusted)
+    if model is not None:
+        if path is None:
+            raise UsageError(
+                f"--model {model}: there is no such file or folder",
+                hint=f"fab deploy RUN --model {shlex.quote(model)}   # for a model of a run",
+            )
+        return Source(None, path, trusted=trusted)
     chosen = inventory or local_state.last_cluster()
     last, results = local_state.find_run(chosen, None)
     evaluated = local_state.document_of_run(last).get("evaluates")
     if isinstance(evaluated, str):  # it has no model of its own
-        return source_of(evaluated, None)
-    return Source(Run(last, results))
+        return source_of(evaluated, None, trusted=trusted)
+    return Source(Run(last, results), trusted=trusted)
+
+
+def _name_in(results: Path, path: Path | None) -> str | None:
+    """The name among the results of a path that is below them."""
+    if path is None or not path.resolve().is_relative_to(results.resolve()):
+        return None
+    return path.resolve().relative_to(results.resolve()).as_posix()
 
 
 def run_data(run_id: str | None) -> dict[str, str]:

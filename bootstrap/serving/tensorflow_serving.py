@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
+from bootstrap.runs.model_files import SAVED_MODEL_FILE
 from bootstrap.serving.environment import Server
-from bootstrap.serving.model import SAVED_MODEL
 from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 
@@ -23,9 +23,9 @@ def require_program(place: Place) -> None:
 
 def require_saved_model(place: Place, folder: str) -> None:
     """UsageError for a model on the host that is no SavedModel."""
-    if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL}"]).rc:
+    if place.session.run(["test", "-f", f"{folder}/{SAVED_MODEL_FILE}"]).rc:
         raise UsageError(
-            f"{PROGRAM} serves a SavedModel; this model is a .keras file",
+            f"{PROGRAM} serves a SavedModel; this model is a Keras file",
             hint="fab deploy without --server serves it; or in the script: "
             "model.export(os.environ['RAILHEAD_RESULTS'] + '/saved_model')",
         )

@@ -20,14 +20,14 @@ LARGEST = float(2**63)
 DIGITS = 20  # of such an integer with its sign
 
 
-def decoded(text: str | bytes) -> Any:
-    """The document.
+def decoded(text: str | bytes, *, marks: int = MARKS) -> Any:
+    """The document, with at most so many commas, colons and brackets.
 
     Raises:
-        ValueError: it is no JSON, or has too many values: each takes up to 100 bytes of memory.
+        ValueError: it is not JSON, or has too many values: each takes up to 100 bytes of memory.
     """
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    if _marks(data) > MARKS and _marks(_without_strings(data)) > MARKS:
+    if _marks(data) > marks and _marks(_without_strings(data)) > marks:
         raise ValueError("too many values")
     try:
         return json.loads(
@@ -37,10 +37,10 @@ def decoded(text: str | bytes) -> Any:
         raise ValueError("too deep") from None
 
 
-def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+def json_object(text: str | bytes, what: str, *, marks: int = MARKS) -> dict[str, Any]:
     """A JSON object; Hostile with `what` if the text is none."""
     try:
-        document = decoded(text)
+        document = decoded(text, marks=marks)
     except ValueError:
         raise Hostile(what) from None
     if not isinstance(document, dict):

@@ -28,12 +28,13 @@ from bootstrap.serving.deploy import (
     update,
 )
 from bootstrap.serving.environment import place_environment, python_on_host
-from bootstrap.serving.model import send_model
+from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
-from bootstrap.serving.source import Source, run_data
+from bootstrap.serving.source import Source, run_data, shown
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
+from bootstrap.serving.trust import confirm_model
 from bootstrap.ssh.local_session import HERE
 
 
@@ -41,17 +42,19 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
     """Serve a model on this machine.
 
     Raises:
-        UsageError: there is no model, or an endpoint of this name serves.
+        UsageError: there is no model, it is not trusted, or an endpoint of this name serves.
     """
-    model = source.model_here()
-    if model is None:
+    path = source.found_here(safe_first=request.server != TENSORFLOW_SERVING)
+    if path is None:
         raise source.no_model_error(HERE)
+    print_lines(f"model: {shown(path)}")
+    confirm_model(path, source)
+    endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
+    refuse_elsewhere(endpoint)
     with place_here() as place:
-        endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
-        refuse_elsewhere(endpoint)
         is_there = refuse_second(place, request)
         _require_server(place, request)
-        folder = place.absolute(send_model(place.session, model))
+        folder = place.absolute(send_model(place.session, pack_model(path)))
         print_lines("getting the runtime ready (the first time takes minutes)")
         _start(place, request, endpoint, folder, str(runtime_here()), is_there)
 
@@ -67,7 +70,7 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
     endpoint = Deployed(request.name, cluster, chief, request.port, source.run_id)
     # What is known here comes before machines are started.
     refuse_elsewhere(endpoint)
-    if source.run is None and source.model_here() is None:
+    if source.found_here() is None and source.run is None:
         raise source.no_model_error(HERE)
     if request.update and chief in status.not_running:
         raise no_new_version(request.name)

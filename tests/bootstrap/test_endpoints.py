@@ -27,12 +27,7 @@ from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
-from bootstrap.serving.model import (
-    copy_on_chief,
-    local_model,
-    remove_unused_models,
-    send_model,
-)
+from bootstrap.serving.model import pack_model, remove_unused_models, send_model
 from bootstrap.serving.place import Place, place_here
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.records import Deployed
@@ -250,7 +245,7 @@ def test_a_deploy_that_cannot_succeed_starts_no_machine(
         deploy = partial(deploy_on_host, stopped(), request, Source(None, tmp_path))
         return refused_before_the_start(monkeypatch, deploy)
 
-    assert "no SavedModel and no .keras file" in message(DeployRequest("m"))
+    assert "no SavedModel, no .keras and no .h5 file" in message(DeployRequest("m"))
     (tmp_path / "m.keras").touch()
     assert "gets no new version" in message(DeployRequest("m", update=True))
     records.save(Deployed("m", "other", "h2", 8501, None))
@@ -372,40 +367,6 @@ def test_without_a_timer_any_time_to_live_is_allowed() -> None:
     check_deadline(place(deadline=Deadline("timer", None, "MISSING", "the machine")), 10 * 3600)
 
 
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        (["saved_model/saved_model.pb", "model.keras"], "saved_model"),
-        (["saved_model.pb"], "."),
-        (["export/saved_model.pb"], "export"),
-        (["model.keras", "metrics.jsonl"], "model.keras"),
-        (["deep/model.keras"], "deep/model.keras"),
-        (["metrics.jsonl"], None),
-    ],
-)
-def test_the_model_of_a_run_is_found_here_and_on_the_chief(
-    files: list[str], found: str | None, home: Path
-) -> None:
-    results = home / ".railhead/runs/r1/results"
-    (home / ".git").mkdir()
-    (home / ".gitignore").write_text("*.pb\n*.keras\n")  # a model is sent all the same
-    for name in files:
-        (results / name).parent.mkdir(parents=True, exist_ok=True)
-        (results / name).write_text(name)
-    model = local_model(results)
-    assert (model.path if model else None) == ((results / found).resolve() if found else None)
-    with local_session() as session:
-        start_agent(session)
-        copy = copy_on_chief(session, "~/.railhead/runs/r1", "r1")
-        assert copy == copy_on_chief(session, "~/.railhead/runs/r1", "r1"), "it is copied once"
-    if not model:
-        assert copy is None
-    else:
-        assert copy == "~/.railhead/models/run-r1"
-        there = {path.name for path in (home / ".railhead/models/run-r1").iterdir()}
-        assert {file.path for file in model.bundle.files} <= there
-
-
 def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
     with local_session() as session:
         assert session.facts().home == str(home)
@@ -491,8 +452,7 @@ def test_a_file_that_cannot_be_sent_is_refused(name: str, message: str, tmp_path
 def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(home: Path) -> None:
     (home / "model").mkdir()
     (home / "model/saved_model.pb").write_text("model")
-    model = local_model(home / "model")
-    assert model
+    model = pack_model(home / "model")
     models, versions = home / ".railhead/models", home / ".railhead/endpoints/m/versions"
     with local_session() as session:
         start_agent(session)

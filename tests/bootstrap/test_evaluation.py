@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from invoke.exceptions import Exit
 from standins.supervised_run import Run as SupervisedRun
 from standins.supervised_run import says
 
-from bootstrap.errors import BelowThreshold, UsageError
+import railhead
+from bootstrap.cli import result_tasks
+from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
 from bootstrap.inventory import local_state
@@ -58,9 +61,13 @@ def supervised(home: Path, script: str, **changes: Any) -> Any:
 
 
 def test_the_numbers_of_a_script_are_judged_on_the_chief(home: Path) -> None:
+    """What the training log says of a metric, before or after, does not replace it."""
     record = '@railhead {"kind": "evaluation", "accuracy": 0.8, "loss": 1}'
-    run, evaluation = supervised(home, says(0, record))
+    metrics = [{"name": name, "pattern": f"{name} ([0-9.]+)"} for name in ("accuracy", "f1")]
+    script = "; ".join(says(0, line) for line in ("accuracy 1.0", record, "accuracy 0.99 f1 0.5"))
+    run, evaluation = supervised(home, script, metrics=metrics)
     assert evaluation["failed"] == ["accuracy 0.8 is below --min accuracy=0.9"]
+    assert (evaluation["accuracy"], evaluation["f1"]) == (0.8, 0.5)
     assert run.read("results/evaluation.json") == evaluation
 
 
@@ -72,6 +79,16 @@ def test_the_last_value_of_a_metric_counts(home: Path) -> None:
     assert "results/evaluation.json" in {
         entry["path"] for entry in run.read("results/manifest.json")["files"]
     }
+
+
+def test_the_record_of_a_script_is_a_file_also_without_thresholds(home: Path) -> None:
+    metrics = [{"name": "f1", "pattern": "f1 ([0-9.]+)"}]
+    record = '@railhead {"kind": "evaluation", "accuracy": 0.8}'
+    run = SupervisedRun(home, f"{says(0, record)}; {says(0, 'f1 0.5')}", metrics=metrics)
+    assert run.result()["evaluation"] == {"accuracy": 0.8}
+    assert run.read("results/evaluation.json") == {"accuracy": 0.8}
+    files = {entry["path"] for entry in run.read("results/manifest.json")["files"]}
+    assert "results/evaluation.json" in files
 
 
 def test_the_file_of_the_program_keeps_what_else_it_has(home: Path) -> None:
@@ -107,6 +124,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the results of a run, and data."""
     (tmp_path / "results/r1").mkdir(parents=True)
     (tmp_path / "results/r1/model.keras").write_bytes(b"a model")
+    (tmp_path / "results/r1/evaluations/r2").mkdir(parents=True)  # another one's files
+    (tmp_path / "results/r1/evaluations/r2/other.keras").touch()
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist/x.npz").write_bytes(b"data")
     (tmp_path / "train.py").write_text("print(1)\n")
@@ -167,12 +186,58 @@ def test_what_cannot_be_evaluated_is_refused(
         read_evaluation(recorded(project, run), given)
 
 
+def test_one_of_several_models_is_named(project: Path) -> None:
+    earlier = recorded(project, TRAINING)
+    (project / "results/r1/best.keras").write_bytes(b"another model")
+    with pytest.raises(UsageError, match="several models: best.keras, model.keras") as several:
+        read_evaluation(earlier, TrainArgs())
+    assert several.value.hint.startswith("fab evaluate r1 --model model.keras")
+    model = read_evaluation(earlier, TrainArgs(), "best.keras").data[-1]
+    assert model.files and [file.path for file in model.files.files] == ["best.keras"]
+    with pytest.raises(UsageError, match="--model goes without --script"):
+        read_evaluation(earlier, TrainArgs(script="eval.py"), "best.keras")
+
+
 def test_a_run_without_a_model_names_the_next_command(project: Path) -> None:
     earlier = recorded(project, TRAINING)
     (project / "results/r1/model.keras").unlink()
     with pytest.raises(UsageError, match="has no model here") as caught:
         read_evaluation(earlier, TrainArgs())
     assert caught.value.hint == "fab fetch --run r1"
+
+
+EVALUATED = """{"kind": "metric", "name": "f1", "value": 0.75, "number": 1, "rank": 0}
+{"kind": "evaluation", "accuracy": 0.5, "rank": 0, "host": "h1", "time": 1.0}
+{"kind": "evaluation", "accuracy": 0.96, "rank": 0, "host": "h1", "time": 2.0}
+{"kind": "metric", "name": "accuracy", "value": 0.999, "number": 1, "rank": 0}
+"""
+
+
+def test_what_a_script_has_reported_is_judged_without_running_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the task and by Python, whatever the thresholds of its training were."""
+    recorded(project, TrainArgs(script="train.py"))
+    results = project / "results/r1"
+    with pytest.raises(Exit, match="run r1 has no results here"):
+        result_tasks.evaluate.body(None, "r1")
+    (results / "metrics.jsonl").write_text('{"kind": "epoch", "val_accuracy": 1}\n')
+    with pytest.raises(Exit, match="run r1 reported no evaluation"):
+        result_tasks.evaluate.body(None, "r1", min=["accuracy=0.9"])
+    (results / "metrics.jsonl").write_text(EVALUATED)
+    (results / "evaluation.json").write_text('{"accuracy": 0.96, "passed": false, "failed": ["x"]}')
+    result_tasks.evaluate.body(None, "r1", min=["accuracy=0.96", "f1=0.7"], max=["accuracy=0.97"])
+    assert "evaluation  accuracy 0.960" in capsys.readouterr().out
+    run = railhead.Run("r1")
+    assert run.evaluate(minimum={"accuracy": 0.96})["passed"] is True
+    with pytest.raises(Exit) as below:
+        result_tasks.evaluate.body(None, "r1", min=["accuracy=0.97"])
+    assert below.value.code == 3
+    with pytest.raises(railhead.BelowThreshold, match="accuracy 0.96 is below --min accuracy=0.97"):
+        run.evaluate(minimum={"accuracy": 0.97})
+    with pytest.raises(UsageError, match="name what evaluates"):  # new data needs a program
+        run.evaluate(data={"test": "mnist"}, minimum={"accuracy": 0.9})
+    assert not (results / "evaluations/r1").exists()
 
 
 def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:
@@ -217,13 +282,14 @@ def test_here_the_file_is_judged_too(project: Path) -> None:
 
 
 EVAL = """
-import json, os, pathlib
+import json, os, pathlib, sys
 assert (pathlib.Path(os.environ["RAILHEAD_DATA_MODEL"]) / "model.keras").exists()
 assert os.environ["KERAS_HOME"].endswith("/.railhead/keras")  # TensorFlow makes this folder
 assert os.environ["RAILHEAD_DATA_TEST"].endswith("mnist") and os.environ["TOKEN"] == "x"
 print("F1: 0.5")
 print("F1: 0.75")
 print('@railhead {"kind": "evaluation", "accuracy": 0.8}')
+print("accuracy now 0.99")  # of the training log
 print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
 """
 
@@ -236,8 +302,8 @@ def here_with_script(project: Path, *mins: str) -> dict[str, Any]:
     (project / "eval.py").write_text(EVAL)
     earlier = recorded(project, TrainArgs(script="train.py"))
     args = TrainArgs(
-        script="eval.py", data=("test=mnist",), metrics=("f1=F1: ([0-9.]+)",), mins=mins,
-        env=("TOKEN=x",),
+        script="eval.py", data=("test=mnist",), mins=mins, env=("TOKEN=x",),
+        metrics=("f1=F1: ([0-9.]+)", "accuracy=accuracy now ([0-9.]+)"),
     )  # fmt: skip
     folder = here.evaluate(earlier, read_evaluation(earlier, args))
     found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
@@ -249,6 +315,19 @@ def test_a_script_is_evaluated_here_too(project: Path) -> None:
     assert (found["f1"], found["accuracy"], found["passed"]) == (0.75, 0.8, True)
     with pytest.raises(BelowThreshold, match="f1 0.75 is below --min f1=0.9"):
         here_with_script(project, "f1=0.9")
+
+
+@pytest.mark.parametrize(
+    ("end", "message"), [("os.kill(os.getpid(), 9)", "signal 9"), ("raise SystemExit(4)", "code 4")]
+)
+def test_a_script_that_ends_early_has_not_evaluated(
+    project: Path, monkeypatch: pytest.MonkeyPatch, end: str, message: str
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "EVAL", f"{EVAL}\nsys.stdout.flush()\n{end}\n")
+    with pytest.raises(RailheadError, match=message) as failed:
+        here_with_script(project)
+    assert failed.value.code == 1
+    assert not list((project / "results/r1/evaluations").glob("*/evaluation.json"))
 
 
 @pytest.mark.parametrize(

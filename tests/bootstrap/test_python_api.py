@@ -131,8 +131,8 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
             serving, name, lambda *args, name=name: deployed.append((name, *args[-2:]))
         )
     endpoint = railhead.Run("r1").deploy("digits", hours=0.5, port=9000)
-    railhead.Run("r1").deploy(here=True)
-    (on_host, request, source), (here, default, _) = deployed
+    railhead.Run("r1").deploy(here=True, trust_model=True)
+    (on_host, request, source), (here, default, trusted) = deployed
     assert (on_host, here, endpoint) == (
         "deploy_on_host",
         "deploy_here",
@@ -140,13 +140,13 @@ def test_the_model_of_a_run_is_deployed_on_its_hosts(
     )
     assert (request.name, request.hours, request.port) == ("digits", 0.5, 9000)
     assert (default.name, source.run_id) == ("model", "r1")
+    assert (source.trusted, trusted.trusted) == (False, True)
 
 
 def test_every_option_of_the_task_deploys_from_python(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local_state.save_run({"run_id": "r1", "cluster": "c"}, Path.cwd() / "results/r1")
-    Path("other.keras").write_bytes(b"a model")
     deployed: list[Any] = []
     places: list[Any] = []
     monkeypatch.setattr(serving, "deploy_on_host", lambda *args: deployed.extend(args[1:]))
@@ -159,7 +159,7 @@ def test_every_option_of_the_task_deploys_from_python(
     assert request == DeployRequest(
         "digits", 9001, 2.0, update=True, max_batch=8, max_delay_ms=0.5, server="tensorflow-serving"
     )
-    assert source.path == Path("other.keras") and places == [("x,y", None)]
+    assert source.name == "other.keras" and places == [("x,y", None)]
     given = {*inspect.signature(railhead.Run.deploy).parameters} - {"self"}
     assert given == {*inspect.signature(serving_tasks.deploy.body).parameters} - {"c", "run"}
 

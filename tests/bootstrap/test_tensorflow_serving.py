@@ -237,7 +237,7 @@ def operator(home: Path, tmp_path: Path) -> Iterator[Operator]:
 
 def deploy(operator: Operator, *args: str) -> Done:
     path = f"{STANDIN.parent}{os.pathsep}{os.environ['PATH']}"
-    given = ("deploy", "--here", "--name", "m", "--server", "tensorflow-serving")
+    given = ("deploy", "--here", "--trust-model", "--name", "m", "--server", "tensorflow-serving")
     return operator.fab(*given, *args, env={"PATH": path})
 
 
@@ -261,6 +261,6 @@ def test_a_port_in_use_is_named_with_the_next_command(
 
 def test_deploy_refuses_what_the_program_cannot_serve(operator: Operator) -> None:
     deploy(operator, "--model", "m.keras").ended(2, "serves a SavedModel", "next: fab deploy")
-    given = ("deploy", "--here", "--model", "one", "--server")
+    given = ("deploy", "--here", "--trust-model", "--model", "one", "--server")
     operator.fab(*given, "tensorflow-serving").ended(2, "has no tensorflow_model_server")
     operator.fab(*given, "triton").ended(2, "--server triton: one of railhead, tensorflow-serving")

@@ -58,9 +58,10 @@ def _evaluate(job: Job, records: Records, strategy: Strategy) -> Evaluation:
 
 
 def exported_model(job: Job) -> Path:
-    """The .keras file of a job; a folder is searched for model.keras."""
+    """The .keras file of a job; a folder that was sent has one, under its own name."""
     assert job.model is not None
-    path = job.model / MODEL if job.model.is_dir() else job.model
+    sent = sorted(job.model.glob("*.keras")) if job.model.is_dir() else [job.model]
+    path = sent[0] if len(sent) == 1 else job.model / MODEL
     if not path.is_file():
         raise TrainingError(f"there is no model {path}")
     return path

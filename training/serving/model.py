@@ -1,7 +1,10 @@
-"""Loads a SavedModel or a .keras file, and warms it up."""
+"""Loads a SavedModel, a .keras or a .h5 file, and warms it up."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,8 @@ from training.serving.rest import DEFAULT_SIGNATURE
 from training.serving.signature import STRING, Arrays, Signature, Tensor
 
 Predict = Callable[[Arrays], dict[str, Any]]
-KERAS = ".keras"
+KERAS = (".keras", ".h5")
+SAVED_MODEL = "saved_model.pb"
 
 
 class ModelError(Exception):
@@ -41,14 +45,21 @@ class Model:
 
 
 def find(path: Path) -> Path | None:
-    """The SavedModel or .keras file at a path or directly in it."""
-    if path.suffix == KERAS and path.is_file():
-        return path
-    if (path / "saved_model.pb").is_file():
-        return path
-    if (path / "saved_model" / "saved_model.pb").is_file():
-        return path / "saved_model"
-    return next(iter(sorted(path.glob(f"*{KERAS}"))), None) if path.is_dir() else None
+    """The model at a path or directly in it; a Keras file comes first, it is the safer one.
+
+    Raises:
+        ModelError: there are several Keras files.
+    """
+    if path.is_file():
+        return path if path.suffix in KERAS else None
+    files = sorted(each for each in path.glob("*") if each.suffix in KERAS and each.is_file())
+    if len(files) > 1:
+        names = ", ".join(each.name for each in files)
+        raise ModelError(f"{path} has several models: {names}; give one of them as the path")
+    folders = [
+        folder for folder in (path, path / "saved_model") if (folder / SAVED_MODEL).is_file()
+    ]
+    return next(iter([*files, *folders]), None)
 
 
 def load(path: Path) -> Model:
@@ -59,9 +70,9 @@ def load(path: Path) -> Model:
     """
     place = find(path)
     if place is None:
-        raise ModelError(f"{path} has no saved_model.pb and no {KERAS} file")
+        raise ModelError(f"{path} has no {SAVED_MODEL} and no {' or '.join(KERAS)} file")
     try:
-        return _load_keras(place) if place.suffix == KERAS else _load_saved_model(place)
+        return _load_keras(place) if place.is_file() else _load_saved_model(place)
     except ModelError:
         raise
     except Exception as error:
@@ -90,10 +101,10 @@ def _load_saved_model(path: Path) -> Model:
 
 
 def _load_keras(path: Path) -> Model:
-    import keras
     import tensorflow as tf
 
-    model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    keras = _keras_of(path)
+    model = keras.models.load_model(path, compile=False, safe_mode=True)
     specs = [
         tf.TensorSpec(tensor.shape, tensor.dtype, name=_safe(tensor.name))
         for tensor in model.inputs
@@ -113,6 +124,20 @@ def _load_keras(path: Path) -> Model:
         return {name: output.numpy() for name, output in found.items()}
 
     return Model({signature.name: signature}, {signature.name: predict}, model)
+
+
+def _keras_of(path: Path) -> Any:
+    """The Keras that wrote a file, version 2 or 3: each misreads some files of the other."""
+    if path.suffix == ".h5":
+        import h5py
+
+        with h5py.File(path) as file:
+            version = file.attrs.get("keras_version", "")
+        version = version.decode() if isinstance(version, bytes) else str(version)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            version = json.loads(archive.read("metadata.json"))["keras_version"]
+    return importlib.import_module("tf_keras" if version.startswith("2.") else "keras")
 
 
 def _named(outputs: Any) -> dict[str, Any]:

@@ -169,14 +169,16 @@ class Supervisor:
         return self.result(code, swept)
 
     def judged(self) -> dict[str, Any] | None:
-        """The evaluation, judged by the thresholds. With thresholds, and in a run that evaluates
-        another one, the last values of --metric belong to it, and evaluation.json is written."""
+        """The evaluation, also written to evaluation.json. With thresholds, and in a run that
+        evaluates another one, it is judged, and the last values of --metric belong to it; those of
+        the program's own evaluation come before them."""
         found, wanted = self.output.evaluation, self.run.get("thresholds") or []
-        if not wanted and not self.run.get("evaluates"):
-            return found
-        found = thresholds.judged({**self.output.last_metrics, **(found or {})}, wanted)
+        if wanted or self.run.get("evaluates"):
+            found = thresholds.judged({**self.output.last_metrics, **(found or {})}, wanted)
+        if found is None:
+            return None
         file = path("results/evaluation.json")
-        judgement = {key: found[key] for key in thresholds.JUDGEMENT}
+        judgement = {key: found[key] for key in thresholds.JUDGEMENT if key in found}
         with self.state.counted():  # the program's own file has more, and all digits
             json_file.save(file, {**found, **json_file.load_object(file), **judgement})
         return found

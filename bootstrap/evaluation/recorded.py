@@ -1,0 +1,68 @@
+"""`fab evaluate RUN` for a script's run, without --script: judges what the script has reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bootstrap.console.output import print_lines
+from bootstrap.console.text import progress_line
+from bootstrap.errors import BelowThreshold, UsageError
+from bootstrap.remote.evaluation.thresholds import judged
+from bootstrap.runs.earlier_run import EarlierRun
+from bootstrap.runs.metrics.options import read_thresholds
+from bootstrap.runs.metrics.plots import records
+from bootstrap.runs.request import TrainArgs
+
+ADDED = ("kind", "rank", "host", "time")  # by the chief, to a record
+
+
+def is_recorded(earlier: EarlierRun, args: TrainArgs) -> bool:
+    """Whether nothing has to run: a script trained, and no option is for a program."""
+    is_script = earlier.document["program"]["kind"] == "script"
+    return (
+        is_script
+        and not earlier.document.get("evaluates")
+        and replace(args, mins=(), maxs=()) == TrainArgs()
+    )
+
+
+def judge_recorded(earlier: EarlierRun, args: TrainArgs) -> dict[str, Any]:
+    """The last record `evaluation` of a run with the last value of each --metric, judged.
+
+    Raises:
+        UsageError: the run has reported nothing, or its results are not here.
+        BelowThreshold: a threshold is not reached.
+    """
+    thresholds = [item.document() for item in read_thresholds(args.mins, args.maxs)]
+    judgement = judged(_reported(earlier), thresholds)
+    print_lines(progress_line({**judgement, "kind": "evaluation"}))
+    require_passed(judgement)
+    return judgement
+
+
+def require_passed(judgement: Mapping[str, Any]) -> None:
+    """BelowThreshold if a threshold is not reached, or the program said that it has not passed."""
+    if not judgement["passed"]:
+        raise BelowThreshold("; ".join(judgement["failed"]) or "the evaluation did not pass")
+
+
+def _reported(earlier: EarlierRun) -> dict[str, Any]:
+    run_id, file = earlier.run.run_id, earlier.run.results / "metrics.jsonl"
+    if not file.is_file():
+        raise UsageError(f"run {run_id} has no results here", hint=f"fab fetch --run {run_id}")
+    metrics: dict[str, Any] = {}
+    evaluation: dict[str, Any] = {}
+    for record in records(file):
+        if record.get("kind") == "metric":
+            metrics[str(record.get("name"))] = record.get("value")
+        elif record.get("kind") == "evaluation":
+            evaluation = {name: value for name, value in record.items() if name not in ADDED}
+    if not metrics and not evaluation:
+        raise UsageError(
+            f"run {run_id} reported no evaluation: its script prints a record `evaluation`, "
+            "or --script names what evaluates its model",
+            hint=f"fab evaluate {run_id} --script eval.py",
+        )
+    return {**metrics, **evaluation}

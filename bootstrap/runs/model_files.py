@@ -1,0 +1,160 @@
+"""Which of a run's files is its model. Pure: it reads the names of files, here or on the chief.
+
+A SavedModel is a folder with saved_model.pb; a Keras model is a .keras or .h5 file. A folder whose
+name is a number is a version, as TensorFlow Serving has it: the highest one counts. A checkpoint is
+not the model of a run; --model may name one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from bootstrap.console.text import clean
+from bootstrap.errors import UsageError
+
+KERAS, H5, SAVED_MODEL = FORMATS = (".keras", ".h5", "SavedModel")
+SAVED_MODEL_FILE = "saved_model.pb"
+WEIGHTS = ".weights.h5"  # of a model that the program has to build
+NOT_SEARCHED = ("evaluations", "logs")  # at the top of the results
+INSIDE = ("assets", "assets.extra", "variables")  # of a SavedModel
+SHOWN = 8  # models that a message names
+
+_CHECKPOINT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model: its posix path below the folder that was searched ("." is the folder itself), and
+    one of FORMATS."""
+
+    path: str
+    format: str
+
+    @property
+    def name(self) -> str:
+        """What all versions and formats of one model have in common: its path without these."""
+        parts, _ = self._split()
+        *above, last = parts or ("model",)
+        last = last.removesuffix(self.format)
+        return "/".join((*above, "model" if last == "saved_model" else last))
+
+    @property
+    def version(self) -> int:
+        """The number of the innermost folder that is one; 0 without."""
+        return self._split()[1]
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether a part of its path says so."""
+        return _CHECKPOINT.search(self.path) is not None
+
+    def _split(self) -> tuple[tuple[str, ...], int]:
+        """The parts of the path without the version, and the version."""
+        parts = PurePosixPath(self.path).parts
+        folders = parts if self.format == SAVED_MODEL else parts[:-1]
+        for at in reversed(range(len(folders))):
+            if folders[at].isascii() and folders[at].isdecimal():
+                return (*parts[:at], *parts[at + 1 :]), int(folders[at])
+        return parts, 0
+
+
+@dataclass(frozen=True)
+class ModelSearch:
+    """How a model is searched: `wanted` is the path that --model names, `formats` the best first.
+
+    For messages: `owner` ("run r1"), and the `command` that gets --model with `prefix` and a path.
+    """
+
+    owner: str
+    command: str
+    wanted: str | None = None
+    prefix: str = ""
+    formats: Sequence[str] = (SAVED_MODEL, KERAS, H5)
+
+    def choose(self, names: Iterable[str]) -> ModelFile | None:
+        """The model among the files with these names; None if there is none.
+
+        Raises:
+            UsageError: there are several, or none is the one that --model names.
+        """
+        if self.wanted is None:
+            return self._only(_without_checkpoints(models_in(names)))
+        found = models_in(names)
+        wanted = PurePosixPath(self.wanted).as_posix()
+        exact = [model for model in found if model.path == wanted]
+        inside = [model for model in found if model.path.startswith(f"{wanted}/")]
+        if chosen := exact or inside:
+            return self._only(chosen)
+        if not found:
+            return None
+        raise self._error(f"--model {self.wanted}: {self.owner} has", found)
+
+    def refuse_checkpoints(self, names: Iterable[str]) -> None:
+        """UsageError if a checkpoint among these files could be named by --model."""
+        if found := models_in(names):
+            raise self._error(f"{self.owner} has checkpoints, and no model:", found)
+
+    def _only(self, found: Sequence[ModelFile]) -> ModelFile | None:
+        """The best format of the highest version, where all are one model."""
+        if len({model.name for model in found}) > 1:
+            raise self._error(f"{self.owner} has several models:", found)
+        ranked = sorted(found, key=lambda m: (self.formats.index(m.format), -m.version))
+        return ranked[0] if ranked else None
+
+    def _error(self, begin: str, found: Sequence[ModelFile]) -> UsageError:
+        """The choices; of each model the highest version."""
+        newest = {(m.name, m.format): m for m in sorted(found, key=lambda m: m.version)}
+        paths = sorted((model.path for model in newest.values()), key=_natural)
+        more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+        shown = [clean(path) for path in paths[-SHOWN:]]
+        option = f"--model {shlex.quote(self.prefix + shown[-1])}"
+        return UsageError(
+            f"{begin} {', '.join(shown)}{more}",
+            hint=f"{self.command} {option}   # or another one of them",
+        )
+
+
+def models_in(names: Iterable[str]) -> list[ModelFile]:
+    """All models among files with these names: posix paths relative to one folder."""
+    found = []
+    for name in names:
+        path = PurePosixPath(name)
+        if any(part.startswith(".") for part in path.parts) or path.parts[0] in NOT_SEARCHED:
+            continue
+        if path.name == SAVED_MODEL_FILE:
+            found.append(ModelFile(path.parent.as_posix(), SAVED_MODEL))
+        elif path.suffix in (KERAS, H5) and not path.name.endswith(WEIGHTS):
+            found.append(ModelFile(path.as_posix(), path.suffix))
+    saved = {model.path for model in found if model.format == SAVED_MODEL}
+    inside = tuple(
+        f"{'' if path == '.' else path + '/'}{part}/" for path in saved for part in INSIDE
+    )
+    return [model for model in found if not model.path.startswith(inside)]
+
+
+def names_below(folder: Path) -> list[str]:
+    """The names of all files below a folder that may be part of a model; no link is entered."""
+    ends = (SAVED_MODEL_FILE, KERAS, H5)
+    return [
+        Path(top, name).relative_to(folder).as_posix()
+        for top, _, files in os.walk(folder)
+        for name in files
+        if name.endswith(ends)
+    ]
+
+
+def _without_checkpoints(found: Sequence[ModelFile]) -> list[ModelFile]:
+    return [model for model in found if not model.is_checkpoint]
+
+
+def _natural(path: str) -> list[tuple[int, int, str]]:
+    """A key that sorts numbers by their value: checkpoint-9 before checkpoint-24."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", path)
+    ]

@@ -1,0 +1,64 @@
+"""Every format in which a script may leave its model is loaded by the server, with its outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tf_keras
+from standins.case_runner import case
+
+from training.serving import model as serving
+
+INPUT = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def make(version: Any, *layers: Any) -> Any:
+    """A model that Keras 2 or 3 has trained."""
+    found = version.Sequential([version.layers.Input((3,)), *layers, version.layers.Dense(2)])
+    found.compile("sgd", "mse")
+    found.fit(INPUT, np.ones((2, 2), np.float32), verbose=0)
+    return found
+
+
+def outputs(folder: Path) -> Any:
+    """What the server's model gives for INPUT."""
+    loaded = serving.load(folder)
+    signature = loaded.signatures["serving_default"]
+    (name,) = (tensor.name for tensor in signature.inputs)
+    (found,) = loaded.functions["serving_default"]({name: INPUT}).values()
+    return found
+
+
+@case
+def a_model_of_either_keras_is_loaded_in_each_format(folder: Path) -> None:
+    for version, names in (
+        (keras, ("m.keras", "m.h5")),
+        (tf_keras, ("m.keras", "m.h5", "1")),  # SageMaker's model.save(SM_MODEL_DIR + "/1")
+    ):
+        model = make(version, version.layers.BatchNormalization())
+        expected = model(INPUT, training=False).numpy()
+        for name in names:
+            place = folder / version.__name__ / f"of-{name}"
+            place.mkdir(parents=True)
+            model.save(place / name)
+            found = outputs(place / name if name == "1" else place)
+            assert np.allclose(found, expected, atol=1e-6), (version.__name__, name)
+
+
+@case
+def a_keras_file_comes_before_a_saved_model_and_several_are_refused(folder: Path) -> None:
+    model = make(keras)
+    model.export(folder / "saved_model", verbose=False)
+    assert serving.find(folder) == folder / "saved_model"
+    model.save(folder / "model.keras")
+    assert serving.find(folder) == folder / "model.keras"
+    model.save(folder / "best.keras")
+    try:
+        serving.load(folder)
+    except serving.ModelError as error:
+        assert "best.keras, model.keras" in str(error)
+    else:
+        raise AssertionError("one of two was chosen")
