@@ -97,7 +97,7 @@ class Batcher:
 
     def _rows_of_a_part(self, arrays: Arrays, rows: int) -> int:
         """A power of two, or `max_batch`: the number of different shapes stays small."""
-        bytes_of_a_row = max(1, sum(array.nbytes for array in arrays.values()) // rows)
+        bytes_of_a_row = max(1, sum(int(array.nbytes) for array in arrays.values()) // rows)
         most = min(PART_BYTES // bytes_of_a_row, LARGE_PART * self._settings.max_batch)
         return max(self._settings.max_batch, 1 << most.bit_length() >> 1)
 
