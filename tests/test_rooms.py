@@ -66,6 +66,7 @@ PURE = {
     "bootstrap.remote.run.mpirun_output",
     "bootstrap.remote.run.stop_policy",
     "bootstrap.remote.evaluation.thresholds",
+    "bootstrap.remote.serve.local_requests",
     "bootstrap.remote.serve.machine_use",
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]

@@ -115,12 +115,11 @@ def notebook(
     """Open JupyterLab in the runtime of a run on its chief, through a tunnel, until Ctrl-C."""
     from bootstrap.inventory import local_state
     from bootstrap.inventory.hosts import whole_number
-    from bootstrap.serving.notebook import PORT
     from bootstrap.serving.request import read_hours
     from bootstrap.workflows.notebook import open_notebook
 
     seconds = read_hours(hours) * 3600
-    number = whole_number(port, "--port", 1024, 65535) or PORT
+    number = whole_number(port, "--port", 1024, 65535)
     local = whole_number(local_port, "--local-port", 0, 65535)
     if run is not None:
         local_state.recorded_run(run)  # else the selected stack would be used

@@ -97,7 +97,7 @@ def deploy(
     """
     served = place.absolute(f"{endpoint.folder}/versions")
     document = {
-        "argv": [*server.command, "--model", served, *request.server_options()],
+        "argv": [*server.command, "--model", served, *request.server_options(endpoint.port)],
         "until": clock_of(place.session) + request.seconds,
         "env": place.keras_home(),
         "server": request.server,

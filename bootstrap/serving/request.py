@@ -22,12 +22,13 @@ MAX_DELAY_MS = 2.0
 class DeployRequest:
     """An endpoint to be made. `update`: give the one of this name a new version.
 
+    Without a `port` it gets the first free one from PORT on.
     `max_batch` samples in one call of the model, `max_delay_ms` that a sample waits for others.
     `server` is one of SERVERS.
     """
 
     name: str
-    port: int = PORT
+    port: int | None = None
     hours: float = HOURS
     update: bool = False
     max_batch: int = MAX_BATCH
@@ -44,9 +45,9 @@ class DeployRequest:
         """The time-to-live."""
         return self.hours * 3600
 
-    def server_options(self) -> list[str]:
+    def server_options(self, port: int) -> list[str]:
         """Options of the server's program."""
-        options = {"name": self.name, "port": self.port, "max-batch": self.max_batch}
+        options = {"name": self.name, "port": port, "max-batch": self.max_batch}
         options["max-delay-ms"] = f"{self.max_delay_ms:g}"
         return [text for key, value in options.items() for text in (f"--{key}", str(value))]
 
@@ -66,12 +67,13 @@ def read_request(
         raise UsageError(
             f"--name {name}: fab notebook has this name", hint="fab deploy --name digits"
         )
+    usual_batch = 1 if server == TENSORFLOW_SERVING else MAX_BATCH  # it checks no model for mixing
     return DeployRequest(
         name=NAME if name is None else name,
-        port=whole_number(port, "--port", 1024, 65535) or PORT,
+        port=whole_number(port, "--port", 1024, 65535),
         hours=read_hours(hours),
         update=update,
-        max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or MAX_BATCH,
+        max_batch=whole_number(max_batch, "--max-batch", 1, 4096) or usual_batch,
         max_delay_ms=MAX_DELAY_MS
         if max_delay is None
         else number(max_delay, "--max-delay", 0, 1000),

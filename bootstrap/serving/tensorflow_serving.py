@@ -9,6 +9,7 @@ from bootstrap.serving.place import Place
 from bootstrap.serving.records import Deployed
 
 PROGRAM = "tensorflow_model_server"
+PROGRAMS = ("serve/tensorflow_serving.py", "serve/http_relay.py", "serve/local_requests.py")
 
 
 def require_program(place: Place) -> None:
@@ -36,5 +37,5 @@ def server(python: str, endpoint: Deployed) -> Server:
     return Server(
         [python, "-I", "-S", f"{endpoint.folder}/tensorflow_serving.py"],
         health=f"/v1/models/{endpoint.name}",
-        programs=("serve/tensorflow_serving.py",),
+        programs=PROGRAMS,
     )

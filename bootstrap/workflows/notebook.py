@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 
 from bootstrap.console.output import print_lines
 from bootstrap.inventory import local_state
@@ -14,6 +15,7 @@ from bootstrap.serving import notebook, on_host
 from bootstrap.serving.deploy import check_deadline, refuse_elsewhere
 from bootstrap.serving.environment import python_on_host
 from bootstrap.serving.place import chief_place
+from bootstrap.serving.ports import choose_port
 from bootstrap.serving.records import Deployed, record_cluster
 from bootstrap.serving.source import Source, source_of
 from bootstrap.serving.state import status_line
@@ -22,22 +24,27 @@ from bootstrap.ssh.tunnel import require_open, tunnel
 
 
 def open_notebook(
-    status: ClusterStatus, run_id: str | None, port: int, local_port: int | None, seconds: float
+    status: ClusterStatus,
+    run_id: str | None,
+    port: int | None,
+    local_port: int | None,
+    seconds: float,
 ) -> None:
     """Start JupyterLab on the chief unless it runs there, and forward a local port to it until
     Ctrl-C; the notebook itself goes on until its time-to-live is over. Machines that do not run are
     started."""
     source = _run_or_none(run_id, status.inventory)
     cluster, chief = status.inventory.name, status.inventory.chief.name
-    endpoint = Deployed(notebook.NAME, cluster, chief, port, source.run_id)
+    endpoint = Deployed(notebook.NAME, cluster, chief, notebook.PORT, source.run_id)
     refuse_elsewhere(endpoint)
     with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         session = place.session
         token = notebook.running(session)
         if token is None:
             check_deadline(place, seconds)
+            endpoint = replace(endpoint, port=choose_port(place, port, notebook.PORT))
             folder = source.run.folder if source.run else "~"
-            wanted = notebook.Notebook(port, seconds, folder)
+            wanted = notebook.Notebook(endpoint.port, seconds, folder)
             python = python_on_host(place, source.runtime)
             record_cluster(inventory)
             token = notebook.start(place, endpoint, wanted, python, print_lines)

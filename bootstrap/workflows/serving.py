@@ -30,8 +30,9 @@ from bootstrap.serving.deploy import (
 from bootstrap.serving.environment import place_environment, python_on_host
 from bootstrap.serving.model import pack_model, send_model
 from bootstrap.serving.place import Place, chief_place, place_here, places
+from bootstrap.serving.ports import choose_port
 from bootstrap.serving.records import Deployed
-from bootstrap.serving.request import TENSORFLOW_SERVING, DeployRequest
+from bootstrap.serving.request import PORT, TENSORFLOW_SERVING, DeployRequest
 from bootstrap.serving.source import Source, run_data, shown
 from bootstrap.serving.state import clock_of, read_document, read_state, status_line
 from bootstrap.serving.trust import confirm_model
@@ -49,10 +50,11 @@ def deploy_here(request: DeployRequest, source: Source) -> None:
         raise source.no_model_error(HERE)
     print_lines(f"model: {shown(path)}")
     confirm_model(path, source)
-    endpoint = Deployed(request.name, None, HERE, request.port, source.run_id)
+    endpoint = Deployed(request.name, None, HERE, PORT, source.run_id)
     refuse_elsewhere(endpoint)
     with place_here() as place:
         is_there = refuse_second(place, request)
+        endpoint = _with_port(place, request, endpoint, is_there)
         _require_server(place, request)
         folder = place.absolute(send_model(place.session, pack_model(path)))
         print_lines("getting the runtime ready (the first time takes minutes)")
@@ -67,7 +69,7 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
             machine's deadline comes before the time-to-live is over.
     """
     cluster, chief = status.inventory.name, status.inventory.chief.name
-    endpoint = Deployed(request.name, cluster, chief, request.port, source.run_id)
+    endpoint = Deployed(request.name, cluster, chief, PORT, source.run_id)
     # What is known here comes before machines are started.
     refuse_elsewhere(endpoint)
     if source.found_here() is None and source.run is None:
@@ -77,11 +79,22 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: Source
     with power.started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
         is_there = refuse_second(place, request)
+        endpoint = _with_port(place, request, endpoint, is_there)
         _require_server(place, request)
         python = python_on_host(place, source.runtime)
         folder = source.place_model(place)
         records.record_cluster(inventory)
         _start(place, request, endpoint, folder, python, is_there)
+
+
+def _with_port(
+    place: Place, request: DeployRequest, endpoint: Deployed, is_there: bool
+) -> Deployed:
+    """The endpoint with its port, which a new version does not change."""
+    if is_there:
+        there = on_host.read_endpoint(place.session, endpoint.name, endpoint.cluster)
+        return replace(endpoint, port=there.port)
+    return replace(endpoint, port=choose_port(place, request.port, PORT))
 
 
 def _require_server(place: Place, request: DeployRequest) -> None:
@@ -98,9 +111,7 @@ def _start(
     is_there: bool,
 ) -> None:
     """Start the endpoint, or give one that is there a new version; print where it serves."""
-    if is_there:  # its port stays
-        there = on_host.read_endpoint(place.session, endpoint.name, endpoint.cluster)
-        endpoint = replace(endpoint, port=there.port)
+    if is_there:
         state = update(place, request, endpoint, model, print_lines)
     else:
         if request.server == TENSORFLOW_SERVING:

@@ -28,16 +28,7 @@ from bootstrap.workflows.attach import connected
 
 EVERY = 5.0  # seconds between two looks for new events
 STARTING = 60.0  # seconds until TensorBoard must answer
-# It ends when its standard input closes: also when this process is killed.
-SERVE = """
-import os, sys, threading
-def end_with_parent():
-    sys.stdin.buffer.read()
-    os._exit(0)
-threading.Thread(target=end_with_parent, daemon=True).start()
-from tensorboard.main import run_main
-run_main()
-"""
+SERVER = Path(__file__).with_name("tensorboard_server.py")
 
 
 def show(status: power.ClusterStatus, run_id: str | None) -> None:
@@ -143,7 +134,7 @@ def _python(folder: Path) -> Path:
 def _tensorboard(folder: Path) -> Iterator[str]:
     """TensorBoard on a free port of the loopback interface; yields its address."""
     python, port = _python(folder), _free_port()
-    argv = [str(python), "-c", SERVE, "--logdir", str(folder), "--host", "127.0.0.1"]
+    argv = [str(python), "-I", str(SERVER), "--logdir", str(folder), "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--load_fast", "false", "--reload_interval", "5"]
     address = f"http://127.0.0.1:{port}/"
     with (

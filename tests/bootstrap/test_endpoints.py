@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,29 +12,25 @@ from typing import Any
 import pytest
 from invoke.exceptions import Exit
 
-from bootstrap.cli import serving_tasks, status, tasks
+from bootstrap.cli import serving_tasks
 from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
-from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
-from bootstrap.lifecycle import power, reach, timer
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle import power, reach
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
-from bootstrap.serving.model import pack_model, remove_unused_models, send_model
-from bootstrap.serving.place import Place, place_here
+from bootstrap.serving.place import Place
 from bootstrap.serving.predict import Predictions, check_file, predict_samples
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import Source, run_data, source_of
-from bootstrap.serving.state import EndpointState, clock_of, is_alive
-from bootstrap.ssh import connect
-from bootstrap.ssh.connect import Sessions, start_agent
-from bootstrap.ssh.local_session import local_session
+from bootstrap.serving.state import EndpointState, clock_of
 from bootstrap.ssh.session import Reply
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
@@ -206,24 +200,6 @@ def test_the_name_of_the_notebook_is_refused() -> None:
         read_request("notebook", None, None, None, None, None, update=False)
 
 
-def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The timer is read although the agent runs in the session of the endpoint."""
-    tool = tmp_path / "tool"
-    tool.write_text("#!/bin/sh\necho stops=7200 now=0 late=no timer=active\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(timer, "TOOL", str(tool))
-    monkeypatch.setattr(reach, "sessions", one_session)
-    machine = ClusterStatus(Inventory("c", (Host("h1", "localhost"),), cloud="aws"), {}, "aws")
-    (tmp_path / "m.keras").touch()
-    with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
-        deploy_on_host(machine, DeployRequest("m", hours=3), Source(None, tmp_path))
-    assert refused.value.hint.startswith("fab extend --hours 3.5")
-    with pytest.raises(UsageError, match="gets no new version"):  # it fits, and the agent answers
-        deploy_on_host(machine, DeployRequest("m", update=True), Source(None, tmp_path))
-
-
 def stopped() -> ClusterStatus:
     """A machine of a stack that does not run."""
     machines = Inventory("c", (Host("h1", "h1", id="i-1"),), cloud="aws", stack="gpu")
@@ -280,84 +256,6 @@ def place(session: Any = None, home: str = "/h", deadline: Deadline | None = Non
     return Place(session, "python3", facts, deadline=deadline)
 
 
-@contextmanager
-def one_session(inventory: Inventory) -> Iterator[Sessions]:
-    """A session with this machine, as that of the chief."""
-    with local_session() as session:
-        session.host = inventory.chief
-        yield Sessions(inventory, {inventory.chief.name: session})
-
-
-DOCUMENT = {"schema": 1, "name": "m", "run_id": "r1", "port": 8501, "until": 9e9, "argv": []}
-
-
-@pytest.fixture
-def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
-    """A host with an endpoint `m` that another computer has deployed."""
-    folder = home / ".railhead/endpoints/m"
-    folder.mkdir(parents=True)
-    (folder / "endpoint.json").write_text(json.dumps(DOCUMENT))
-    (folder / "state.json").write_text(json.dumps({**STATE, "state": "ended", "reason": "over"}))
-    for module in (reach, connect):
-        name = "sessions" if module is reach else "open_sessions"
-        monkeypatch.setattr(module, name, one_session)
-    return parse_hosts("h1")
-
-
-def test_an_endpoint_of_another_computer_is_shown_and_ended_by_its_hosts(
-    elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    local_state.save_cluster(elsewhere)
-    status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
-    assert (
-        f"endpoint m on h1 of {elsewhere.name}, port 8501: ended: over" in capsys.readouterr().out
-    )
-    with pytest.raises(Exit, match=f"no endpoint 'x' is deployed on h1 of {elsewhere.name}"):
-        serving_tasks.undeploy.body(None, "x")
-    mine = Deployed("m", "other", "h2", 8501, None)
-    records.save(mine)
-    serving_tasks.undeploy.body(None, "m", hosts="h1")
-    assert "had ended before; no process of it is left" in capsys.readouterr().out
-    assert not (home / ".railhead/endpoints/m").exists()
-    assert records.find("m") == mine, "one of this name at another place stays recorded"
-
-
-def test_the_log_of_an_endpoint_is_printed(
-    elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logs = home / ".railhead/endpoints/m/logs"
-    with pytest.raises(Exit, match="endpoint m has no log yet\n  next: fab status --hosts h1"):
-        tasks.logs.body(None, hosts="h1", endpoint="m")
-    logs.mkdir()
-    (logs / "server.log").write_text("loads version 1\n\x1b[31mserves\n")
-    tasks.logs.body(None, hosts="h1", endpoint="m")
-    out = capsys.readouterr().out
-    assert "loads version 1\n" in out and "serves\n" in out and "\x1b" not in out
-    (logs / "server.log.1").write_text("older\n")
-    tasks.logs.body(None, hosts="h1", endpoint="m")
-    assert "older\nloads version 1\n" in capsys.readouterr().out
-    with pytest.raises(Exit, match="--endpoint goes without"):
-        tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
-
-
-@pytest.mark.parametrize("change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}])
-def test_an_endpoint_of_another_computer_is_checked(
-    change: dict[str, Any],
-    elsewhere: Inventory,
-    home: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    local_state.save_cluster(elsewhere)
-    file = home / ".railhead/endpoints/m/endpoint.json"
-    file.write_text(json.dumps({**DOCUMENT, **change}))
-    (home / ".railhead/endpoints/\x1b[31m").mkdir()
-    with pytest.raises(Exit, match="an endpoint.json of m that is not valid"):
-        serving_tasks.undeploy.body(None, "m")
-    status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
-    shown = capsys.readouterr().out
-    assert "an endpoint.json of m that is not valid" in shown and "\x1b" not in shown
-
-
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:
     with pytest.raises(Exit, match="no endpoint 'm' is deployed\n"):
         serving_tasks.undeploy.body(None, "m")
@@ -365,30 +263,6 @@ def test_without_hosts_only_recorded_endpoints_are_known() -> None:
 
 def test_without_a_timer_any_time_to_live_is_allowed() -> None:
     check_deadline(place(deadline=Deadline("timer", None, "MISSING", "the machine")), 10 * 3600)
-
-
-def test_a_session_with_this_machine_works_as_one_over_ssh(home: Path) -> None:
-    with local_session() as session:
-        assert session.facts().home == str(home)
-        start_agent(session)
-        session.call("write", files=[["~/x/y", 0o600, "text"]])
-        assert session.run(["cat", "~/x/y"]).tail == ("text",)
-        state = EndpointState.read(json.dumps({**STATE, "heartbeat": time.time(), "pid": 2}))
-        assert not is_alive(session, "~/.railhead/endpoints/m", state)
-
-
-@pytest.mark.parametrize("own", ["", "folder", "variable"])
-def test_keras_writes_into_our_folder_unless_the_user_has_one(
-    home: Path, monkeypatch: pytest.MonkeyPatch, own: str
-) -> None:
-    monkeypatch.delenv("KERAS_HOME", raising=False)
-    if own == "variable":
-        monkeypatch.setenv("KERAS_HOME", "/data/keras")
-    elif own:
-        (home / ".keras").mkdir()
-    with place_here() as place:
-        expected = {} if own else {"KERAS_HOME": f"{home}/.railhead/keras"}
-        assert place.keras_home() == expected
 
 
 ANSWERS = [(0, ()), (0, ("x",)), (1, ("3.12.3",)), (0, ("3.12",)), (0, ("3.12.3; rm",))]
@@ -447,54 +321,3 @@ def test_a_file_that_cannot_be_sent_is_refused(name: str, message: str, tmp_path
     (tmp_path / "x.txt").touch()
     with pytest.raises(UsageError, match=message):
         check_file(tmp_path / name)
-
-
-def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(home: Path) -> None:
-    (home / "model").mkdir()
-    (home / "model/saved_model.pb").write_text("model")
-    model = pack_model(home / "model")
-    models, versions = home / ".railhead/models", home / ".railhead/endpoints/m/versions"
-    with local_session() as session:
-        start_agent(session)
-        sent = home / send_model(session, model).removeprefix("~/")
-        before = (sent / "saved_model.pb").stat().st_mtime_ns
-        send_model(session, model)
-        assert (sent / "saved_model.pb").stat().st_mtime_ns == before
-        assert not list((home / ".railhead/blobs").iterdir()), "it is not kept twice"
-        versions.mkdir(parents=True)
-        (versions / "1").symlink_to(sent)
-        (models / "run-r0").mkdir()
-        remove_unused_models(session)
-        assert list(models.iterdir()) == [sent]
-        (versions / "1").unlink()
-        remove_unused_models(session)
-        assert not list(models.iterdir())
-
-
-def test_what_starts_an_endpoint_is_for_its_user_alone(home: Path) -> None:
-    """A notebook's command has its token."""
-    endpoint = Deployed("m", None, "here", 8501, None)
-    with place_here() as here:
-        deploying.lay_out(here, endpoint, {"argv": ["python", "--token", "s3cret"]})
-    file = home / ".railhead/endpoints/m/endpoint.json"
-    assert "s3cret" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
-    assert records.find("m") == endpoint
-
-
-def test_a_version_that_does_not_serve_is_not_tried_again(home: Path) -> None:
-    """A restart would load the newest version, and the one that serves would be gone."""
-    folder, endpoint = home / ".railhead/endpoints/m", Deployed("m", None, "here", 8501, None)
-    state = {**STATE, "version": 1}
-
-    def fail(text: str) -> None:
-        """As the server, when it has seen the new version."""
-        assert text.startswith("version 2 is loading") and (folder / "versions/2").is_symlink()
-        (folder / "state.json").write_text(json.dumps({**state, "failed": {"2": "no signature"}}))
-
-    with place_here() as here:
-        deploying.lay_out(here, endpoint, {"argv": []})
-        (folder / "versions/1").symlink_to(home)
-        (folder / "state.json").write_text(json.dumps(state))
-        with pytest.raises(RailheadError, match="version 2 of endpoint m .*: no signature"):
-            deploying.update(here, DeployRequest("m", update=True), endpoint, str(home), fail)
-    assert sorted(path.name for path in (folder / "versions").iterdir()) == [".keep", "1"]

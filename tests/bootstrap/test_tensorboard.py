@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from hashlib import sha256
 from pathlib import Path
@@ -163,6 +164,11 @@ def test_it_shows_a_run_whose_hosts_are_gone_and_leaves_nothing(
         with direct.open(f"{address}data/plugin/scalars/tags") as answer:
             tags = json.loads(answer.read())
     assert set(tags["tensorboard/metrics"]) == {"progress/loss", "epoch/loss", "acc/é"}
+    for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            direct.open(urllib.request.Request(address, headers=header))
+        assert refused.value.code == 403, "a page of another site gets no curves"
+        refused.value.close()
     process.send_signal(ending)
     assert process.wait(30) == (0 if ending == signal.SIGINT else -9)
     while time.monotonic() < until:

@@ -12,10 +12,8 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +26,6 @@ from standins.servers import free_port
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.provision.local_environment import RUNTIME, folder_of
-from bootstrap.remote.serve import tensorflow_serving as program
 from bootstrap.serving import tensorflow_serving
 from bootstrap.serving.records import Deployed
 from bootstrap.serving.request import DeployRequest
@@ -47,7 +44,7 @@ class Endpoint(SupervisedEndpoint):
         (self.folder / "versions").mkdir()
         (home / "bin").mkdir()
         shutil.copy(STANDIN, home / "bin")
-        options = DeployRequest("m", port=self.port).server_options()
+        options = DeployRequest("m").server_options(self.port)
         argv = [*server.command, "--model", str(self.folder / "versions"), *options]
         self.serve_with(argv, health=server.health)
         self.add_version(1)
@@ -169,34 +166,6 @@ def in_progress(port: int) -> bool:
     return any(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
-def test_a_client_that_is_gone_leaves_no_connection_to_the_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with listening_socket() as server, listening_socket() as listener:
-        monkeypatch.setattr(program, "REST", server.getsockname())
-        relay = program.Relay(listener)
-        with socket.create_connection(listener.getsockname(), timeout=20) as client:
-            client.sendall(b"GET")
-            relay.free.acquire()
-            thread = threading.Thread(target=relay._serve, args=(listener.accept()[0],))
-            thread.start()
-            connection, _ = server.accept()
-            assert connection.recv(9) == b"GET"
-            reset = struct.pack("ii", 1, 0)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-        with connection:
-            connection.settimeout(20)
-            assert connection.recv(9) == b""
-        thread.join(20)
-        assert not thread.is_alive() and not relay.waiting
-
-
-def listening_socket() -> socket.socket:
-    server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(20)
-    return server
-
-
 LOADING = {"version": "1", "state": "LOADING", "status": {"error_message": ""}}
 HEALTH = {
     "our server": ({"status": "ok", "version": 3}, {"status": "ok", "version": 3}),
@@ -250,13 +219,13 @@ def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_network
     operator.fab("undeploy", "m").ended(0, "no process of it is left, nothing listens")
 
 
-def test_a_port_in_use_is_named_with_the_next_command(
-    operator: Operator, own_networks: None
-) -> None:
+def test_a_port_in_use_is_refused_before_anything_is_there(operator: Operator) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = deploy(operator, "--model", "one", "--port", str(port))
-    found.ended(1, f"port {port} is in use", "next: fab deploy --name m", "another --port")
+    found.ended(2, f"port {port} of", "next: the same command without --port")
+    assert not (operator.home / ".railhead/deployed/m.json").exists()
+    assert not (operator.home / ".railhead/endpoints").exists()
 
 
 def test_deploy_refuses_what_the_program_cannot_serve(operator: Operator) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import http.client
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +27,7 @@ from standins.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "locks/serving.txt"
+PREDICT = "/v1/models/m:predict"
 pytestmark = pytest.mark.slow
 
 # Two versions whose outputs differ, one with a string input and several signatures, one slow.
@@ -93,8 +98,22 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
+    def status(self, path: str, body: bytes | None = None, **headers: str) -> int:
+        """The status of a response to a request with these headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("GET" if body is None else "POST", path, body, named)
+            return connection.getresponse().status
+
+    def sends(self, part: bytes) -> socket.socket:
+        """A connection on which a client has sent a part of a request."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.sendall(part)
+        return connection
+
     def predict(self, **body: Any) -> tuple[int, Any]:
-        return self.call("/v1/models/m:predict", body)
+        return self.call(PREDICT, body)
 
     def sleep(self, seconds: float) -> tuple[int, Any]:
         return self.predict(signature_name="sleep", instances=[seconds])
@@ -109,6 +128,12 @@ class Server:
     def add_version(self, source: Path) -> None:
         shutil.copytree(source, self.folder / ".part")
         (self.folder / ".part").rename(self.folder / source.name)
+
+
+def head(server: Server, length: int) -> bytes:
+    """The head of a request to predict."""
+    lines = f"POST {PREDICT} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+    return f"{lines}Content-Length: {length}\r\n\r\n".encode()
 
 
 @contextmanager
@@ -167,6 +192,10 @@ def test_signatures_limits_and_metrics(
 ) -> None:
     limits = ("--max-requests", "2", "--timeout-s", "3", "--max-body-mb", "1")
     with serving(runtime_python, packages, models, tmp_path / "m", *limits) as server:
+        half = server.sends(b"GET /healthz HTTP/1.1\r\nHost: 127")
+        slow = [server.sends(head(server, length=9) + b"{") for _ in range(3)]
+        answered = server.predict(instances=[[1, 2]])
+        assert answered == (200, {"predictions": [[2, 3]]}), "a slow body takes no place"
         found = server.predict(signature_name="measure", instances=["ab", {"b64": "/w=="}])
         assert found[1] == {
             "predictions": [{"length": 2, "text_bytes": {"b64": "YWI="}},
@@ -174,14 +203,28 @@ def test_signatures_limits_and_metrics(
         }  # fmt: skip
         code, error = server.predict(signature_name="none", instances=[1])
         assert code == 400 and "measure, serving_default, sleep" in error["error"]
-        assert server.call("/v1/models/m:predict", b" " * 2_000_000)[0] == 413
+        assert server.call(PREDICT, b" " * 2_000_000)[0] == 413
+        assert server.sends(head(server, length=2_000_000)).recv(99).split()[1] == b"413"
+        zipped = gzip.compress(b'{"instances": [[1, 2]]}')
+        assert server.status(PREDICT, zipped, Content_Encoding="gzip") == 200
+        for path, sent in ((PREDICT, zipped), ("/metrics", None), ("/healthz", None)):
+            assert server.status(path, sent, Host=f"evil.example:{server.port}") == 403
+            assert server.status(path, sent, Origin="http://evil.example") == 403
+        assert server.status("/metrics", Origin=f"http://127.0.0.1:{server.port}") == 200
         with ThreadPoolExecutor(4) as pool:
             codes = sorted(code for code, _ in pool.map(server.sleep, [0.5] * 4))
         assert 503 in codes and 200 in codes, "more than two at a time are refused"
         assert server.sleep(6.0) == (504, {"error": "no result within 3 s"})
+        assert [client.recv(99).split()[1] for client in slow] == [b"408"] * 3
         text = server.call("/metrics")[1].decode()
-        assert 'railhead_requests_total{method="predict",code="413"} 1' in text
+        assert 'railhead_requests_total{method="predict",code="413"} 2' in text
         assert "railhead_model_version 1" in text
+        counts = dict(line.rsplit(" ", 1) for line in text.splitlines())
+        code = 'railhead_requests_total{method="predict",code="200"}'
+        assert counts["railhead_predict_seconds_count"] == counts[code], "refusals do not count"
+        assert half.recv(9) == b"", "a head has a time limit"
+        for client in (half, *slow):
+            client.close()
 
 
 def test_a_model_that_does_not_load_ends_the_server_with_the_reason(

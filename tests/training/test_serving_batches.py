@@ -78,10 +78,58 @@ def test_batches_are_padded_to_the_fixed_sizes() -> None:
     assert found == [[1], [2], [3]] and model.sizes == [4]
 
 
-def test_a_large_request_is_computed_in_parts() -> None:
+@pytest.mark.parametrize(
+    ("count", "width", "sizes"),
+    [
+        (19, 1, [32]),  # padded to the next power of two
+        (600, 1, [256, 256, 128]),  # 32 times max_batch
+        (40, 62_500, [8] * 5),  # 500,000 bytes a row: max_batch has 4,000,000
+        (40, 31_250, [16, 16, 8]),
+        (3, 1_000_000, [4]),
+    ],
+)
+def test_a_large_request_is_computed_in_large_parts(
+    count: int, width: int, sizes: list[int]
+) -> None:
     model = Model()
-    found = batched(model, lambda batcher: all_of(batcher, rows(*range(19))))
-    assert found == [list(range(19))] and model.sizes == [8, 8, 4]
+    call = rows(*range(count), width=width)
+    found = batched(model, lambda batcher: all_of(batcher, call))
+    assert found == [[number * width for number in range(count)]] and model.sizes == sizes
+
+
+def test_inputs_with_other_numbers_of_rows_are_a_call_of_their_own() -> None:
+    """As the column form allows: the model decides what they mean."""
+    pair = Signature(
+        "s",
+        (Tensor("x", "float64", (None,)), Tensor("y", "float64", (None,))),
+        (Tensor("z", "float64", (None,)),),
+    )
+    calls: list[tuple[int, int]] = []
+
+    def outer(values: Any) -> dict[str, Any]:
+        calls.append((len(values["x"]), len(values["y"])))
+        return {"z": np.outer(values["x"], values["y"]).ravel()}
+
+    async def work() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            settings = ServeSettings(Path(), "m", max_batch=8)
+            batcher = Batcher(outer, pair, settings, ServingMetrics(), pool)
+            try:
+                return await batcher.predict({"x": np.array([2.0]), "y": np.arange(20.0)})
+            finally:
+                batcher.close()
+
+    assert asyncio.run(work())["z"].tolist() == [2.0 * n for n in range(20)]
+    assert calls == [(1, 20)]
+
+
+def test_the_latency_is_that_of_answered_predictions() -> None:
+    metrics = ServingMetrics()
+    for code, seconds in ((200, 2.0), (503, 0.0), (400, 0.0), (403, 0.0)):
+        metrics.count_request("predict", code, seconds)
+    metrics.count_request("status", 200, 0.0)
+    assert (sum(metrics.latency.counts), metrics.latency.total) == (1, 2.0)
+    assert sum(metrics.requests.values()) == 5
 
 
 def test_samples_of_other_lengths_are_not_joined() -> None:

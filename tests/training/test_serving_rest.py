@@ -89,6 +89,15 @@ def test_a_wrong_request_is_refused_and_names_what_is_expected(body: Any, messag
     assert message in str(refused.value)
 
 
+def test_a_request_is_decoded_for_its_signature() -> None:
+    body = json.dumps({"signature_name": "pair", "inputs": {"a": [1], "text": ["x", "y"]}}).encode()
+    found = rest.decode(body, {"pair": PAIR, "serving_default": IMAGE})
+    assert (found.signature, found.by_row, found.rows) == ("pair", False, 0)
+    assert {name: len(array) for name, array in found.arrays.items()} == {"a": 1, "text": 2}
+    with pytest.raises(InvalidRequest, match="the signatures: serving_default"):
+        rest.decode(body, {"serving_default": IMAGE})
+
+
 @pytest.mark.parametrize(
     ("signature", "row", "message"),
     [

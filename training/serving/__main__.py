@@ -13,6 +13,7 @@ from pathlib import Path
 from training.serving.settings import ServeSettings, SettingsError
 
 NO_MODEL = 3  # exit code: the model does not load
+LATER = 5.0  # seconds after the answer to a body that has not arrived, until its connection closes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +43,7 @@ def serve(settings: ServeSettings, listener: socket.socket) -> int:
     import uvicorn
 
     from training.serving.app import Endpoint, application
+    from training.serving.connections import punctual
     from training.serving.metrics import ServingMetrics
     from training.serving.model import load
     from training.serving.versions import Versions
@@ -59,6 +61,7 @@ def serve(settings: ServeSettings, listener: socket.socket) -> int:
     endpoint = Endpoint(settings, Versions(settings, load, metrics, report), metrics)
     config = uvicorn.Config(
         application(endpoint, stop),
+        http=punctual(settings.timeout_s + LATER),
         log_level="warning",
         access_log=False,
         timeout_keep_alive=75,

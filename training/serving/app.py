@@ -11,12 +11,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from training.serving import rest
+from training.serving import local_requests, rest
+from training.serving.bodies import Bodies
+from training.serving.large import LargeWork
 from training.serving.metrics import ServingMetrics
+from training.serving.rest import Refused
 from training.serving.settings import ServeSettings
 from training.serving.signature import InvalidRequest
 from training.serving.versions import NotFound, Versions, not_found
@@ -27,15 +31,8 @@ _PATH = re.compile(
     r"(?::(?P<verb>[a-z]+)|/(?P<metadata>metadata))?"
 )
 JSON = "application/json"
-DRAINED = 256_000_000  # bytes of a refused body that are read, so that the client sees the answer
-
-
-class Refused(Exception):
-    """A request that is answered with this status and message."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+App = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Endpoint:
@@ -45,6 +42,8 @@ class Endpoint:
         self, settings: ServeSettings, versions: Versions, metrics: ServingMetrics
     ) -> None:
         self.settings, self.versions, self.metrics = settings, versions, metrics
+        self.bodies = Bodies(settings.max_body, settings.timeout_s)
+        self.large = LargeWork(settings.max_body)
 
     async def model(self, request: Request) -> Response:
         """Every request below /v1."""
@@ -87,7 +86,7 @@ class Endpoint:
             body = await self._by_method(request, found, method)
             return Response(body, media_type=JSON)
         except Refused as error:
-            return _refusal(error.status, str(error))
+            return _refusal(error.status, error.message)
         except InvalidRequest as error:
             return _refusal(400, str(error))
         except NotFound as error:
@@ -115,7 +114,7 @@ class Endpoint:
             version = self.versions.get(number)
             signatures = list(version.model.signatures.values())
             return rest.metadata_response(name, version.number, signatures)
-        return await self._limited_predict(request, number)
+        return await self._predict(request, number)
 
     def _status(self, name: str, number: int | None) -> bytes:
         states = self.versions.states if name == self.settings.name else {}
@@ -126,40 +125,28 @@ class Endpoint:
         chosen = {n: state for n, state in states.items() if number in (None, n)}
         return rest.status_response(chosen)
 
-    async def _limited_predict(self, request: Request, number: int | None) -> bytes:
-        if self.metrics.in_flight >= self.settings.max_requests:
-            raise Refused(503, f"busy with {self.metrics.in_flight} requests; try again")
-        self.metrics.in_flight += 1
-        try:
-            return await asyncio.wait_for(self._predict(request, number), self.settings.timeout_s)
-        finally:
-            self.metrics.in_flight -= 1
-
     async def _predict(self, request: Request, number: int | None) -> bytes:
-        body = await read_body(request, self.settings.max_body)
+        """A request has a place when its body has arrived: slow clients take none."""
+        async with self.bodies.body(request) as body:
+            if self.metrics.in_flight >= self.settings.max_requests:
+                raise Refused(503, f"busy with {self.metrics.in_flight} requests; try again")
+            self.metrics.in_flight += 1
+            try:
+                return await asyncio.wait_for(self._result(body, number), self.settings.timeout_s)
+            finally:
+                self.metrics.in_flight -= 1
+
+    async def _result(self, body: bytes, number: int | None) -> bytes:
         await self.versions.ready.wait()  # requests during a restart are not refused
-        wanted = rest.PredictRequest.read(body)
         version = self.versions.get(number)
         with version.in_use():
-            batcher = version.batcher(wanted.signature)
-            arrays = wanted.arrays(version.model.signatures[wanted.signature])
-            outputs = await batcher.predict(arrays)
-        rows = len(wanted.values) if wanted.by_row else 0
-        return rest.predict_response(outputs, wanted.by_row, rows)
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request; Refused (413) when it has more than `limit` bytes."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > DRAINED:
-            break
-    if size > limit:
-        raise Refused(413, f"a body of more than {limit // 1_000_000} MB")
-    return b"".join(parts)
+            signatures = version.model.signatures
+            wanted = await self.large.run(len(body), rest.decode, body, signatures)
+            outputs = await version.batchers[wanted.signature].predict(wanted.arrays)
+        size = sum(array.nbytes for array in outputs.values())
+        return await self.large.run(
+            size, rest.predict_response, outputs, wanted.by_row, wanted.rows
+        )
 
 
 def _refusal(status: int, message: str) -> Response:
@@ -167,7 +154,7 @@ def _refusal(status: int, message: str) -> Response:
     return Response(rest.error_body(message), status, headers, media_type=JSON)
 
 
-def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> Starlette:
+def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> App:
     """The ASGI application; `on_failure` gets what ends the watch over the versions."""
 
     async def watch() -> None:
@@ -183,6 +170,7 @@ def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> 
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        endpoint.large.close()
 
     handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/healthz": endpoint.health,
@@ -193,4 +181,15 @@ def application(endpoint: Endpoint, on_failure: Callable[[Exception], None]) -> 
         Route(path, handler, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
         for path, handler in handlers.items()
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(routes=routes, lifespan=lifespan)
+    return local_only(app) if endpoint.settings.host in LOOPBACK else app
+
+
+def local_only(app: App) -> App:
+    """The application, which refuses requests of web pages with 403."""
+
+    async def checked(scope: Any, receive: Any, send: Any) -> None:
+        why = scope["type"] == "http" and local_requests.refusal(Headers(scope=scope).get)
+        await (_refusal(local_requests.FORBIDDEN, why) if why else app)(scope, receive, send)
+
+    return checked

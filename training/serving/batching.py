@@ -19,9 +19,11 @@ import numpy as np
 
 from training.serving.metrics import ServingMetrics
 from training.serving.settings import ServeSettings
-from training.serving.signature import Arrays, Signature, rows_of
+from training.serving.signature import Arrays, Signature, have_equal_rows, rows_of
 
 Predict = Callable[[Arrays], dict[str, Any]]
+LARGE_PART = 32  # times `max_batch`: rows of a large request in one call of the model
+PART_BYTES = 4_000_000  # of their inputs, if `max_batch` rows are not more
 
 
 @dataclass(eq=False)
@@ -55,9 +57,11 @@ class Batcher:
 
     async def predict(self, arrays: Arrays) -> dict[str, Any]:
         """The outputs for these inputs; what the model raises, and InvalidRequest."""
-        rows = rows_of(arrays) if self._signature.batches else 1
-        if not self._batches or rows > self._settings.max_batch or not rows:
-            return await self._alone(arrays, rows)
+        if not self._batches or not have_equal_rows(arrays):
+            return await self._in_one_call(arrays)
+        rows = rows_of(arrays)
+        if rows > self._settings.max_batch or not rows:
+            return await self._in_parts(arrays, rows)
         future = asyncio.get_running_loop().create_future()
         key = tuple(array.shape[1:] for array in arrays.values())
         self._waiting.append(_Call(arrays, rows, key, future))
@@ -70,19 +74,32 @@ class Batcher:
         if self._task:
             self._task.cancel()
 
-    async def _alone(self, arrays: Arrays, rows: int) -> dict[str, Any]:
-        """Call the model with one request; with more than `max_batch` samples, in parts."""
+    async def _in_one_call(self, arrays: Arrays) -> dict[str, Any]:
+        """Call the model with one request as it is."""
+        self._metrics.count_batch(
+            max((len(array) for array in arrays.values() if array.ndim), default=1)
+        )
+        outputs: dict[str, Any] = await self._in_pool(self._predict, arrays)
+        return outputs
+
+    async def _in_parts(self, arrays: Arrays, rows: int) -> dict[str, Any]:
+        """Call the model with parts of a large request; other requests come between them."""
+        if not rows:
+            return await self._in_one_call(arrays)
         self._metrics.count_batch(rows)
-        if not self._batches or not rows:
-            outputs: dict[str, Any] = await self._in_pool(self._predict, arrays)
-            return outputs
-        most = self._settings.max_batch
+        most = self._rows_of_a_part(arrays, rows)
         parts = [
             {name: array[start : start + most] for name, array in arrays.items()}
             for start in range(0, rows, most)
         ]
         done = [await self._in_pool(self._padded, [part]) for part in parts]
         return {name: np.concatenate([part[0][name] for part in done]) for name in done[0][0]}
+
+    def _rows_of_a_part(self, arrays: Arrays, rows: int) -> int:
+        """A power of two, or `max_batch`: the number of different shapes stays small."""
+        bytes_of_a_row = max(1, sum(int(array.nbytes) for array in arrays.values()) // rows)
+        most = min(PART_BYTES // bytes_of_a_row, LARGE_PART * self._settings.max_batch)
+        return max(self._settings.max_batch, 1 << most.bit_length() >> 1)
 
     async def _in_pool(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
@@ -150,7 +167,7 @@ class Batcher:
             for name, array in calls[0].items()
         }
         rows = rows_of(joined)
-        size = next(size for size in self._settings.batch_sizes if size >= rows)
+        size = self._settings.padded(rows)
         if size > rows:
             joined = {
                 n: np.concatenate([a, a[-1:].repeat(size - rows, 0)]) for n, a in joined.items()

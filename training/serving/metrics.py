@@ -48,10 +48,10 @@ class ServingMetrics:
         self.version = 0
 
     def count_request(self, method: str, code: int, seconds: float) -> None:
-        """Count an answered request; predict requests also by their time."""
+        """Count a request; predictions also by their time, which fast refusals would hide."""
         with self._lock:
             self.requests[method, code] += 1
-            if method == "predict":
+            if method == "predict" and code == 200:
                 self.latency.add(seconds)
 
     def count_batch(self, rows: int) -> None:

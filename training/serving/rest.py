@@ -16,6 +16,37 @@ from training.serving.signature import Arrays, InvalidRequest, Signature
 DEFAULT_SIGNATURE = "serving_default"
 
 
+class Refused(Exception):
+    """A request that is answered with this status and message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)  # both, as it is sent between processes
+        self.status, self.message = status, message
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A predict request for a model; `rows` is the number of its instances."""
+
+    signature: str
+    by_row: bool
+    rows: int
+    arrays: Arrays
+
+
+def decode(body: bytes, signatures: Mapping[str, Signature]) -> Decoded:
+    """The inputs of a model in a body; InvalidRequest where they do not fit."""
+    wanted = PredictRequest.read(body)
+    if wanted.signature not in signatures:
+        raise InvalidRequest(
+            f'Serving signature name: "{wanted.signature}" not found in signature def; '
+            f"the signatures: {', '.join(sorted(signatures))}"
+        )
+    rows = len(wanted.values) if wanted.by_row else 0
+    arrays = wanted.arrays(signatures[wanted.signature])
+    return Decoded(wanted.signature, wanted.by_row, rows, arrays)
+
+
 @dataclass(frozen=True)
 class PredictRequest:
     """The body of a predict request. `by_row`: as `instances`, not as `inputs`."""

@@ -33,8 +33,8 @@ class ServeSettings:
     max_batch: int = 32  # samples in one call of the model; 1 = no batching
     max_delay_ms: float = 2.0  # that a sample waits for others
     max_body_mb: int = 32
-    max_requests: int = 256  # at the same time; more are refused with 503
-    timeout_s: float = 60.0  # of one request, from its first byte to its result
+    max_requests: int = 256  # whose body has arrived, at the same time; more are refused with 503
+    timeout_s: float = 60.0  # for the body of a request to arrive, and then for its result
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -55,6 +55,12 @@ class ServeSettings:
         """The sizes that batches are padded to: powers of two, and `max_batch`."""
         powers = [1 << bit for bit in range(self.max_batch.bit_length())]
         return (*(size for size in powers if size < self.max_batch), self.max_batch)
+
+    def padded(self, rows: int) -> int:
+        """The size that a batch is padded to; above `max_batch`, for large requests, the next power
+        of two."""
+        fitting = (size for size in self.batch_sizes if size >= rows)
+        return next(fitting, 1 << (rows - 1).bit_length())
 
 
 def _check_range(name: str, value: float) -> None:

@@ -87,16 +87,19 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model can be called with."""
+    """What a model can be called with. `mixes_rows`: the output of a row may depend on the other
+    rows of its call."""
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    mixes_rows: bool = False
 
     @property
     def batches(self) -> bool:
         """Whether samples of several requests can go into one call."""
-        return all(tensor.has_batch for tensor in (*self.inputs, *self.outputs))
+        rows = all(tensor.has_batch for tensor in (*self.inputs, *self.outputs))
+        return rows and not self.mixes_rows
 
     def metadata(self) -> dict[str, Any]:
         """As the contract's `metadata` has it."""
@@ -118,16 +121,14 @@ def shown(shape: tuple[int | None, ...] | None) -> str:
     return f"[{', '.join('-1' if size is None else str(size) for size in shape)}]"
 
 
-def rows_of(arrays: Arrays) -> int:
-    """The samples of a request.
+def have_equal_rows(arrays: Arrays) -> bool:
+    """Whether all inputs have the same number of rows: the column form allows others."""
+    return len({len(array) for array in arrays.values()}) == 1
 
-    Raises:
-        InvalidRequest: its inputs have different numbers of them.
-    """
-    counts = {len(array) for array in arrays.values()}
-    if len(counts) != 1:
-        raise InvalidRequest(f"inputs have different numbers of samples: {sorted(counts)}")
-    return counts.pop()
+
+def rows_of(arrays: Arrays) -> int:
+    """The number of rows, where it is equal in all inputs."""
+    return len(next(iter(arrays.values())))
 
 
 def _zeros(tensor: Tensor, rows: int) -> Any:

@@ -13,8 +13,8 @@ from pathlib import Path
 from training.serving.batching import Batcher
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError, find
+from training.serving.row_check import find_mixed
 from training.serving.settings import ServeSettings
-from training.serving.signature import InvalidRequest
 
 EVERY = 0.5  # seconds between two looks for a new version
 Load = Callable[[Path], Model]
@@ -51,15 +51,6 @@ class Version:
             self.calls -= 1
             if not self.calls:
                 self.idle.set()
-
-    def batcher(self, signature: str) -> Batcher:
-        """InvalidRequest for an unknown signature; the message has the choices."""
-        if signature not in self.batchers:
-            raise InvalidRequest(
-                f'Serving signature name: "{signature}" not found in signature def; '
-                f"the signatures: {', '.join(sorted(self.batchers))}"
-            )
-        return self.batchers[signature]
 
 
 class Versions:
@@ -142,6 +133,10 @@ class Versions:
     def _load(self, path: Path) -> Model:
         """Load and warm up, in the loader's thread."""
         model = self.load(path)
+        if self.settings.max_batch > 1:
+            model, mixed = find_mixed(model, self.settings.max_batch)
+            for name in mixed:
+                self.report(f"signature {name}: each request is a call, as its rows may mix")
         for failure in model.warm_up(self.settings.batch_sizes):
             self.report(f"the warm-up with zeros failed, the first request may be slow: {failure}")
         return model

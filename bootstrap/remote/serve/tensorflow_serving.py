@@ -2,7 +2,7 @@
 
 That server listens on all addresses of its network and has no option for that. Here its network is
 a namespace with a loopback interface and nothing else. The endpoint's socket belongs to the network
-of the host; this program passes its connections on. Standard library only, Python 3.10.
+of the host; this program passes its requests on. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if TYPE_CHECKING:
+    from bootstrap.remote.serve import http_relay
+else:  # on a host they are in the same folder
+    import http_relay
 
 PROGRAM = "tensorflow_model_server"
 REST = ("127.0.0.1", 8501)  # in the namespace
 NOT_SERVED = 3  # exit code: the supervisor does not try again if the model never served
-CONNECTIONS = 256  # further ones wait
-PIECE = 1 << 16  # bytes
-GRACE = 10.0  # seconds for the requests in progress when it ends
+ENQUEUED = 256  # batches that wait
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
@@ -62,7 +68,7 @@ def batching(max_batch: int, max_delay_ms: float) -> str:
     values = {
         "max_batch_size": max_batch,
         "batch_timeout_micros": round(max_delay_ms * 1000),
-        "max_enqueued_batches": CONNECTIONS,
+        "max_enqueued_batches": ENQUEUED,
         "num_batch_threads": os.cpu_count() or 1,
     }
     return "".join(f"{name} {{ value: {value} }}\n" for name, value in values.items())
@@ -76,9 +82,15 @@ def command(options: argparse.Namespace, parameters: str) -> list[str]:
         f"--model_base_path={options.model}",
         f"--rest_api_port={REST[1]}",
         "--max_num_load_retries=0",  # a model that does not load will not load a minute later
-        "--enable_batching=true",
-        f"--batching_parameters_file={parameters}",
+        *batching_options(options.max_batch, parameters),
     ]
+
+
+def batching_options(max_batch: int, parameters: str) -> list[str]:
+    """It joins rows of several clients, also where a model mixes the rows of a call."""
+    if max_batch == 1:
+        return []
+    return ["--enable_batching=true", f"--batching_parameters_file={parameters}"]
 
 
 def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -96,59 +108,6 @@ def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
             return True
         time.sleep(0.1)
     return False
-
-
-class Relay:
-    """Passes the connections of a listening socket on to the server."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        self.listener = listener
-        self.free = threading.BoundedSemaphore(CONNECTIONS)
-        self.waiting: set[socket.socket] = set()  # clients with a request that has no response yet
-
-    def run(self) -> None:
-        """Accept connections for ever."""
-        while True:
-            self.free.acquire()
-            client, _ = self.listener.accept()
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        try:
-            with client, socket.create_connection(REST) as server:
-                back = threading.Thread(target=self._back, args=(server, client), daemon=True)
-                back.start()
-                self._forward(client, server)
-                back.join()
-        except OSError:
-            pass  # one side has gone; the other one sees it
-        finally:
-            self.waiting.discard(client)
-            self.free.release()
-
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        try:
-            while data := client.recv(PIECE):
-                self.waiting.add(client)
-                server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
-        except OSError:  # nobody reads a response any more: the thread of _back ends, too
-            with contextlib.suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-
-    def _back(self, server: socket.socket, client: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := server.recv(PIECE):
-                client.sendall(data)
-                self.waiting.discard(client)
-        with contextlib.suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)  # the other thread may wait for it
-
-    def finish(self) -> None:
-        """Wait for the requests in progress, at most GRACE seconds."""
-        end = time.monotonic() + GRACE
-        while self.waiting and time.monotonic() < end:
-            time.sleep(0.05)
 
 
 def end_with_parent() -> None:
@@ -178,7 +137,7 @@ def serve(options: argparse.Namespace) -> int:
         file.write(batching(options.max_batch, options.max_delay_ms))
     server = start(command(options, parameters))
     threading.Thread(target=end_with_parent, daemon=True).start()
-    relay = Relay(listener)
+    relay = http_relay.Relay(listener, REST)
     try:
         if not wait_until_it_listens(server):
             return NOT_SERVED
