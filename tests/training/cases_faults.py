@@ -14,6 +14,7 @@ from samples.files import image_folder, load
 from samples.trainings import folder_with, run
 from standins.case_runner import case, refused
 
+from training import input_pipeline
 from training.config import TrainConfig
 from training.data import manifest, shard_writer, splits
 from training.data.__main__ import main as data_command
@@ -86,6 +87,17 @@ def shards_that_are_not_finite_are_named_with_their_record(folder: Path) -> None
         given = {name: Given(str(shards), mode) for name in ("train", "validation")}
         with refused(f"{wanted}: value 3 of the input is nan"):
             run(folder / mode, data="shards", data_folders=given, epochs=2)
+
+
+@case
+def large_numbers_whose_sum_is_infinite_are_read(folder: Path) -> None:
+    shards = shards_of(folder / "s", np.full((16, 5), 3e38, np.float32))
+    samples = splits.load(TrainConfig(data="shards"), {"train": Given(str(shards))}).train
+    config = TrainConfig(shift=0)
+    plan = input_pipeline.plan_for(samples, config, replicas=1, global_batch=8, training=False)
+    feed = iter(input_pipeline.batches(samples, plan, config, [0]))
+    inputs = input_pipeline.next_batch(feed, samples)[0].numpy()
+    assert inputs.shape == (8, 5) and (inputs == np.float32(3e38)).all()
 
 
 def written_at(shards: Path, is_wanted: Callable[[Any], bool]) -> str:
