@@ -175,7 +175,7 @@ def an_evaluation_and_a_prediction_name_the_image_that_is_broken(folder: Path) -
 
 
 @case
-def a_webp_file_under_another_name_is_told_apart(folder: Path) -> None:
+def a_webp_file_under_another_name_is_recognised(folder: Path) -> None:
     image_folder(folder)
     (folder / "ant/0.jpg").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
     found = load("images", folder, held_out=0.1)

@@ -253,7 +253,7 @@ def open_shards(given: Given, config: TrainConfig, report: cache.Report) -> dict
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """A folder that has a manifest never comes here."""
-    raise DataError(f"{folder} has no {manifest.NAME}: python -m training.data shard makes it")
+    raise DataError(f"{folder} has no {manifest.NAME}: fab data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

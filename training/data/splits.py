@@ -91,8 +91,7 @@ def read(module: ModuleType, given: Given, config: TrainConfig, report: Report) 
         splits: dict[str, Any] = shard_files.open_shards(given, config, report)
     elif given.mode == "stream":
         raise DataError(
-            f"{given.uri} has no {NAME}: mode stream reads shards, which "
-            "python -m training.data shard makes"
+            f"{given.uri} has no {NAME}: mode stream reads shards, which fab data shard makes"
         )
     else:
         splits = module.read(local_path(given, items, report), config)
